@@ -1,0 +1,2 @@
+//! pennon.
+fn main() {}

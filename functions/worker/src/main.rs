@@ -1,0 +1,2 @@
+//! The function.
+fn main() {}

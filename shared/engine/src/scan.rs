@@ -1,0 +1,85 @@
+//! What a calculation asks of the event store, and the columns it gets back.
+//!
+//! Must stay true: a [`Partition`] holds *all* events of its actors that the request names; partitions share no actor;
+//! inside a [`Run`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is
+//! the final person, merges applied. So calculations need no hash table over actors and no sort.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+/// An instant: microseconds since the Unix epoch, UTC.
+pub type Micros = i64;
+
+/// Arrival order of an event. Later arrivals have larger values; equal times are ordered by it.
+pub type Seq = u128;
+
+/// Which event names a scan reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventSelection {
+    /// Every event, whatever its name.
+    All,
+    /// Only events with one of these names.
+    Named(BTreeSet<String>),
+}
+
+/// A value that a calculation reads beside event name, actor and time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ColumnKey {
+    /// A property of the event, by its key.
+    Property(String),
+    /// The distinct id that the event came with.
+    DistinctId,
+}
+
+/// What a calculation reads from the event store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// The event names wanted.
+    pub events: EventSelection,
+    /// First instant wanted, inclusive.
+    pub from: Micros,
+    /// Last instant wanted, inclusive.
+    pub to: Micros,
+    /// The columns wanted; a run has exactly these.
+    pub columns: BTreeSet<ColumnKey>,
+}
+
+/// Code of a row that has no value in a [`Column`].
+pub const MISSING: u32 = u32::MAX;
+
+/// A dictionary-coded column: row `i` has the value `values[codes[i]]`, or none when its code is [`MISSING`].
+///
+/// Values may repeat in the dictionary; an explicit JSON null is a value of its own.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Column {
+    /// One code a row.
+    pub codes: Vec<u32>,
+    /// The distinct values.
+    pub values: Vec<Value>,
+}
+
+/// The events of one name, of the actors of one partition.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// The event's name.
+    pub event: String,
+    /// Index into [`Partition::actors`], ascending.
+    pub actors: Vec<u32>,
+    /// When it happened; ascending within an actor.
+    pub times: Vec<Micros>,
+    /// Arrival order; ascending within an actor and a time.
+    pub seqs: Vec<Seq>,
+    /// The columns that the request named.
+    pub columns: BTreeMap<ColumnKey, Column>,
+}
+
+/// A share of the actors with all their events that the request names. At most one run per event name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Partition {
+    /// Person ids, ascending.
+    pub actors: Vec<Uuid>,
+    /// One run per event name that occurs, ordered by name.
+    pub runs: Vec<Run>,
+}
