@@ -1,1 +1,19 @@
-//! Placeholder.
+//! What the functions share: API keys and scopes, projects, the HTTP edge, and the one place that speaks to DynamoDB.
+//!
+//! It knows neither the calculation engine nor the event store. A handler never sees an SDK type: it gets a [`Call`],
+//! asks [`App`] for the project that the caller may use, and answers with JSON or an [`ApiError`].
+//!
+//! [`Call`]: http::Call
+//! [`App`]: app::App
+//! [`ApiError`]: error::ApiError
+
+pub mod app;
+pub mod auth;
+pub mod clock;
+pub mod config;
+pub mod error;
+pub mod http;
+pub mod ids;
+pub mod lambda;
+pub mod model;
+pub mod store;

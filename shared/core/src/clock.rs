@@ -1,0 +1,79 @@
+//! The time. Nothing else in the product asks for it: handlers get the instant of their request as an argument.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Timelike, Utc};
+
+/// The header that names the instant of one request, honoured where the clock is frozen and nowhere else.
+pub const NOW_HEADER: &str = "x-pennon-now";
+
+/// Where the time comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The machine's clock.
+    Running,
+    /// Always this instant, for black-box suites.
+    Frozen(DateTime<Utc>),
+}
+
+impl Clock {
+    /// The instant of a request that came with `header` as its [`NOW_HEADER`], in whole microseconds.
+    pub fn now(&self, header: Option<&str>) -> DateTime<Utc> {
+        let at = match self {
+            Clock::Running => Utc::now(),
+            Clock::Frozen(at) => header.and_then(parse).unwrap_or(*at),
+        };
+        at.with_nanosecond(at.nanosecond() / 1000 * 1000).unwrap_or(at)
+    }
+}
+
+fn parse(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc))
+}
+
+/// The text form of an instant in every answer: UTC with `Z`, six fractional digits or none.
+pub fn timestamp(at: DateTime<Utc>) -> String {
+    if at.timestamp_subsec_micros() == 0 {
+        at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    } else {
+        at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    }
+}
+
+/// A mark on the monotonic clock, for how long something may still be remembered.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark(Instant);
+
+impl Mark {
+    /// The mark of this moment.
+    pub fn here() -> Mark {
+        Mark(Instant::now())
+    }
+
+    /// Whether less than `duration` has passed since.
+    pub fn is_younger_than(&self, duration: Duration) -> bool {
+        self.0.elapsed() < duration
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_a_frozen_clock_honours_the_header() {
+        let frozen = parse("2024-01-01T00:00:00Z").unwrap();
+        let named = parse("2024-02-02T12:30:00+02:00").unwrap();
+        assert_eq!(Clock::Frozen(frozen).now(Some("2024-02-02T10:30:00Z")), named);
+        assert_eq!(Clock::Frozen(frozen).now(None), frozen);
+        assert_eq!(Clock::Frozen(frozen).now(Some("yesterday")), frozen);
+        assert!(Clock::Running.now(Some("2024-02-02T10:30:00Z")) > named);
+    }
+
+    #[test]
+    fn timestamps_have_six_digits_or_none() {
+        assert_eq!(timestamp(parse("2021-08-25T22:09:14.252Z").unwrap()), "2021-08-25T22:09:14.252000Z");
+        assert_eq!(timestamp(parse("2024-01-01T02:00:00+02:00").unwrap()), "2024-01-01T00:00:00Z");
+    }
+}

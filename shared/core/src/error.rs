@@ -1,0 +1,189 @@
+//! Every error answer: status, and the body `{type, code, detail, attr}` that clients know.
+//!
+//! Constructors are named by meaning; the texts are those of the HTTP contract. Causes go to the log, never into a body.
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::store::StoreError;
+
+/// An answer that is not a success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    code: String,
+    detail: String,
+    attr: Option<String>,
+    header: Option<(HeaderName, String)>,
+    empty: bool,
+}
+
+/// The result of a handler.
+pub type ApiResult<T> = Result<T, ApiError>;
+
+impl ApiError {
+    fn new(status: StatusCode, kind: &'static str, code: &str, detail: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            kind,
+            code: code.to_owned(),
+            detail: detail.into(),
+            attr: None,
+            header: None,
+            empty: false,
+        }
+    }
+
+    fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> ApiError {
+        self.header = Some((name, value.into()));
+        self
+    }
+
+    /// 401: no key was found.
+    pub fn not_authenticated() -> ApiError {
+        ApiError::unauthorized("not_authenticated", "Authentication credentials were not provided.")
+    }
+
+    /// 401: the key found in `source` is not a live one.
+    pub fn bad_key(source: &str) -> ApiError {
+        ApiError::unauthorized("authentication_failed", format!("Personal API key found in request {source} is invalid."))
+    }
+
+    /// 401: the token of the query string names no project.
+    pub fn bad_token() -> ApiError {
+        ApiError::unauthorized("authentication_failed", "Incorrect authentication credentials.")
+    }
+
+    fn unauthorized(code: &str, detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", code, detail)
+            .with_header(header::WWW_AUTHENTICATE, "Bearer")
+    }
+
+    /// 403 with `detail`. Its type is `authentication_error`, which clients match on.
+    pub fn forbidden(detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::FORBIDDEN, "authentication_error", "permission_denied", detail)
+    }
+
+    /// 404: the record is not there, or not this project's.
+    pub fn not_found() -> ApiError {
+        ApiError::missing("Not found.")
+    }
+
+    /// 404: there is no such project.
+    pub fn project_not_found() -> ApiError {
+        ApiError::missing("Project not found.")
+    }
+
+    /// 404: no route has this path.
+    pub fn no_route() -> ApiError {
+        ApiError::missing("Endpoint not found.")
+    }
+
+    /// 404 with `detail`.
+    pub fn missing(detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "invalid_request", "not_found", detail)
+    }
+
+    /// 405: the path has no such method; `allow` lists those it has.
+    pub fn method_not_allowed(method: &str, allow: &str) -> ApiError {
+        let detail = format!("Method \"{method}\" not allowed.");
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "method_not_allowed", detail)
+            .with_header(header::ALLOW, allow)
+    }
+
+    /// The same status and headers, without a body.
+    #[must_use]
+    pub fn without_body(mut self) -> ApiError {
+        self.empty = true;
+        self
+    }
+
+    /// 400: the body, or a text inside it, is not what it should be.
+    pub fn parse(detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "invalid_request", "parse_error", detail)
+    }
+
+    /// 400: a field, or with `attr` None the whole, is not acceptable.
+    pub fn invalid(code: &str, detail: impl Into<String>, attr: Option<&str>) -> ApiError {
+        let mut error = ApiError::new(StatusCode::BAD_REQUEST, "validation_error", code, detail);
+        error.attr = attr.map(str::to_owned);
+        error
+    }
+
+    /// 409: somebody else changed the same fields first.
+    pub fn conflict(detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::CONFLICT, "server_error", "conflict", detail)
+    }
+
+    /// 413: the body is above the limit.
+    pub fn too_large() -> ApiError {
+        let detail = "Request body is too large.";
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", "payload_too_large", detail)
+    }
+
+    /// 415: the body is of a type that the endpoint does not read.
+    pub fn media_type(found: &str) -> ApiError {
+        let detail = format!("Unsupported media type \"{found}\" in request.");
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", "unsupported_media_type", detail)
+    }
+
+    /// 503: try again in `seconds`.
+    pub fn busy(seconds: u32) -> ApiError {
+        let detail = "The service is busy. Try again later.";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "service_unavailable", detail)
+            .with_header(header::RETRY_AFTER, seconds.to_string())
+    }
+
+    /// 500: something that should not happen did. `cause` is logged here, once, and shown to nobody.
+    pub fn internal(cause: &dyn std::fmt::Display) -> ApiError {
+        tracing::error!(cause = %cause, "a request failed");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "error", "A server error occurred.")
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The text for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The body of the answer.
+    pub fn body(&self) -> Value {
+        json!({"type": self.kind, "code": self.code, "detail": self.detail, "attr": self.attr})
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict | StoreError::Busy(_) => {
+                tracing::warn!(cause = %error, "the store is busy");
+                ApiError::busy(1)
+            }
+            StoreError::TooLarge => ApiError::invalid("invalid_input", "The record is too large to be stored.", None),
+            StoreError::Condition { .. } | StoreError::Corrupt(_) | StoreError::Failed(_) => ApiError::internal(&error),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = if self.empty {
+            self.status.into_response()
+        } else {
+            (self.status, Json(self.body())).into_response()
+        };
+        if let Some((name, value)) = &self.header
+            && let Ok(value) = HeaderValue::from_str(value)
+        {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}

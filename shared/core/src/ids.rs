@@ -1,0 +1,45 @@
+//! Random numbers, secrets and UUIDs. Nothing else in the product reads randomness.
+
+use uuid::Uuid;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// A random number below `bound` (0 for a bound of 0).
+pub fn random_below(bound: u64) -> u64 {
+    if bound == 0 { 0 } else { random_u64() % bound }
+}
+
+/// A random text of `length` letters and digits.
+pub fn random_text(length: usize) -> String {
+    // 248 is the largest multiple of 62 in a byte: larger bytes would make some characters likelier.
+    let mut text = String::with_capacity(length);
+    while text.len() < length {
+        let bytes = random_u64().to_le_bytes();
+        let fair = bytes.iter().filter(|byte| **byte < 248).take(length - text.len());
+        text.extend(fair.map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+    }
+    text
+}
+
+/// A new personal API key: `phx_` and 47 letters and digits, 280 bits of chance.
+pub fn new_api_key() -> String {
+    format!("phx_{}", random_text(47))
+}
+
+/// A new project token: `phc_` and 43 letters and digits.
+pub fn new_project_token() -> String {
+    format!("phc_{}", random_text(43))
+}
+
+/// A new UUID that sorts by `at`.
+pub fn new_uuid(at: chrono::DateTime<chrono::Utc>) -> Uuid {
+    let seconds = u64::try_from(at.timestamp()).unwrap_or(0);
+    let time = uuid::Timestamp::from_unix(uuid::NoContext, seconds, at.timestamp_subsec_nanos());
+    Uuid::new_v7(time)
+}
+
+fn random_u64() -> u64 {
+    let (high, low) = Uuid::new_v4().as_u64_pair();
+    // A version 4 UUID has six fixed bits, four in the upper half and two in the lower: fold them away.
+    high.rotate_left(32) ^ low.rotate_left(4)
+}

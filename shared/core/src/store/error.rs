@@ -1,0 +1,62 @@
+//! What can go wrong between us and DynamoDB, as far as callers treat it differently.
+
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+
+/// A failed call to the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The condition of the write at `index` of a transaction did not hold; nothing was written.
+    #[error("the condition of write {index} does not hold")]
+    Condition {
+        /// Position of the write in the transaction.
+        index: usize,
+    },
+    /// Other transactions touched the same items, also after several tries; nothing was written.
+    #[error("the items are being written by others")]
+    Conflict,
+    /// The store throttles or does not answer in time.
+    #[error("the store is busy: {0}")]
+    Busy(String),
+    /// A body does not fit into an item.
+    #[error("the record is larger than an item of the store can be")]
+    TooLarge,
+    /// A stored item cannot be read.
+    #[error("stored data cannot be read: {0}")]
+    Corrupt(String),
+    /// Anything else; the text is for the log only.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl StoreError {
+    /// Whether this is the failed condition of write `index`.
+    pub fn is_condition(&self, index: usize) -> bool {
+        matches!(self, StoreError::Condition { index: at } if *at == index)
+    }
+}
+
+/// Error codes that mean "later"; the SDK has already tried a few times by then.
+const BUSY: [&str; 5] = [
+    "ProvisionedThroughputExceededException",
+    "ThrottlingException",
+    "RequestLimitExceeded",
+    "TransactionInProgressException",
+    "InternalServerError",
+];
+
+impl<E, R> From<SdkError<E, R>> for StoreError
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    fn from(error: SdkError<E, R>) -> Self {
+        let text = DisplayErrorContext(&error).to_string();
+        let code = error.as_service_error().and_then(|e| e.meta().code().map(str::to_owned));
+        match (&error, code) {
+            (SdkError::TimeoutError(_) | SdkError::DispatchFailure(_), _) => StoreError::Busy(text),
+            (_, Some(code)) if BUSY.contains(&code.as_str()) => StoreError::Busy(text),
+            (_, Some(code)) if code == "TransactionConflictException" => StoreError::Conflict,
+            _ => StoreError::Failed(text),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! One item of a table, and its translation to and from DynamoDB attributes.
+//!
+//! An item carries a JSON body in one attribute: attribute maps would lose the difference between `50` and `50.0`, key
+//! order and empty sets. Bodies above [`DEFLATE_ABOVE_BYTES`] are deflated. Every item starts with a format number, so
+//! that a later release can read what this one wrote.
+
+use std::collections::HashMap;
+use std::io::{Read, Write as _};
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::StoreError;
+
+/// The format number written into every item.
+pub const ITEM_FORMAT: u32 = 1;
+/// Bodies longer than this are stored deflated.
+pub const DEFLATE_ABOVE_BYTES: usize = 4 * 1024;
+/// Largest stored body: DynamoDB takes 400 KB an item, keys and the other attributes included.
+pub const BODY_BYTES_MAX: usize = 390 * 1000;
+
+pub(super) const PK: &str = "pk";
+pub(super) const SK: &str = "sk";
+const FORMAT: &str = "f";
+pub(super) const VERSION: &str = "v";
+pub(super) const COUNT: &str = "n";
+const TEXT: &str = "d";
+const DEFLATED: &str = "z";
+const BYTES: &str = "b";
+/// The attribute by which DynamoDB removes items, seconds since the epoch.
+pub const EXPIRES_AT: &str = "expires_at";
+
+pub(super) type Attributes = HashMap<String, AttributeValue>;
+
+/// Where an item lies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Partition key.
+    pub pk: String,
+    /// Sort key.
+    pub sk: String,
+}
+
+impl Key {
+    /// The key of partition `pk` and sort key `sk`.
+    pub fn new(pk: impl Into<String>, sk: impl Into<String>) -> Key {
+        Key { pk: pk.into(), sk: sk.into() }
+    }
+
+    pub(super) fn attributes(&self) -> Attributes {
+        HashMap::from([
+            (PK.to_owned(), AttributeValue::S(self.pk.clone())),
+            (SK.to_owned(), AttributeValue::S(self.sk.clone())),
+        ])
+    }
+}
+
+/// A stored item. `version` serves optimistic locking: a writer names the version it read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Where it lies.
+    pub key: Key,
+    /// Raised by one with each change of a record that is changed in place; 0 where nobody compares it.
+    pub version: u64,
+    /// The JSON text of the body; empty when there is none.
+    pub text: String,
+    /// A binary body, for event blocks.
+    pub bytes: Vec<u8>,
+    /// A counter, for the items that are one.
+    pub count: i64,
+    /// When DynamoDB may remove it, in seconds since the epoch.
+    pub expires_at: Option<i64>,
+}
+
+impl Item {
+    /// An item with `body` as its JSON body, version 0.
+    pub fn new<T: Serialize>(key: Key, body: &T) -> Result<Item, StoreError> {
+        let text = serde_json::to_string(body).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        Ok(Item { text, ..Item::empty(key) })
+    }
+
+    /// An item without a body, for uniqueness and marker rows.
+    pub fn empty(key: Key) -> Item {
+        Item { key, version: 0, text: String::new(), bytes: Vec::new(), count: 0, expires_at: None }
+    }
+
+    /// An item with a binary body.
+    pub fn binary(key: Key, bytes: Vec<u8>) -> Item {
+        Item { bytes, ..Item::empty(key) }
+    }
+
+    /// The same item with another version.
+    #[must_use]
+    pub fn with_version(mut self, version: u64) -> Item {
+        self.version = version;
+        self
+    }
+
+    /// The same item, to be removed by DynamoDB after `seconds` since the epoch.
+    #[must_use]
+    pub fn expiring(mut self, seconds: i64) -> Item {
+        self.expires_at = Some(seconds);
+        self
+    }
+
+    /// The body as a value of type `T`.
+    pub fn body<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
+        serde_json::from_str(&self.text)
+            .map_err(|e| StoreError::Corrupt(format!("{}/{}: {e}", self.key.pk, self.key.sk)))
+    }
+
+    pub(super) fn attributes(&self) -> Result<Attributes, StoreError> {
+        let mut map = self.key.attributes();
+        map.insert(FORMAT.into(), number(ITEM_FORMAT));
+        map.insert(VERSION.into(), number(self.version));
+        if self.text.len() > DEFLATE_ABOVE_BYTES {
+            let packed = deflate(self.text.as_bytes());
+            if packed.len() > BODY_BYTES_MAX {
+                return Err(StoreError::TooLarge);
+            }
+            map.insert(DEFLATED.into(), AttributeValue::B(Blob::new(packed)));
+        } else if !self.text.is_empty() {
+            map.insert(TEXT.into(), AttributeValue::S(self.text.clone()));
+        }
+        if self.bytes.len() > BODY_BYTES_MAX {
+            return Err(StoreError::TooLarge);
+        }
+        if !self.bytes.is_empty() {
+            map.insert(BYTES.into(), AttributeValue::B(Blob::new(self.bytes.clone())));
+        }
+        if self.count != 0 {
+            map.insert(COUNT.into(), number(self.count));
+        }
+        if let Some(seconds) = self.expires_at {
+            map.insert(EXPIRES_AT.into(), number(seconds));
+        }
+        Ok(map)
+    }
+
+    pub(super) fn from_attributes(mut map: Attributes) -> Result<Item, StoreError> {
+        let key = Key { pk: text(&mut map, PK)?, sk: text(&mut map, SK)? };
+        if let Some(format) = parsed::<u32>(&map, FORMAT)
+            && format > ITEM_FORMAT
+        {
+            return Err(StoreError::Corrupt(format!(
+                "{}/{} has format {format}, written by a newer release",
+                key.pk, key.sk
+            )));
+        }
+        let body = match (map.remove(TEXT), map.remove(DEFLATED)) {
+            (Some(AttributeValue::S(text)), _) => text,
+            (_, Some(AttributeValue::B(packed))) => inflate(packed.as_ref())?,
+            _ => String::new(),
+        };
+        let bytes = match map.remove(BYTES) {
+            Some(AttributeValue::B(blob)) => blob.into_inner(),
+            _ => Vec::new(),
+        };
+        Ok(Item {
+            version: parsed(&map, VERSION).unwrap_or(0),
+            text: body,
+            bytes,
+            count: parsed(&map, COUNT).unwrap_or(0),
+            expires_at: parsed(&map, EXPIRES_AT),
+            key,
+        })
+    }
+}
+
+pub(super) fn number(n: impl ToString) -> AttributeValue {
+    AttributeValue::N(n.to_string())
+}
+
+pub(super) fn parsed<T: std::str::FromStr>(map: &Attributes, name: &str) -> Option<T> {
+    map.get(name)?.as_n().ok()?.parse().ok()
+}
+
+fn text(map: &mut Attributes, name: &str) -> Result<String, StoreError> {
+    match map.remove(name) {
+        Some(AttributeValue::S(text)) => Ok(text),
+        _ => Err(StoreError::Corrupt(format!("an item without {name}"))),
+    }
+}
+
+fn deflate(body: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    // Writing to a vector cannot fail; an error would leave a short body, which the reader would refuse.
+    let _ = encoder.write_all(body);
+    encoder.finish().unwrap_or_default()
+}
+
+fn inflate(packed: &[u8]) -> Result<String, StoreError> {
+    let mut body = String::new();
+    DeflateDecoder::new(packed)
+        .read_to_string(&mut body)
+        .map_err(|e| StoreError::Corrupt(format!("a deflated body: {e}")))?;
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn round_trip(item: &Item) -> Item {
+        Item::from_attributes(item.attributes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_item_comes_back_as_it_was() {
+        let body = serde_json::json!({"b": 50, "a": 12.5, "empty": [], "text": "\u{0}ü"});
+        let item = Item::new(Key::new("P", "S"), &body).unwrap().with_version(7).expiring(99);
+        assert_eq!(round_trip(&item), item);
+        assert_eq!(round_trip(&item).body::<serde_json::Value>().unwrap(), body);
+        let block = Item::binary(Key::new("P", "S"), vec![0, 1, 255]);
+        assert_eq!(round_trip(&block), block);
+    }
+
+    #[test]
+    fn a_long_body_is_deflated_and_one_that_stays_too_long_is_refused() {
+        let long = Item::new(Key::new("P", "S"), &"x".repeat(1_000_000)).unwrap();
+        assert!(long.attributes().unwrap().contains_key(DEFLATED));
+        assert_eq!(round_trip(&long), long);
+        let noise = (0..BODY_BYTES_MAX + 1).map(|i| (i * 2_654_435_761 >> 7) as u8).collect::<Vec<_>>();
+        let block = Item::binary(Key::new("P", "S"), noise);
+        assert!(matches!(block.attributes(), Err(StoreError::TooLarge)));
+    }
+
+    #[test]
+    fn an_item_of_a_newer_format_is_refused() {
+        let mut map = Item::empty(Key::new("P", "S")).attributes().unwrap();
+        map.insert(FORMAT.into(), number(ITEM_FORMAT + 1));
+        assert!(matches!(Item::from_attributes(map), Err(StoreError::Corrupt(_))));
+    }
+}

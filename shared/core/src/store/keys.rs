@@ -1,0 +1,218 @@
+//! The key grammar of the records table: the only place that knows which item lies where.
+//!
+//! | what | pk | sk |
+//! |---|---|---|
+//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `KEY#{hash}` |
+//! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
+//! | user | `USER#{id}` | `USER` |
+//! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
+//! | API key | `KEY#{hash}` | `KEY` |
+//! | project token | `TOKEN#{token}` | `TOKEN` |
+//! | flag; its summary row; who has a key | `PROJECT#{id}#FLAG`, `#FLAGROW`, `#FLAGKEY` | padded id, padded id, key |
+//! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
+//! | insight; its short id | `PROJECT#{id}#INSIGHT`, `#SHORT` | padded id, short id |
+//! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#{item}` | time and uuid |
+//! | calculation result | `PROJECT#{id}#RESULT` | cache key |
+//! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
+//! | counters of ids | `COUNTER` | kind |
+//!
+//! Ids are padded so that text order is number order.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::Key;
+
+/// Number of a project.
+pub type ProjectId = u64;
+
+/// What an id counter counts. An id is never given twice in an installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// Flags.
+    Flag,
+    /// Role accesses.
+    RoleAccess,
+    /// Insights.
+    Insight,
+    /// Actions, cohorts, dashboards and tiles each.
+    Action,
+    /// Cohorts.
+    Cohort,
+    /// Dashboards.
+    Dashboard,
+    /// Tiles of dashboards.
+    Tile,
+    /// Users.
+    User,
+}
+
+/// A record of a project that is addressed by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A flag.
+    Flag,
+    /// The summary row of a flag that is not deleted.
+    FlagRow,
+    /// An insight.
+    Insight,
+    /// An action.
+    Action,
+    /// A cohort.
+    Cohort,
+    /// A dashboard.
+    Dashboard,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Flag => "FLAG",
+            Kind::FlagRow => "FLAGROW",
+            Kind::Insight => "INSIGHT",
+            Kind::Action => "ACTION",
+            Kind::Cohort => "COHORT",
+            Kind::Dashboard => "DASHBOARD",
+        }
+    }
+}
+
+/// The text form of a number that sorts like the number.
+pub fn padded(id: u64) -> String {
+    format!("{id:020}")
+}
+
+/// The partition of everything that a workspace file declares for the installation.
+pub const INSTALLATION: &str = "INSTALLATION";
+
+/// Partition of an organization.
+pub fn organization_pk(id: Uuid) -> String {
+    format!("ORG#{id}")
+}
+
+/// The organization itself.
+pub fn organization(id: Uuid) -> Key {
+    Key::new(organization_pk(id), "ORG")
+}
+
+/// The entry of a project in its organization.
+pub fn organization_project(id: Uuid, project: ProjectId) -> Key {
+    Key::new(organization_pk(id), format!("PROJECT#{}", padded(project)))
+}
+
+/// Prefix of the entries of an organization's projects.
+pub const ORGANIZATION_PROJECTS: &str = "PROJECT#";
+/// Prefix of an organization's roles.
+pub const ORGANIZATION_ROLES: &str = "ROLE#";
+
+/// A role.
+pub fn role(organization: Uuid, id: Uuid) -> Key {
+    Key::new(organization_pk(organization), format!("{ORGANIZATION_ROLES}{id}"))
+}
+
+/// A user.
+pub fn user(id: u64) -> Key {
+    Key::new(format!("USER#{id}"), "USER")
+}
+
+/// The entry of a declared thing in the installation's list.
+pub fn declared(kind: &str, id: &str) -> Key {
+    Key::new(INSTALLATION, format!("{kind}#{id}"))
+}
+
+/// An API key, by the hash of its secret.
+pub fn api_key(hash: &str) -> Key {
+    Key::new(format!("KEY#{hash}"), "KEY")
+}
+
+/// The project that a token names.
+pub fn token(token: &str) -> Key {
+    Key::new(format!("TOKEN#{token}"), "TOKEN")
+}
+
+/// A project's settings.
+pub fn project(id: ProjectId) -> Key {
+    Key::new(format!("PROJECT#{id}"), "PROJECT")
+}
+
+/// There once an event of the project has arrived.
+pub fn project_ingested(id: ProjectId) -> Key {
+    Key::new(format!("PROJECT#{id}"), "INGESTED")
+}
+
+/// A counter that every write of a flag, cohort or group type of the project raises.
+pub fn project_version(id: ProjectId) -> Key {
+    Key::new(format!("PROJECT#{id}"), "VERSION")
+}
+
+/// Partition of a project's records of one kind.
+pub fn records_pk(project: ProjectId, kind: Kind) -> String {
+    format!("PROJECT#{project}#{}", kind.word())
+}
+
+/// A record of a project.
+pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
+    Key::new(records_pk(project, kind), padded(id))
+}
+
+/// Which flags have, or had, a key.
+pub fn flag_key(project: ProjectId, key: &str) -> Key {
+    Key::new(format!("PROJECT#{project}#FLAGKEY"), key)
+}
+
+/// Partition of what belongs to one flag.
+pub fn flag_children_pk(project: ProjectId, flag: u64) -> String {
+    format!("PROJECT#{project}#FLAG#{flag}")
+}
+
+/// Prefix of a flag's role accesses.
+pub const ROLE_ACCESSES: &str = "ROLE_ACCESS#";
+
+/// A role access of a flag.
+pub fn role_access(project: ProjectId, flag: u64, id: u64) -> Key {
+    Key::new(flag_children_pk(project, flag), format!("{ROLE_ACCESSES}{}", padded(id)))
+}
+
+/// There when a role has access to a flag.
+pub fn role_access_of_role(project: ProjectId, flag: u64, role: Uuid) -> Key {
+    Key::new(flag_children_pk(project, flag), format!("ROLE#{role}"))
+}
+
+/// The insight that has a short id.
+pub fn short_id(project: ProjectId, short_id: &str) -> Key {
+    Key::new(format!("PROJECT#{project}#SHORT"), short_id)
+}
+
+/// An activity entry. Entries of a month lie together, so that no partition grows without bound.
+pub fn activity(project: ProjectId, scope: &str, at: DateTime<Utc>, id: Uuid) -> Key {
+    Key::new(format!("PROJECT#{project}#ACTIVITY#{scope}#{}", at.format("%Y-%m")), activity_sk(at, id))
+}
+
+/// The pointer to an activity entry in the log of its item.
+pub fn activity_of(project: ProjectId, scope: &str, item: u64, at: DateTime<Utc>, id: Uuid) -> Key {
+    Key::new(format!("PROJECT#{project}#ACTIVITY#{scope}#ITEM#{item}"), activity_sk(at, id))
+}
+
+fn activity_sk(at: DateTime<Utc>, id: Uuid) -> String {
+    format!("{}#{id}", at.format("%Y-%m-%dT%H:%M:%S%.6f"))
+}
+
+/// A stored calculation result.
+pub fn result(project: ProjectId, cache_key: &str) -> Key {
+    Key::new(format!("PROJECT#{project}#RESULT"), cache_key)
+}
+
+/// The counter of the ids of one kind.
+pub fn counter(of: Counter) -> Key {
+    let kind = match of {
+        Counter::Flag => "FLAG",
+        Counter::RoleAccess => "ROLE_ACCESS",
+        Counter::Insight => "INSIGHT",
+        Counter::Action => "ACTION",
+        Counter::Cohort => "COHORT",
+        Counter::Dashboard => "DASHBOARD",
+        Counter::Tile => "TILE",
+        Counter::User => "USER",
+    };
+    Key::new("COUNTER", kind)
+}

@@ -1,0 +1,50 @@
+//! Records in DynamoDB. The rest of the product says what to read and write in terms of [`Key`], [`Item`] and
+//! [`Write`]; only this module knows the SDK.
+
+mod error;
+mod item;
+pub mod keys;
+pub mod round_trips;
+pub mod schema;
+mod table;
+
+pub use error::StoreError;
+pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key};
+pub use table::{Guard, Query, TRANSACTION_WRITES_MAX, Table, Write};
+
+use crate::config::StoreConfig;
+use round_trips::RoundTrips;
+
+/// The two tables: records, and freshly captured events.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// Everything but freshly captured events.
+    pub records: Table,
+    /// Freshly captured events, waiting for compaction.
+    pub blocks: Table,
+}
+
+impl Store {
+    /// The tables of `config`, over a client that the caller made.
+    pub fn new(client: &aws_sdk_dynamodb::Client, config: &StoreConfig) -> Store {
+        Store {
+            records: Table::new(client.clone(), &config.records_table),
+            blocks: Table::new(client.clone(), &config.blocks_table),
+        }
+    }
+
+    /// The tables of `config`, reached as the environment says (region, credentials, endpoint).
+    pub async fn from_env(config: &StoreConfig) -> Store {
+        let shared = aws_config::load_from_env().await;
+        Store::new(&client(&shared, None), config)
+    }
+}
+
+/// A client over `shared`. `round_trips` counts its calls.
+pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -> aws_sdk_dynamodb::Client {
+    let mut config = aws_sdk_dynamodb::config::Builder::from(shared);
+    if let Some(counter) = round_trips {
+        config = config.interceptor(counter);
+    }
+    aws_sdk_dynamodb::Client::from_conf(config.build())
+}

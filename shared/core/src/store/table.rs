@@ -1,0 +1,367 @@
+//! The one place that calls DynamoDB: get, batch get, query, transaction, counter.
+//!
+//! Must stay true: all reads are strongly consistent, so that a list right after a write shows it; all changes go
+//! through [`Table::transact`] (or are one atomic item), so that a reader never sees half of one; nothing scans.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{
+    ConditionCheck, Delete, DeleteRequest, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update, WriteRequest,
+};
+
+use super::StoreError;
+use super::item::{Attributes, COUNT, Item, Key, PK, SK, VERSION, number, parsed};
+
+/// Most writes of one transaction, by DynamoDB's rule.
+pub const TRANSACTION_WRITES_MAX: usize = 100;
+const BATCH_GET_KEYS_MAX: usize = 100;
+const BATCH_WRITE_MAX: usize = 25;
+const CONFLICT_TRIES: u32 = 10;
+
+/// One table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    client: Client,
+    name: Arc<str>,
+}
+
+/// What must hold of the stored item for a write to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// Nothing.
+    None,
+    /// There is no item.
+    Absent,
+    /// There is an item.
+    Present,
+    /// The item is there and has this version.
+    Version(u64),
+}
+
+/// One write of a transaction.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// Store the item, replacing what is there.
+    Put(Item, Guard),
+    /// Remove the item.
+    Delete(Key, Guard),
+    /// Write nothing, but demand the condition.
+    Check(Key, Guard),
+    /// Add to the item's counter, which starts at 0.
+    Add(Key, i64),
+}
+
+/// Which items of a partition a query yields, in order of their sort keys.
+#[derive(Debug, Clone)]
+pub struct Query {
+    pk: String,
+    prefix: Option<String>,
+    limit: Option<usize>,
+    descending: bool,
+}
+
+impl Query {
+    /// All items of partition `pk`.
+    pub fn partition(pk: impl Into<String>) -> Query {
+        Query { pk: pk.into(), prefix: None, limit: None, descending: false }
+    }
+
+    /// Only those whose sort key starts with `prefix`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// At most `limit` of them.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Query {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Largest sort key first.
+    #[must_use]
+    pub fn descending(mut self) -> Query {
+        self.descending = true;
+        self
+    }
+}
+
+impl Table {
+    /// The table called `name`, reached through `client`.
+    pub fn new(client: Client, name: &str) -> Table {
+        Table { client, name: name.into() }
+    }
+
+    /// The item at `key`, if there is one.
+    pub async fn get(&self, key: &Key) -> Result<Option<Item>, StoreError> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .consistent_read(true)
+            .send()
+            .await?;
+        answer.item.map(Item::from_attributes).transpose()
+    }
+
+    /// The items at `keys`, in their order, in one round trip up to a hundred keys.
+    pub async fn batch_get(&self, keys: &[Key]) -> Result<Vec<Option<Item>>, StoreError> {
+        let chunks = keys.chunks(BATCH_GET_KEYS_MAX).map(|chunk| self.batch_get_chunk(chunk));
+        Ok(futures::future::try_join_all(chunks).await?.into_iter().flatten().collect())
+    }
+
+    async fn batch_get_chunk(&self, keys: &[Key]) -> Result<Vec<Option<Item>>, StoreError> {
+        if let [key] = keys {
+            return Ok(vec![self.get(key).await?]);
+        }
+        // A key may be named once only in a batch.
+        let mut distinct: Vec<&Key> = keys.iter().collect();
+        distinct.sort();
+        distinct.dedup();
+        let mut wanted: Vec<Attributes> = distinct.into_iter().map(Key::attributes).collect();
+        let mut found = std::collections::HashMap::new();
+        for attempt in 0.. {
+            let request = KeysAndAttributes::builder()
+                .set_keys(Some(wanted))
+                .consistent_read(true)
+                .build()
+                .map_err(|e| StoreError::Failed(e.to_string()))?;
+            let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
+            for attributes in answer.responses.into_iter().flatten().flat_map(|(_, items)| items) {
+                let item = Item::from_attributes(attributes)?;
+                found.insert(item.key.clone(), item);
+            }
+            wanted = answer
+                .unprocessed_keys
+                .and_then(|mut left| left.remove(&*self.name))
+                .map(|left| left.keys)
+                .unwrap_or_default();
+            if wanted.is_empty() {
+                break;
+            }
+            pause(attempt, "unread keys").await?;
+        }
+        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    /// All items that `query` names.
+    pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
+        let mut items = Vec::new();
+        let mut start = None;
+        loop {
+            let mut call = self
+                .client
+                .query()
+                .table_name(&*self.name)
+                .consistent_read(true)
+                .scan_index_forward(!query.descending)
+                .expression_attribute_names("#p", PK)
+                .expression_attribute_values(":p", string(&query.pk))
+                .set_exclusive_start_key(start);
+            call = match &query.prefix {
+                None => call.key_condition_expression("#p = :p"),
+                Some(prefix) => call
+                    .key_condition_expression("#p = :p AND begins_with(#s, :s)")
+                    .expression_attribute_names("#s", SK)
+                    .expression_attribute_values(":s", string(prefix)),
+            };
+            if let Some(limit) = query.limit {
+                call = call.limit(i32::try_from(limit - items.len()).unwrap_or(i32::MAX));
+            }
+            let page = call.send().await?;
+            for attributes in page.items.unwrap_or_default() {
+                items.push(Item::from_attributes(attributes)?);
+            }
+            start = page.last_evaluated_key.filter(|key| !key.is_empty());
+            if start.is_none() || query.limit.is_some_and(|limit| items.len() >= limit) {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
+    pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
+        debug_assert!(writes.len() <= TRANSACTION_WRITES_MAX, "a transaction of {} writes", writes.len());
+        let items = writes.iter().map(|write| self.transact_item(write)).collect::<Result<Vec<_>, _>>()?;
+        for attempt in 0.. {
+            let sent = self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
+            let Err(error) = sent else { return Ok(()) };
+            let failure = match error.as_service_error() {
+                Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
+                    cancellation(canceled.cancellation_reasons())
+                }
+                _ => error.into(),
+            };
+            match failure {
+                StoreError::Conflict if attempt + 1 < CONFLICT_TRIES => pause(attempt, "conflict").await?,
+                other => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores one item, if `guard` holds.
+    pub async fn put(&self, item: Item, guard: Guard) -> Result<(), StoreError> {
+        self.transact(vec![Write::Put(item, guard)]).await
+    }
+
+    /// Adds `by` to the counter at `key` and returns what it then is. Never gives the same number twice.
+    pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
+        let answer = self
+            .client
+            .update_item()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("ADD #n :by")
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_values(":by", number(by))
+            .return_values(ReturnValue::UpdatedNew)
+            .send()
+            .await?;
+        answer
+            .attributes
+            .and_then(|map| parsed(&map, COUNT))
+            .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
+    }
+
+    /// Raises the counter at `key` to `least`, if it is lower.
+    pub async fn raise(&self, key: &Key, least: i64) -> Result<(), StoreError> {
+        let sent = self
+            .client
+            .update_item()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("SET #n = :least")
+            .condition_expression("attribute_not_exists(#n) OR #n < :least")
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_values(":least", number(least))
+            .send()
+            .await;
+        match sent {
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => Ok(()),
+            other => other.map(|_| ()).map_err(StoreError::from),
+        }
+    }
+
+    /// Removes the items at `keys`, in any number of steps; for what no reader looks at any more.
+    pub async fn sweep(&self, keys: Vec<Key>) -> Result<(), StoreError> {
+        for chunk in keys.chunks(BATCH_WRITE_MAX) {
+            let mut wanted = chunk
+                .iter()
+                .map(|key| {
+                    let delete = DeleteRequest::builder().set_key(Some(key.attributes())).build();
+                    delete.map(|delete| WriteRequest::builder().delete_request(delete).build())
+                })
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|e| StoreError::Failed(e.to_string()))?;
+            for attempt in 0.. {
+                let answer = self.client.batch_write_item().request_items(&*self.name, wanted).send().await?;
+                wanted = answer.unprocessed_items.and_then(|mut left| left.remove(&*self.name)).unwrap_or_default();
+                if wanted.is_empty() {
+                    break;
+                }
+                pause(attempt, "unwritten keys").await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn transact_item(&self, write: &Write) -> Result<TransactWriteItem, StoreError> {
+        let built = TransactWriteItem::builder();
+        let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
+        Ok(match write {
+            Write::Put(item, guard) => {
+                let mut put = Put::builder().table_name(&*self.name).set_item(Some(item.attributes()?));
+                if let Some((expression, name)) = guard.expression() {
+                    put = put.condition_expression(expression).expression_attribute_names("#g", name);
+                }
+                if let Guard::Version(version) = guard {
+                    put = put.expression_attribute_values(":g", number(version));
+                }
+                built.put(put.build().map_err(failed)?)
+            }
+            Write::Delete(key, guard) => {
+                let mut delete = Delete::builder().table_name(&*self.name).set_key(Some(key.attributes()));
+                if let Some((expression, name)) = guard.expression() {
+                    delete = delete.condition_expression(expression).expression_attribute_names("#g", name);
+                }
+                if let Guard::Version(version) = guard {
+                    delete = delete.expression_attribute_values(":g", number(version));
+                }
+                built.delete(delete.build().map_err(failed)?)
+            }
+            Write::Check(key, guard) => {
+                let (expression, name) = guard.expression().unwrap_or(("attribute_exists(#g)", PK));
+                let mut check = ConditionCheck::builder()
+                    .table_name(&*self.name)
+                    .set_key(Some(key.attributes()))
+                    .condition_expression(expression)
+                    .expression_attribute_names("#g", name);
+                if let Guard::Version(version) = guard {
+                    check = check.expression_attribute_values(":g", number(version));
+                }
+                built.condition_check(check.build().map_err(failed)?)
+            }
+            Write::Add(key, by) => {
+                let update = Update::builder()
+                    .table_name(&*self.name)
+                    .set_key(Some(key.attributes()))
+                    .update_expression("ADD #n :by")
+                    .expression_attribute_names("#n", COUNT)
+                    .expression_attribute_values(":by", number(by));
+                built.update(update.build().map_err(failed)?)
+            }
+        }
+        .build())
+    }
+}
+
+impl Guard {
+    /// The condition, and the attribute that it calls `#g`.
+    fn expression(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Guard::None => None,
+            Guard::Absent => Some(("attribute_not_exists(#g)", PK)),
+            Guard::Present => Some(("attribute_exists(#g)", PK)),
+            Guard::Version(_) => Some(("#g = :g", VERSION)),
+        }
+    }
+}
+
+fn string(text: &str) -> aws_sdk_dynamodb::types::AttributeValue {
+    aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned())
+}
+
+/// The error that a cancelled transaction stands for: a failed condition outweighs a conflict, because it is final.
+fn cancellation(reasons: &[aws_sdk_dynamodb::types::CancellationReason]) -> StoreError {
+    let code = |wanted: &str| reasons.iter().position(|reason| reason.code() == Some(wanted));
+    if let Some(index) = code("ConditionalCheckFailed") {
+        return StoreError::Condition { index };
+    }
+    if code("TransactionConflict").is_some() {
+        return StoreError::Conflict;
+    }
+    if code("ThrottlingError").or(code("ProvisionedThroughputExceeded")).is_some() {
+        return StoreError::Busy("throttled".to_owned());
+    }
+    if code("ItemCollectionSizeLimitExceeded").is_some() {
+        return StoreError::TooLarge;
+    }
+    StoreError::Failed(format!("transaction cancelled: {reasons:?}"))
+}
+
+/// Waits longer with every try, by a random share; gives up after the last.
+async fn pause(attempt: u32, what: &str) -> Result<(), StoreError> {
+    if attempt >= CONFLICT_TRIES {
+        return Err(StoreError::Busy(what.to_owned()));
+    }
+    let most_ms = 10_u64 << attempt.min(6);
+    tokio::time::sleep(Duration::from_millis(1 + crate::ids::random_below(most_ms))).await;
+    Ok(())
+}
