@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Proves that the gateway brings every request of the product to a function that answers it.
+
+    check_routes.py TEMPLATE_ROUTES.json PRODUCT_ROUTES.json
+
+The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path"}],
+slashless, one line for each function (group) that mounts the route. Checked are:
+ 1. no template path ends in a slash, none is declared twice, no product path ends in a slash;
+ 2. each product route, under /api/projects and /api/environments, without and with a trailing slash, arrives at a function
+    that mounts it, however API Gateway reads the slash (see READINGS);
+ 3. each template route is the choice for some product route, unless AHEAD names it.
+Standard library only. Exit status 1 and one line for each finding.
+"""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+PROJECTS, ENVIRONMENTS = "/api/projects/{project_id}", "/api/environments/{project_id}"
+
+# Groups that no gateway leads to: they exist in the local server only.
+LOCAL_GROUPS = {"local"}
+
+# The wide nets. Where only they are left, no declaration could do better, and they answer 404.
+NETS = {"/api/projects/{proxy+}", "/api/environments/{proxy+}"}
+
+# Template paths (below a project) whose endpoints the product does not have yet. An entry that is served is a finding.
+AHEAD = {"/actions", "/cohorts", "/dashboards", "/persons"}
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route of the gateway: a method or ANY, a path template, the group that gets it."""
+
+    method: str
+    path: str
+    group: str
+
+    def kinds(self):
+        """0 for a literal segment, 1 for `{name}`, 2 for `{name+}`: the smaller, the more specific."""
+        return tuple(2 if s.endswith("+}") else 1 if s.startswith("{") else 0 for s in segments(self.path))
+
+    def rank(self):
+        """Order of choice: full matches, then nets; literals first; the method itself before ANY."""
+        return (2 in self.kinds(), self.kinds(), self.method == "ANY")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way that API Gateway may read a path's trailing slash."""
+
+    name: str
+    trims: bool  # the slash is dropped before the choice
+    empty_rest: bool  # {proxy+} may stand for nothing
+
+
+# Reports differ on the first two. The third is the worst case: {proxy+} wants something, so the next wider net gets it.
+READINGS = [Reading("trimmed", True, True), Reading("kept", False, True), Reading("kept, next wider net", False, False)]
+
+
+def segments(path):
+    """Parts between slashes; a trailing slash gives an empty last part."""
+    return path.split("/")[1:]
+
+
+def matches(route, path, empty_rest=True):
+    """Whether the route's path template covers a concrete path."""
+    parts, kinds = segments(path), route.kinds()
+    names = segments(route.path)
+    for i, kind in enumerate(kinds):
+        if i >= len(parts):
+            return False
+        if kind == 2:
+            return empty_rest or parts[i:] != [""]
+        if (kind == 0 and parts[i] != names[i]) or (kind == 1 and not parts[i]):
+            return False
+    return len(parts) == len(kinds)
+
+
+def choose(routes, method, path, reading=READINGS[1]):
+    """The route that gets the request, or None."""
+    if reading.trims and len(path) > 1 and path.endswith("/"):
+        path = path[:-1]
+    fitting = [r for r in routes if r.method in ("ANY", method) and matches(r, path, reading.empty_rest)]
+    return min(fitting, key=Route.rank, default=None)
+
+
+def concrete(path):
+    """A request path that a product route's template covers. `{*rest}` becomes two segments."""
+    return re.sub(r"\{[^}]*\}", "7", re.sub(r"\{\*[^}]*\}", "7/7", path))
+
+
+def requests(product):
+    """{(method, concrete slashless path): groups that mount it}, environments beside projects."""
+    found = {}
+    for route in product:
+        if route["group"] in LOCAL_GROUPS:
+            continue
+        spellings = [route["path"]]
+        if route["path"].startswith(PROJECTS):
+            spellings.append(ENVIRONMENTS + route["path"][len(PROJECTS) :])
+        for path in spellings:
+            found.setdefault((route["method"].upper(), concrete(path)), set()).add(route["group"])
+    return found
+
+
+def ahead(path):
+    """Whether AHEAD names this template path."""
+    for root in (PROJECTS, ENVIRONMENTS):
+        if path.startswith(root):
+            below = path[len(root) :].removesuffix("/{proxy+}")
+            return below in AHEAD
+    return False
+
+
+def check_shapes(routes, product):
+    """Findings of rule 1."""
+    findings, seen = [], set()
+    for route in routes:
+        if route.path.endswith("/"):
+            findings.append(f"template path ends in a slash, API Gateway would drop it: {route.path}")
+        key = (route.method, re.sub(r"\{[^}+]*", "{", route.path))
+        if key in seen:
+            findings.append(f"template route declared twice: {route.method} {route.path}")
+        seen.add(key)
+    findings += [f"product path ends in a slash: {p['path']}" for p in product if p["path"].endswith("/")]
+    return findings
+
+
+def check_arrivals(routes, wanted):
+    """Findings of rule 2, and the template routes that were chosen."""
+    findings, chosen = [], set()
+    for (method, path), groups in sorted(wanted.items()):
+        for asked, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:
+            route = choose(routes, method, asked, reading)
+            if route is None:
+                if reading.empty_rest:
+                    findings.append(f"{method} {asked} ({reading.name}): no route, wanted {names(groups)}")
+                continue
+            chosen.add(route)
+            in_net = not reading.empty_rest and route.path in NETS
+            if route.group not in groups and not in_net:
+                findings.append(f"{method} {asked} ({reading.name}): {route.path} leads to {route.group}, wanted {names(groups)}")
+    return findings, chosen
+
+
+def names(groups):
+    return " or ".join(sorted(groups))
+
+
+def check(routes, product):
+    """All findings, as lines of text."""
+    wanted = requests(product)
+    findings = check_shapes(routes, product)
+    arrivals, chosen = check_arrivals(routes, wanted)
+    findings += arrivals
+    for route in routes:
+        if route not in chosen and not ahead(route.path):
+            findings.append(f"template route leads to no product route: {route.method} {route.path}")
+    for below in sorted(AHEAD):
+        if any(path.startswith(concrete(PROJECTS) + below) for _, path in wanted):
+            findings.append(f"the product serves {below} now: take it out of AHEAD in scripts/check_routes.py")
+    if not wanted:
+        findings.append("the product prints no routes")
+    return findings
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        routes = [Route(r["method"], r["path"], r["group"]) for r in json.load(file)["routes"]]
+    with open(sys.argv[2], encoding="utf-8") as file:
+        product = json.load(file)
+    findings = check(routes, product)
+    print("\n".join(findings) if findings else f"{len(requests(product))} product routes, {len(routes)} template routes: all arrive")
+    raise SystemExit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

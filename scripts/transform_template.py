@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Expands template.yaml as the SAM transform does in the cloud, without a cloud, and prints its HTTP routes.
+
+Output: {"routes": [{"method", "path", "function", "group"}]}, sorted by path. `method` is ANY for a route of every method,
+`function` the logical id in the template, `group` the folder below functions/ that it is built from.
+The routes are read from the OpenAPI body of the expanded API, the document that API Gateway imports, not from the events
+of the template: what the transform loses is seen to be lost. Needs aws-sam-translator (.ci/requirements.txt).
+"""
+
+import copy
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ANY = "x-amazon-apigateway-any-method"
+METHODS = {ANY, "get", "put", "post", "delete", "options", "head", "patch", "trace"}
+
+
+def load(path):
+    """The template as plain dictionaries, short intrinsics (`!Ref`) in their long form."""
+    from samtranslator.yaml_helper import yaml_parse
+
+    return yaml_parse(Path(path).read_text(encoding="utf-8"))
+
+
+def transform(template):
+    """The CloudFormation template that the SAM template stands for."""
+    import boto3
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
+
+    source = copy.deepcopy(template)
+    for resource in source["Resources"].values():
+        # Only `sam package` can turn a folder into the object that the transform asks for.
+        if resource["Type"] == "AWS::Serverless::Function":
+            resource["Properties"]["CodeUri"] = "s3://bucket/code.zip"
+    session = boto3.session.Session(region_name="us-east-1")
+    defaults = {n: p["Default"] for n, p in source.get("Parameters", {}).items() if "Default" in p}
+    return Translator({}, Parser(), boto_session=session).translate(source, defaults)
+
+
+def groups(template):
+    """Logical id of each function, and the folder name that it is built from."""
+    return {
+        name: Path(resource["Properties"]["CodeUri"]).name
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+    }
+
+
+def routes(template):
+    """Routes of every HTTP API in the template."""
+    group_of = groups(template)
+    found = []
+    for name, resource in transform(template)["Resources"].items():
+        if resource["Type"] != "AWS::ApiGatewayV2::Api":
+            continue
+        for path, item in resource["Properties"]["Body"]["paths"].items():
+            for method, operation in item.items():
+                if method not in METHODS:
+                    continue
+                function = integrated_function(operation, f"{name} {method} {path}")
+                found.append(
+                    {
+                        "method": "ANY" if method == ANY else method.upper(),
+                        "path": path,
+                        "function": function,
+                        "group": group_of[function],
+                    }
+                )
+    return sorted(found, key=lambda route: (route["path"], route["method"]))
+
+
+def integrated_function(operation, where):
+    """Logical id of the function that an OpenAPI operation hands its requests to."""
+    uri = operation.get("x-amazon-apigateway-integration", {}).get("uri", {})
+    text = uri.get("Fn::Sub", "") if isinstance(uri, dict) else ""
+    match = re.search(r"\$\{(\w+)\.Arn\}", text)
+    if not match:
+        raise SystemExit(f"{where}: no function behind this route")
+    return match.group(1)
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else ROOT / "template.yaml"
+    json.dump({"routes": routes(load(path))}, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()

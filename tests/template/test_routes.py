@@ -1,0 +1,145 @@
+"""Tests of scripts/check_routes.py: the matcher against API Gateway's documented order, the checks against made-up faults."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from check_routes import READINGS, Route, check, choose  # noqa: E402
+
+TRIMMED, KEPT, WIDER = READINGS
+
+
+def route(path, group="g", method="ANY"):
+    return Route(method, path, group)
+
+
+class Order(unittest.TestCase):
+    """The example of API Gateway's developer guide, and its rule: full match, then net, for route and method."""
+
+    ROUTES = [
+        route("/pets/dog/1", method="GET"),
+        route("/pets/dog/{id}", method="GET"),
+        route("/pets/{proxy+}", method="GET"),
+        route("/{proxy+}"),
+    ]
+
+    def chosen(self, method, path):
+        found = choose(self.ROUTES, method, path)
+        return found and found.path
+
+    def test_literal_beats_name_beats_net(self):
+        self.assertEqual(self.chosen("GET", "/pets/dog/1"), "/pets/dog/1")
+        self.assertEqual(self.chosen("GET", "/pets/dog/2"), "/pets/dog/{id}")
+        self.assertEqual(self.chosen("GET", "/pets/cat/1"), "/pets/{proxy+}")
+
+    def test_method_is_part_of_the_match(self):
+        self.assertEqual(self.chosen("POST", "/test/5"), "/{proxy+}")
+        self.assertEqual(self.chosen("POST", "/pets/dog/1"), "/{proxy+}")
+
+    def test_method_itself_beats_any_on_one_path(self):
+        both = [route("/a", "any"), route("/a", "get", "GET")]
+        self.assertEqual(choose(both, "GET", "/a").group, "get")
+        self.assertEqual(choose(both, "PUT", "/a").group, "any")
+
+    def test_longer_net_beats_shorter(self):
+        nets = [route("/a/{proxy+}"), route("/a/{id}/b/{proxy+}")]
+        self.assertEqual(choose(nets, "GET", "/a/1/b/c").path, "/a/{id}/b/{proxy+}")
+        self.assertEqual(choose(nets, "GET", "/a/1/c").path, "/a/{proxy+}")
+
+    def test_a_net_does_not_cover_its_own_root(self):
+        self.assertIsNone(choose([route("/a/{proxy+}")], "GET", "/a"))
+
+
+class Slash(unittest.TestCase):
+    ROUTES = [route("/x", "root"), route("/x/{proxy+}", "below"), route("/x/{id}/y", "y"), route("/x/{id}/y/{proxy+}", "y below")]
+
+    def test_trimmed(self):
+        self.assertEqual(choose(self.ROUTES, "GET", "/x/", TRIMMED).group, "root")
+        self.assertEqual(choose(self.ROUTES, "GET", "/x/1/y/", TRIMMED).group, "y")
+
+    def test_kept(self):
+        self.assertEqual(choose(self.ROUTES, "GET", "/x/", KEPT).group, "below")
+        self.assertEqual(choose(self.ROUTES, "GET", "/x/1/y/", KEPT).group, "y below")
+
+    def test_kept_where_a_net_wants_something(self):
+        self.assertIsNone(choose(self.ROUTES, "GET", "/x/", WIDER))
+        self.assertEqual(choose(self.ROUTES, "GET", "/x/1/y/", WIDER).group, "below")
+
+    def test_a_name_is_never_empty(self):
+        for reading in READINGS[1:]:
+            self.assertIsNone(choose([route("/x/{id}")], "GET", "/x/", reading))
+
+
+class Checks(unittest.TestCase):
+    P = "/api/projects/{project_id}"
+    E = "/api/environments/{project_id}"
+
+    def template(self):
+        return [
+            route(root + tail, group)
+            for root in (self.P, self.E)
+            for tail, group in [
+                ("/flags", "flags"),
+                ("/flags/{proxy+}", "flags"),
+                ("/flags/{id}/roles", "roles"),
+                ("/flags/{id}/roles/{proxy+}", "roles"),
+            ]
+        ]
+
+    def product(self):
+        rows = [
+            ("flags", "GET", "/flags"),
+            ("flags", "GET", "/flags/{id}"),
+            ("roles", "POST", "/flags/{flag_id}/roles"),
+            ("flags", "POST", "/flags/{flag_id}/roles"),
+        ]
+        return [{"group": g, "method": m, "path": self.P + p} for g, m, p in rows]
+
+    def test_a_sound_template_has_no_findings(self):
+        self.assertEqual(check(self.template(), self.product()), [])
+
+    def test_slash_in_the_template(self):
+        findings = check(self.template() + [route(self.P + "/flags/")], self.product())
+        self.assertTrue(any("ends in a slash" in f for f in findings), findings)
+
+    def test_a_spelling_left_out(self):
+        findings = check([r for r in self.template() if not r.path.startswith(self.E)], self.product())
+        self.assertTrue(any("/api/environments/7/flags" in f and "no route" in f for f in findings), findings)
+
+    def test_the_wider_group_must_mount_the_narrower_routes(self):
+        product = [p for p in self.product() if (p["group"], p["method"]) != ("flags", "POST")]
+        findings = check(self.template(), product)
+        self.assertEqual(len(findings), 2, findings)
+        self.assertTrue(all("next wider net" in f and "leads to flags, wanted roles" in f for f in findings), findings)
+
+    def test_missing_net_below_a_group(self):
+        findings = check([r for r in self.template() if not r.path.endswith("/flags/{proxy+}")], self.product())
+        self.assertTrue(any("GET /api/projects/7/flags/ (kept): no route" in f for f in findings), findings)
+
+    def test_route_that_leads_nowhere(self):
+        findings = check(self.template() + [route("/left/over")], self.product())
+        self.assertEqual(findings, ["template route leads to no product route: ANY /left/over"])
+
+    def test_routes_declared_ahead_are_allowed_until_served(self):
+        template = self.template() + [route(r + "/cohorts", "flags") for r in (self.P, self.E)]
+        template += [route(r + "/cohorts/{proxy+}", "flags") for r in (self.P, self.E)]
+        self.assertEqual(check(template, self.product()), [])
+        product = self.product() + [{"group": "flags", "method": "GET", "path": self.P + "/cohorts"}]
+        self.assertEqual([f for f in check(template, product) if "AHEAD" not in f], [])
+        self.assertTrue(any("AHEAD" in f for f in check(template, product)))
+
+    def test_local_routes_need_no_gateway(self):
+        product = self.product() + [{"group": "local", "method": "GET", "path": "/_health"}]
+        self.assertEqual(check(self.template(), product), [])
+
+    def test_no_product_routes_is_a_finding(self):
+        self.assertIn("the product prints no routes", check(self.template(), []))
+
+    def test_one_path_under_two_names(self):
+        findings = check(self.template() + [route(self.P + "/flags/{other}/roles", "roles")], self.product())
+        self.assertTrue(any("declared twice" in f for f in findings), findings)
+
+
+if __name__ == "__main__":
+    unittest.main()
