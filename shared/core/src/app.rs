@@ -1,1 +1,23 @@
-//! placeholder
+//! What every handler is given: the store, the clock, and the keys seen a moment ago.
+
+use crate::auth::KeyCache;
+use crate::clock::Clock;
+use crate::store::Store;
+
+/// The state that the functions share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// The tables.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// Keys seen a moment ago.
+    pub keys: KeyCache,
+}
+
+impl App {
+    /// An app over `store`, with `clock` as its time.
+    pub fn new(store: Store, clock: Clock) -> App {
+        App { store, clock, keys: KeyCache::default() }
+    }
+}

@@ -1,1 +1,15 @@
-//! placeholder
+//! The HTTP edge: what every route of every function has in common.
+
+mod body;
+mod call;
+mod edge;
+mod page;
+mod reply;
+mod routes;
+
+pub use body::{BODY_BYTES_MAX, Fields};
+pub use call::{Call, ClientUrl, Credential, CredentialSource};
+pub use edge::{StagePrefix, edge};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
+pub use reply::{created, empty, json};
+pub use routes::{Route, Routes};

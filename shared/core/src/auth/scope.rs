@@ -1,0 +1,44 @@
+//! Scopes: `<object>:<read|write>`, or `*`.
+
+/// Whether `granted` covers `wanted`. Writing includes reading; `*` is everything; no scopes grant nothing.
+pub fn grants(granted: &[String], wanted: &str) -> bool {
+    granted.iter().any(|scope| {
+        scope == "*"
+            || scope == wanted
+            || wanted.strip_suffix(":read").is_some_and(|object| scope.strip_suffix(":write") == Some(object))
+    })
+}
+
+/// Whether `text` has the form of a scope.
+pub fn is_scope(text: &str) -> bool {
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    text == "*" || matches!(text.split_once(':'), Some((object, "read" | "write")) if word(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(scopes: &[&str], wanted: &str) -> bool {
+        grants(&scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>(), wanted)
+    }
+
+    #[test]
+    fn writing_includes_reading_but_not_the_reverse() {
+        assert!(granted(&["feature_flag:write"], "feature_flag:read"));
+        assert!(!granted(&["feature_flag:read"], "feature_flag:write"));
+        assert!(!granted(&["feature_flag:write"], "activity_log:read"));
+        assert!(granted(&["*"], "activity_log:read"));
+        assert!(!granted(&[], "activity_log:read"));
+    }
+
+    #[test]
+    fn a_scope_has_an_object_and_an_action() {
+        for good in ["*", "feature_flag:read", "sharing_configuration:write"] {
+            assert!(is_scope(good), "{good}");
+        }
+        for bad in ["", "feature_flag", ":read", "a:delete", "A:read", "a:read "] {
+            assert!(!is_scope(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! One request, as handlers see it.
+
+use std::collections::HashMap;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::{HeaderMap, Method, header, request::Parts};
+use chrono::{DateTime, Utc};
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, json_object};
+use super::edge::{ClientPath, RequestClock};
+use crate::clock::{Clock, NOW_HEADER};
+use crate::error::{ApiError, ApiResult};
+
+/// Where a key was found, in the words of the error that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialSource {
+    /// The `Authorization` header.
+    Header,
+    /// The field `personal_api_key` of the body.
+    Body,
+    /// The parameter `personal_api_key` of the query string.
+    Query,
+}
+
+impl CredentialSource {
+    /// How error texts call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CredentialSource::Header => "Authorization header",
+            CredentialSource::Body => "body",
+            CredentialSource::Query => "query string",
+        }
+    }
+}
+
+/// A key as it came with a request. Has no `Debug`, so that no log can hold it.
+pub struct Credential {
+    /// The key itself.
+    pub key: String,
+    /// Where it was found.
+    pub source: CredentialSource,
+}
+
+/// A request: path parameters, query, headers, body and instant.
+pub struct Call {
+    /// Its method.
+    pub method: Method,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// The instant that it takes for now.
+    pub now: DateTime<Utc>,
+    /// The URL as the client spelt it.
+    pub url: ClientUrl,
+    params: HashMap<String, String>,
+    query: Vec<(String, String)>,
+    body: Bytes,
+}
+
+/// The address under which the client reached us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientUrl {
+    /// Scheme and host, such as `https://api.example.com`.
+    pub origin: String,
+    /// The path as sent, a stage prefix and a trailing slash included.
+    pub path: String,
+}
+
+impl Call {
+    /// The path parameter `name`, percent-decoded; empty when the route has none of that name.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The path parameter `name` as a record's number.
+    pub fn id(&self, name: &str) -> Option<u64> {
+        let text = self.param(name);
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    }
+
+    /// All query parameters in the order sent.
+    pub fn query(&self) -> &[(String, String)] {
+        &self.query
+    }
+
+    /// The last query parameter of that name.
+    pub fn query_value(&self, name: &str) -> Option<&str> {
+        self.query.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body's bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The body's fields, from JSON or an HTML form.
+    pub fn fields(&self) -> ApiResult<Fields> {
+        fields(&self.headers, &self.body, Accepts::Forms)
+    }
+
+    /// The body's fields, from JSON alone.
+    pub fn json_fields(&self) -> ApiResult<Fields> {
+        fields(&self.headers, &self.body, Accepts::Json)
+    }
+
+    /// The key that came with the request: the header's, else the body's, else the query string's.
+    pub fn credential(&self) -> Option<Credential> {
+        if let Some(key) = bearer(&self.headers) {
+            return Some(Credential { key, source: CredentialSource::Header });
+        }
+        if let Some(key) = self.body_key() {
+            return Some(Credential { key, source: CredentialSource::Body });
+        }
+        let key = self.query_value("personal_api_key").filter(|key| !key.is_empty())?;
+        Some(Credential { key: key.to_owned(), source: CredentialSource::Query })
+    }
+
+    /// The key in the body, which is parsed only if it can hold one.
+    fn body_key(&self) -> Option<String> {
+        let name = b"personal_api_key";
+        if !self.body.windows(name.len()).any(|window| window == name) {
+            return None;
+        }
+        let fields = self.fields().or_else(|_| json_object(&self.body)).ok()?;
+        fields.get("personal_api_key").and_then(Value::as_str).filter(|key| !key.is_empty()).map(str::to_owned)
+    }
+}
+
+/// The token after `Bearer`: the scheme is case sensitive, any white space follows it.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let rest = value.strip_prefix("Bearer")?;
+    let key = rest.trim();
+    (rest.starts_with(char::is_whitespace) && !key.is_empty()).then(|| key.to_owned())
+}
+
+impl<S: Send + Sync> FromRequest<S> for Call {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let (mut parts, body) = request.into_parts();
+        let params = RawPathParams::from_request_parts(&mut parts, state).await.ok();
+        let params = params.iter().flatten().map(|(name, value)| (name.to_owned(), decode(value))).collect();
+        let body = read(body).await?;
+        let clock = parts.extensions.get::<RequestClock>().map_or(Clock::Running, |clock| clock.0);
+        let now = clock.now(parts.headers.get(NOW_HEADER).and_then(|value| value.to_str().ok()));
+        Ok(Call {
+            url: client_url(&parts),
+            query: parse_query(parts.uri.query().unwrap_or("")),
+            method: parts.method,
+            headers: parts.headers,
+            now,
+            params,
+            body,
+        })
+    }
+}
+
+async fn read(body: Body) -> ApiResult<Bytes> {
+    use http_body_util::{BodyExt, LengthLimitError, Limited};
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large()),
+        Err(_) => Err(ApiError::parse("The body could not be read.")),
+    }
+}
+
+fn client_url(parts: &Parts) -> ClientUrl {
+    let text = |name| parts.headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+    let first = |list: &str| list.split(',').next().unwrap_or("").trim().to_owned();
+    let scheme = text("x-forwarded-proto").map(first).filter(|scheme| scheme == "https").unwrap_or("http".to_owned());
+    let host = text("host").or(parts.uri.host()).unwrap_or("localhost");
+    let path = parts.extensions.get::<ClientPath>().map_or_else(|| parts.uri.path().to_owned(), |path| path.0.clone());
+    ClientUrl { origin: format!("{scheme}://{host}"), path }
+}
+
+fn decode(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The pairs of a query string or an HTML form. `a` stands for `a=`.
+pub(super) fn parse_query(text: &str) -> Vec<(String, String)> {
+    text.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn header(value: &str) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        bearer(&headers)
+    }
+
+    #[test]
+    fn a_bearer_key_may_be_surrounded_by_white_space() {
+        assert_eq!(header("Bearer  \t phx_a "), Some("phx_a".to_owned()));
+        for other in ["bearer phx_a", "Basic phx_a", "Bearer ", "Bearerphx_a"] {
+            assert_eq!(header(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_query_string_keeps_repeated_and_empty_parameters() {
+        let pairs = parse_query("a=1&a=%7B%7D&send_cohorts&b=x+y");
+        let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect::<Vec<_>>();
+        assert_eq!(pairs, [("a", "1"), ("a", "{}"), ("send_cohorts", ""), ("b", "x y")]);
+    }
+}

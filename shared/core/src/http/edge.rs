@@ -1,0 +1,100 @@
+//! What happens to every request before a route is looked for, and to every answer after it.
+//!
+//! Both spellings of a path reach the same route without a redirect, because a redirect loses the body of a POST. A
+//! stage prefix that a gateway leaves in the path is taken off here and put back into links.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use tower::Service;
+
+use crate::clock::Clock;
+use crate::error::ApiError;
+
+/// The first segments of the path that belong to the gateway's stage, such as `/prod`.
+#[derive(Debug, Clone)]
+pub struct StagePrefix(pub String);
+
+/// The path as the client sent it.
+#[derive(Debug, Clone)]
+pub(super) struct ClientPath(pub String);
+
+/// The clock of the request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestClock(pub Clock);
+
+/// `routes` behind the edge: what a function runs and the local server mounts.
+pub fn edge(routes: Router, clock: Clock) -> Router {
+    let routes = routes.fallback(|| async { ApiError::no_route() });
+    Router::new().fallback_service(Edge { routes, clock })
+}
+
+#[derive(Debug, Clone)]
+struct Edge {
+    routes: Router,
+    clock: Clock,
+}
+
+impl Service<Request> for Edge {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        <Router as Service<Request>>::poll_ready(&mut self.routes, context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        request.extensions_mut().insert(RequestClock(self.clock));
+        rewrite_path(&mut request);
+        let answer = self.routes.call(request);
+        Box::pin(async move { Ok(finish(answer.await.unwrap_or_else(|never| match never {}))) })
+    }
+}
+
+/// Takes the stage prefix and a trailing slash off the path, and remembers the path as it was sent.
+fn rewrite_path(request: &mut Request) {
+    let sent = request.uri().path().to_owned();
+    let stage = request.extensions().get::<StagePrefix>().map(|stage| stage.0.clone());
+    let rest = stage.as_deref().and_then(|stage| sent.strip_prefix(stage)).filter(|rest| rest.starts_with('/'));
+    let plain = rest.unwrap_or(&sent);
+    let plain = match plain.strip_suffix('/') {
+        Some(shorter) if !shorter.is_empty() => shorter,
+        _ => plain,
+    };
+    if plain != sent {
+        let target = match request.uri().query() {
+            Some(query) => format!("{plain}?{query}"),
+            None => plain.to_owned(),
+        };
+        if let Ok(uri) = target.parse::<Uri>() {
+            *request.uri_mut() = uri;
+        }
+    }
+    request.extensions_mut().insert(ClientPath(sent));
+}
+
+/// Answers may be read by pages of any origin: a key is needed in any case, and cookies play no part.
+fn finish(mut response: Response<Body>) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    if response.body().size_hint_is_zero() {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    response.into_response()
+}
+
+trait SizeHint {
+    fn size_hint_is_zero(&self) -> bool;
+}
+
+impl SizeHint for Body {
+    fn size_hint_is_zero(&self) -> bool {
+        axum::body::HttpBody::size_hint(self).exact() == Some(0)
+    }
+}

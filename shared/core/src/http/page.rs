@@ -1,0 +1,69 @@
+//! Pages of lists: `limit` and `offset`, and the envelope with absolute links.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::call::Call;
+
+/// Records of a page when the request does not say.
+pub const LIMIT_DEFAULT: usize = 100;
+/// Most records of a page; larger requests act as this one, in the links too.
+pub const LIMIT_MAX: usize = 1000;
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Which records of a list a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// How many at most, 1 to [`LIMIT_MAX`].
+    pub limit: usize,
+    /// How many to pass over.
+    pub offset: usize,
+}
+
+impl Page {
+    /// The page that the query string names. Unusable values act as the defaults.
+    pub fn of(call: &Call) -> Page {
+        let number = |name| call.query_value(name).and_then(|text: &str| text.trim().parse::<usize>().ok());
+        Page {
+            limit: number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX),
+            offset: number("offset").unwrap_or(0),
+        }
+    }
+
+    /// The part of `items` that lies on the page.
+    pub fn slice<'a, T>(&self, items: &'a [T]) -> &'a [T] {
+        let start = self.offset.min(items.len());
+        &items[start..start.saturating_add(self.limit).min(items.len())]
+    }
+
+    /// The envelope around the page's `results`, of `count` records in all.
+    pub fn envelope(&self, call: &Call, count: usize, results: Vec<Value>) -> Value {
+        let after = self.offset.saturating_add(self.limit);
+        let next = (after < count).then(|| self.link(call, Some(after)));
+        let previous = (self.offset > 0).then(|| {
+            let before = self.offset.saturating_sub(self.limit);
+            self.link(call, (before > 0).then_some(before))
+        });
+        json!({"count": count, "next": next, "previous": previous, "results": results})
+    }
+
+    /// The request's URL with this limit and another offset; parameters sorted by name.
+    fn link(&self, call: &Call, offset: Option<usize>) -> String {
+        let mut pairs = call.query().to_vec();
+        pairs.retain(|(name, _)| name != "limit" && name != "offset" && name != "personal_api_key");
+        pairs.push(("limit".to_owned(), self.limit.to_string()));
+        pairs.extend(offset.map(|offset| ("offset".to_owned(), offset.to_string())));
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        let query = pairs
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+            .collect::<Vec<_>>()
+            .join("&");
+        format!("{}{}?{query}", call.url.origin, call.url.path)
+    }
+}
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}

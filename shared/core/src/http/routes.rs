@@ -1,0 +1,151 @@
+//! Route tables: one list a function has, from which come dispatch, 405 with `Allow`, preflight answers, and the
+//! comparison with the gateway's routes.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, on};
+
+use super::call::Call;
+use crate::app::App;
+use crate::error::ApiError;
+
+const PROJECT_PREFIX: &str = "/api/projects/{project_id}";
+const PROJECT_ALIAS: &str = "/api/environments/{project_id}";
+
+/// One method of one path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The path pattern, without a trailing slash.
+    pub path: String,
+    /// The method.
+    pub method: String,
+}
+
+/// The routes of a function, over its state `S`.
+pub struct Routes<S> {
+    methods: BTreeMap<String, Vec<Method>>,
+    routers: BTreeMap<String, MethodRouter<S>>,
+    open: bool,
+}
+
+impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
+    fn default() -> Self {
+        Routes::new()
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    /// No routes; those added ask for a key before they refuse a method.
+    pub fn new() -> Routes<S> {
+        Routes { methods: BTreeMap::new(), routers: BTreeMap::new(), open: false }
+    }
+
+    /// No routes; those added are for callers without a key.
+    pub fn open() -> Routes<S> {
+        Routes { open: true, ..Routes::new() }
+    }
+
+    /// Adds a route. A path below a project is served under its environment name too. HEAD comes with GET.
+    #[must_use]
+    pub fn add<H, T>(mut self, method: Method, path: &str, handler: H) -> Routes<S>
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        debug_assert!(!path.ends_with('/'), "{path} ends in a slash");
+        if let Some(rest) = path.strip_prefix(PROJECT_PREFIX) {
+            self.add_one(method.clone(), format!("{PROJECT_ALIAS}{rest}"), handler.clone());
+        }
+        self.add_one(method, path.to_owned(), handler);
+        self
+    }
+
+    fn add_one<H, T>(&mut self, method: Method, path: String, handler: H)
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        // A method that axum has no filter for is a mistake in a route table, found by the first test.
+        let Ok(filter) = axum::routing::MethodFilter::try_from(method.clone()) else {
+            debug_assert!(false, "no filter for {method}");
+            return;
+        };
+        let router = self.routers.remove(&path).unwrap_or_default();
+        self.routers.insert(path.clone(), router.merge(on(filter, handler)));
+        self.methods.entry(path).or_default().push(method);
+    }
+
+    /// The table, for comparison with the gateway's.
+    pub fn table(&self) -> Vec<Route> {
+        self.methods
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.iter().map(|method| Route { path: path.clone(), method: method.to_string() })
+            })
+            .collect()
+    }
+
+    /// The router over `state`. `app` judges the key of requests whose method a path does not have.
+    pub fn into_router(self, state: S, app: &App) -> Router {
+        let mut router = Router::new();
+        for (path, methods) in self.routers {
+            let allow = allow(&self.methods[&path]);
+            let refuse = Refuse { app: app.clone(), allow, open: self.open };
+            let fallback = move |call: Call| refuse.clone().answer(call);
+            router = router.route(&path, methods.fallback(fallback));
+        }
+        router.with_state(state)
+    }
+}
+
+/// The value of `Allow` for a path with `methods`.
+fn allow(methods: &[Method]) -> String {
+    let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if names.contains(&"GET") {
+        names.push("HEAD");
+    }
+    names.push("OPTIONS");
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+/// What answers the methods that a path does not have.
+#[derive(Clone)]
+struct Refuse {
+    app: App,
+    allow: String,
+    open: bool,
+}
+
+impl Refuse {
+    async fn answer(self, call: Call) -> Response {
+        if call.method == Method::OPTIONS {
+            return self.preflight();
+        }
+        if !self.open
+            && let Err(error) = self.app.caller(&call).await
+        {
+            return error.into_response();
+        }
+        ApiError::method_not_allowed(call.method.as_str(), &self.allow).into_response()
+    }
+
+    /// A browser asks this before it sends a request with a key; it carries none itself.
+    fn preflight(&self) -> Response {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let headers = response.headers_mut();
+        if let Ok(allow) = HeaderValue::from_str(&self.allow) {
+            headers.insert(header::ALLOW, allow.clone());
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow);
+        }
+        let any = "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(any));
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+        response
+    }
+}
