@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Runs functions as Lambda does and asks them what the local server is asked: check_cargo_lambda.sh PATH/TO/pennon
+#
+# Starts `pennon serve` on free ports over an empty directory (it loads the demo), then `cargo lambda watch` against its
+# embedded DynamoDB and event directory. Lists flags and runs a funnel through the emulated gateway and through
+# `cargo lambda invoke`, sends a batch, and compares the answers with the local server's.
+# Functions are built with the features of the whole workspace, as the tests are, so that no dependency is compiled again.
+# Every process is ended by its own id. The directory with the logs stays when something failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pennon=$(realpath "${1:?usage: check_cargo_lambda.sh PATH/TO/pennon}")
+cargo_lambda=$(realpath "${CARGO_LAMBDA:-.venv/bin/cargo-lambda}")
+work=$(mktemp -d)
+pids=()
+
+stop() {
+    local status=$? pid
+    trap - EXIT
+    for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+    if ((status)); then
+        tail -n 40 "$work"/*.log >&2 || true
+        echo "failed; logs are in $work" >&2
+    else
+        rm -rf "$work"
+    fi
+    exit "$status"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+fail() { echo "$*" >&2; exit 1; }
+# field FILE EXPRESSION: a value of the JSON document `d` in FILE.
+field() { python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"; }
+free_ports() { # all bound at once, so that they differ
+    python3 -c 'import socket, sys
+s = [socket.socket() for _ in range(int(sys.argv[1]))]
+[x.bind(("127.0.0.1", 0)) for x in s]
+print(*[x.getsockname()[1] for x in s])' "$1"
+}
+# wait_for PID SECONDS COMMAND...: until COMMAND succeeds; fails when the process ends or the time is over.
+wait_for() {
+    local pid=$1 end=$((SECONDS + $2))
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        kill -0 "$pid" 2>/dev/null || fail "process $pid ended while waiting for: $*"
+        ((SECONDS < end)) || fail "timed out waiting for: $*"
+        sleep 0.1
+    done
+}
+# ask NAME URL CURL-ARGUMENTS...: the body goes to NAME.json; any status but 200 is a failure.
+ask() {
+    local name=$1 url=$2 status
+    shift 2
+    status=$(curl -sS -m 300 -o "$work/$name.json" -w '%{http_code}' "$@" "$url")
+    [[ $status == 200 ]] || fail "$name: $url answered $status: $(head -c 400 "$work/$name.json")"
+}
+# invoke NAME FUNCTION EVENT: through `cargo lambda invoke`; the response's body goes to NAME.json.
+invoke() {
+    local name=$1 function=$2
+    sed -e "s/@KEY@/$key/g" -e "s/@PROJECT@/$project/g" -e "s/@TOKEN@/$token/g" "tests/events/$3" >"$work/$name.event.json"
+    "$cargo_lambda" lambda invoke --invoke-address 127.0.0.1 -P "$watch_port" "$function" \
+        --data-file "$work/$name.event.json" >"$work/$name.response.json"
+    [[ $(field "$work/$name.response.json" 'd["statusCode"]') == 200 ]] ||
+        fail "$name: $(head -c 400 "$work/$name.response.json")"
+    field "$work/$name.response.json" 'd["body"]' >"$work/$name.json"
+}
+same() { # two answers of one question, whatever is only about when and where it was asked
+    python3 - "$work/$1.json" "$work/$2.json" <<'PY' || fail "$1 and $2 differ"
+import json, sys
+def read(path):
+    answer = json.load(open(path))
+    return {k: v for k, v in answer.items() if k not in ("last_refresh", "is_cached", "next", "previous")}
+first, second = (read(path) for path in sys.argv[1:])
+sys.exit(0 if first == second else f"{json.dumps(first)[:800]}\n{json.dumps(second)[:800]}")
+PY
+}
+counts() { [[ $(field "$work/$1.json" '[s["count"] for s in d["result"]]') == "$2" ]] || fail "$1: $(head -c 600 "$work/$1.json")"; }
+
+read -r http_port dynamodb_port watch_port < <(free_ports 3)
+"$pennon" serve --data "$work/data" --port "$http_port" --dynamodb-port "$dynamodb_port" >"$work/serve.log" 2>&1 &
+pids+=($!)
+wait_for $! 120 curl -sf "http://127.0.0.1:$http_port/_health"
+server=$(field "$work/data/server.json" 'd["http"]')
+dynamodb=$(field "$work/data/server.json" 'd["dynamodb"]')
+key=$("$pennon" keys create --data "$work/data" --label packaging-check \
+    --scopes feature_flag:read,insight:read,project:read 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
+[[ -n $key ]] || fail "pennon keys create printed no key"
+bearer="Authorization: Bearer $key"
+ask projects "$server/api/projects/" -H "$bearer"
+project=$(field "$work/projects.json" 'd["results"][0]["id"]')
+token=$(field "$work/projects.json" 'd["results"][0]["api_token"]')
+
+AWS_ENDPOINT_URL_DYNAMODB=$dynamodb AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=us-east-1 \
+    PENNON_RECORDS_TABLE=pennon-records PENNON_BLOCKS_TABLE=pennon-blocks PENNON_EVENTS_URL="file://$work/data/events" \
+    "$cargo_lambda" lambda watch -A 127.0.0.1 -P "$watch_port" --ignore-changes >"$work/watch.log" 2>&1 &
+pids+=($!)
+gateway="http://127.0.0.1:$watch_port"
+# Any answer will do: a path without a route is a 404 of the emulator.
+wait_for $! 60 curl -s "$gateway/"
+
+field tests/events/funnel.json 'd["body"]' >"$work/funnel_body.json"
+flags="/api/projects/$project/feature_flags"
+funnel="/api/projects/$project/insights/funnel"
+post=(-H "$bearer" -H 'Content-Type: application/json' --data-binary "@$work/funnel_body.json")
+people='[279, 183, 58]' # of the demo's 600, counted independently of Pennon
+
+ask flags_local "$server$flags/?limit=5" -H "$bearer"
+ask flags_slash "$gateway$flags/?limit=5" -H "$bearer"
+ask flags_plain "$gateway$flags?limit=5" -H "$bearer"
+invoke flags_invoked flags list_flags.json
+[[ $(field "$work/flags_local.json" 'd["count"] > 0') == True ]] || fail "the demo has no flags"
+for name in flags_slash flags_plain flags_invoked; do same flags_local "$name"; done
+
+ask funnel_local "$server$funnel/" "${post[@]}"
+ask funnel_slash "$gateway$funnel/" "${post[@]}"
+ask funnel_plain "$gateway$funnel" "${post[@]}"
+invoke funnel_invoked calculation funnel.json
+for name in funnel_local funnel_slash funnel_plain funnel_invoked; do counts "$name" "$people"; done
+
+# The captured event is there for the local server at once.
+invoke capture_invoked capture capture.json
+trend='{"events": [{"id": "packaging checked", "math": "total"}], "date_from": "2024-02-01", "date_to": "2024-02-05"}'
+ask trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"
+[[ $(field "$work/trend.json" 'd["result"][0]["data"]') == '[0, 0, 1, 0, 0]' ]] || fail "trend: $(head -c 600 "$work/trend.json")"
+echo "cargo lambda watch and invoke: flags, funnel and capture answer as the local server does"
