@@ -1,1 +1,3 @@
-//! pennon.
+//! The `pennon` command: one binary that runs the whole product on one machine, and administers it anywhere.
+
+pub mod embedded;

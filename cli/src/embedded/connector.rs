@@ -1,0 +1,93 @@
+//! The SDK's HTTP client, with the database behind it in place of a network.
+
+use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::http::StatusCode;
+use dynoxide::{Database, DynoxideError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Answers DynamoDB requests from an embedded database.
+#[derive(Clone)]
+pub struct Connector {
+    database: Database,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Connector")
+    }
+}
+
+impl Connector {
+    /// A connector to `database`.
+    pub fn new(database: Database) -> Connector {
+        Connector { database }
+    }
+}
+
+impl HttpClient for Connector {
+    fn http_connector(&self, _settings: &HttpConnectorSettings, _components: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let database = self.database.clone();
+        HttpConnectorFuture::new(async move {
+            let target = request.headers().get("x-amz-target").unwrap_or_default();
+            let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+            let body = request.body().bytes().unwrap_or_default().to_vec();
+            // SQLite blocks its thread, and other requests must go on meanwhile.
+            let answer = tokio::task::spawn_blocking(move || {
+                dispatch(&database, &operation, &String::from_utf8_lossy(&body))
+            })
+            .await
+            .map_err(|error| ConnectorError::other(error.into(), None))?;
+            let (status, body) = match answer {
+                Ok(body) => (200, body),
+                Err(error) => (error.status_code(), error.to_json()),
+            };
+            let status = StatusCode::try_from(status).map_err(|error| ConnectorError::other(error.into(), None))?;
+            let mut response = HttpResponse::new(status, body.into());
+            response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+            Ok(response)
+        })
+    }
+}
+
+fn dispatch(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
+    match operation {
+        "GetItem" => run(body, |request| database.get_item(request)),
+        "BatchGetItem" => run(body, |request| database.batch_get_item(request)),
+        "Query" => run(body, |request| database.query(request)),
+        "PutItem" => run(body, |request| database.put_item(request)),
+        "UpdateItem" => run(body, |request| database.update_item(request)),
+        "DeleteItem" => run(body, |request| database.delete_item(request)),
+        "BatchWriteItem" => run(body, |request| database.batch_write_item(request)),
+        "TransactWriteItems" => run(body, |request| database.transact_write_items(request)),
+        "TransactGetItems" => run(body, |request| database.transact_get_items(request)),
+        "CreateTable" => run(body, |request| database.create_table(request)),
+        "DescribeTable" => run(body, |request| database.describe_table(request)),
+        "UpdateTimeToLive" => run(body, |request| database.update_time_to_live(request)),
+        "DescribeTimeToLive" => run(body, |request| database.describe_time_to_live(request)),
+        other => Err(DynoxideError::ValidationException(format!("{other} is not an operation of the embedded store"))),
+    }
+}
+
+fn run<Request: DeserializeOwned, Answer: Serialize>(
+    body: &str,
+    operation: impl FnOnce(Request) -> Result<Answer, DynoxideError>,
+) -> Result<String, DynoxideError> {
+    let request = serde_json::from_str(body).map_err(|error| {
+        let text = error.to_string();
+        DynoxideError::ValidationException(text.trim_start_matches("VALIDATION:").to_owned())
+    })?;
+    let answer = operation(request)?;
+    serde_json::to_string(&answer).map_err(|error| DynoxideError::InternalServerError(error.to_string()))
+}

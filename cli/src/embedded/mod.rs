@@ -1,0 +1,155 @@
+//! The embedded DynamoDB: a database in a file or in memory, spoken to through the ordinary SDK.
+//!
+//! The SDK's requests go to the database without a socket. The same database is offered on a loopback port, so that
+//! functions under `cargo lambda watch`, other commands and any AWS tool reach it while the server runs.
+
+mod connector;
+
+use std::path::Path;
+
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::{Client, Config};
+use dynoxide::Database;
+use pennon_core::config::StoreConfig;
+use pennon_core::store::round_trips::RoundTrips;
+use pennon_core::store::{Store, StoreError, schema};
+
+pub use connector::Connector;
+
+/// The file that holds the database, inside the data directory.
+pub const FILE: &str = "dynamodb.sqlite";
+/// Region that local clients name; the embedded database has none.
+const REGION: &str = "us-east-1";
+
+/// An embedded DynamoDB with Pennon's tables.
+#[derive(Clone)]
+pub struct Embedded {
+    database: Database,
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Embedded")
+    }
+}
+
+impl Embedded {
+    /// The database in `directory`, made if it is not there.
+    pub async fn open(directory: &Path) -> Result<Embedded, StoreError> {
+        let file = directory.join(FILE);
+        let database = Database::new(&file.to_string_lossy())
+            .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
+        Embedded::with_tables(database).await
+    }
+
+    /// A database that ends with the process, for tests.
+    pub async fn in_memory() -> Result<Embedded, StoreError> {
+        let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
+        Embedded::with_tables(database).await
+    }
+
+    async fn with_tables(database: Database) -> Result<Embedded, StoreError> {
+        let embedded = Embedded { database };
+        let client = embedded.client(None);
+        let names = StoreConfig::local();
+        schema::create(&client, &names.records_table, &schema::RECORDS).await?;
+        schema::create(&client, &names.blocks_table, &schema::BLOCKS).await?;
+        Ok(embedded)
+    }
+
+    /// An SDK client without a socket. `round_trips` counts its calls.
+    pub fn client(&self, round_trips: Option<RoundTrips>) -> Client {
+        let mut config = local_config().http_client(Connector::new(self.database.clone()));
+        if let Some(counter) = round_trips {
+            config = config.interceptor(counter);
+        }
+        Client::from_conf(config.build())
+    }
+
+    /// The two tables, through [`Embedded::client`].
+    pub fn store(&self, round_trips: Option<RoundTrips>) -> Store {
+        Store::new(&self.client(round_trips), &StoreConfig::local())
+    }
+
+    /// The database, to offer it on a port.
+    pub fn database(&self) -> Database {
+        self.database.clone()
+    }
+}
+
+/// The tables of a database that another process offers at `endpoint`.
+pub fn remote_store(endpoint: &str) -> Store {
+    let client = Client::from_conf(local_config().endpoint_url(endpoint).build());
+    Store::new(&client, &StoreConfig::local())
+}
+
+fn local_config() -> aws_sdk_dynamodb::config::Builder {
+    Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(REGION))
+        .endpoint_url("http://embedded.invalid")
+        .credentials_provider(Credentials::new("local", "local", None, None, "embedded"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use pennon_core::store::{Guard, Item, Key, Query, Write};
+
+    #[tokio::test]
+    async fn a_transaction_writes_all_or_nothing() {
+        let table = Embedded::in_memory().await.unwrap().store(None).records;
+        let item = |sk: &str| Item::new(Key::new("P", sk), &sk).unwrap();
+        table.put(item("a"), Guard::Absent).await.unwrap();
+        let writes = vec![Write::Put(item("b"), Guard::Absent), Write::Put(item("a"), Guard::Absent)];
+        assert!(table.transact(writes).await.unwrap_err().is_condition(1));
+        let found = table.query(Query::partition("P")).await.unwrap();
+        assert_eq!(found.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn counters_never_repeat_and_only_rise() {
+        let table = Embedded::in_memory().await.unwrap().store(None).records;
+        let key = Key::new("COUNTER", "X");
+        let calls = (0..20).map(|_| table.increment(&key, 1));
+        let mut given: Vec<i64> = futures_join(calls).await;
+        given.sort_unstable();
+        assert_eq!(given, (1..=20).collect::<Vec<_>>());
+        table.raise(&key, 100).await.unwrap();
+        table.raise(&key, 50).await.unwrap();
+        assert_eq!(table.increment(&key, 1).await.unwrap(), 101);
+    }
+
+    async fn futures_join(calls: impl Iterator<Item = impl Future<Output = Result<i64, StoreError>>>) -> Vec<i64> {
+        let mut given = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            given.push(call.await.unwrap());
+        }
+        given
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_there_after_opening_again() {
+        let directory = std::env::temp_dir().join(format!("pennon-test-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let item = Item::new(Key::new("P", "S"), &vec![50.0, 12.5]).unwrap().with_version(3);
+        Embedded::open(&directory).await.unwrap().store(None).records.put(item.clone(), Guard::None).await.unwrap();
+        let again = Embedded::open(&directory).await.unwrap().store(None).records;
+        assert_eq!(again.get(&item.key).await.unwrap(), Some(item));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn sequential_waits_are_counted() {
+        let counter = RoundTrips::new();
+        let embedded = Embedded::in_memory().await.unwrap();
+        let table = embedded.store(Some(counter.clone())).records;
+        let key = Key::new("P", "S");
+        let (a, b) = tokio::join!(table.get(&key), table.get(&key));
+        assert!(a.unwrap().is_none() && b.unwrap().is_none());
+        table.get(&key).await.unwrap();
+        assert_eq!((counter.calls().len(), counter.sequential()), (3, 2));
+        assert_eq!(counter.calls()[0].operation, "GetItem");
+    }
+}
