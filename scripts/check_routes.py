@@ -8,14 +8,19 @@ slashless, one line for each function (group) that mounts the route. Checked are
  1. no template path ends in a slash, none is declared twice, no product path ends in a slash;
  2. each product route, under /api/projects and /api/environments, without and with a trailing slash, arrives at a function
     that mounts it, however API Gateway reads the slash (see READINGS);
- 3. each template route is the choice for some product route, unless AHEAD names it.
+ 3. each template route is the choice for some product route, unless AHEAD names it;
+ 4. the routes of `cargo lambda watch` in the root Cargo.toml bring both spellings to a function that mounts them.
 Standard library only. Exit status 1 and one line for each finding.
 """
 
 import json
 import re
 import sys
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+
+MANIFEST = Path(__file__).resolve().parent.parent / "Cargo.toml"
 
 PROJECTS, ENVIRONMENTS = "/api/projects/{project_id}", "/api/environments/{project_id}"
 
@@ -57,6 +62,10 @@ class Reading:
 
 # Reports differ on the first two. The third is the worst case: {proxy+} wants something, so the next wider net gets it.
 READINGS = [Reading("trimmed", True, True), Reading("kept", False, True), Reading("kept, next wider net", False, False)]
+
+
+# cargo-lambda's router: a slash is a character like others, `{*rest}` wants something.
+WATCH = Reading("cargo lambda watch", False, False)
 
 
 def segments(path):
@@ -145,6 +154,23 @@ def check_arrivals(routes, wanted):
     return findings, chosen
 
 
+def watch_routes(manifest):
+    """Routes of the emulator from the text of the root manifest, in the gateway's notation."""
+    table = tomllib.loads(manifest)["workspace"]["metadata"]["lambda"]["watch"]["router"]
+    return [Route("ANY", re.sub(r"\{\*(\w+)\}", r"{\1+}", path), group) for path, group in table.items()]
+
+
+def check_watch(routes, wanted):
+    """Findings of rule 4."""
+    findings = []
+    for (method, path), groups in sorted(wanted.items()):
+        for asked in (path, path + "/"):
+            route = choose(routes, method, asked, WATCH)
+            if route is None or route.group not in groups:
+                findings.append(f"{method} {asked} ({WATCH.name}): {route and route.group}, wanted {names(groups)}")
+    return findings
+
+
 def names(groups):
     return " or ".join(sorted(groups))
 
@@ -174,6 +200,7 @@ def main():
     with open(sys.argv[2], encoding="utf-8") as file:
         product = json.load(file)
     findings = check(routes, product)
+    findings += check_watch(watch_routes(MANIFEST.read_text(encoding="utf-8")), requests(product))
     print("\n".join(findings) if findings else f"{len(requests(product))} product routes, {len(routes)} template routes: all arrive")
     raise SystemExit(1 if findings else 0)
 

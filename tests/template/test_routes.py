@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-from check_routes import READINGS, Route, check, choose  # noqa: E402
+from check_routes import READINGS, Route, check, check_watch, choose, requests, watch_routes  # noqa: E402
 
 TRIMMED, KEPT, WIDER = READINGS
 
@@ -139,6 +139,29 @@ class Checks(unittest.TestCase):
     def test_one_path_under_two_names(self):
         findings = check(self.template() + [route(self.P + "/flags/{other}/roles", "roles")], self.product())
         self.assertTrue(any("declared twice" in f for f in findings), findings)
+
+
+class Watch(unittest.TestCase):
+    MANIFEST = """
+    [workspace.metadata.lambda.watch.router]
+    "/x" = "x"
+    "/x/" = "x"
+    "/x/{id}" = "x"
+    "/x/{id}/{*rest}" = "x"
+    "/x/{id}/roles" = "roles"
+    """
+
+    def findings(self, *rows):
+        product = [{"group": g, "method": "GET", "path": p} for g, p in rows]
+        return check_watch(watch_routes(self.MANIFEST), requests(product))
+
+    def test_each_spelling_needs_its_own_route(self):
+        self.assertEqual(self.findings(("x", "/x")), [])
+        self.assertEqual(self.findings(("x", "/x/{id}")), ["GET /x/7/ (cargo lambda watch): None, wanted x"])
+
+    def test_literals_beat_the_catch_all(self):
+        self.assertEqual(self.findings(("x", "/x/{id}/other")), [])
+        self.assertEqual(self.findings(("roles", "/x/{id}/roles")), ["GET /x/7/roles/ (cargo lambda watch): x, wanted roles"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+# Sourced by .ci/run and .ci/full: timed steps, the tools' virtual environment, the environment of all steps.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# One target directory and one package set for all steps, or the SDK is compiled again for each.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+export CARGO_TERM_COLOR=never
+# No step calls AWS; the tools only insist on a region and on credentials.
+export SAM_CLI_TELEMETRY=0 AWS_EC2_METADATA_DISABLED=true
+export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
+
+summary=()
+step_name=""
+
+# step NAME COMMAND...: runs it, remembers how long it took.
+step() {
+    step_name=$1
+    local begin=$SECONDS
+    shift
+    echo "== $step_name"
+    "$@"
+    summary+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$step_name")")
+    step_name=""
+}
+
+report() {
+    local status=$?
+    echo
+    ((${#summary[@]})) && printf '%s\n' "${summary[@]}"
+    printf '%5d s  in all\n' "$SECONDS"
+    ((status == 0)) || echo "FAILED: ${step_name:-$0}"
+    exit "$status"
+}
+trap report EXIT
+
+# The virtual environment, made or brought up to date when the requirements have changed.
+prepare_venv() {
+    local wanted python
+    wanted=$(sha256sum .ci/requirements.txt)
+    if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null) != "$wanted" ]]; then
+        python=$(command -v python3.11 || command -v python3)
+        "$python" -m venv --clear .venv
+        .venv/bin/pip install --quiet --disable-pip-version-check -r .ci/requirements.txt
+        echo "$wanted" >.venv/requirements.sha256
+    fi
+    export PATH=$PWD/.venv/bin:$PATH
+}

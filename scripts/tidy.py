@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""House rules that no compiler checks: sizes, module docs, who may touch what, words that do not belong in the tree.
+
+    tidy.py            checks every file that git knows or would add; exit status 1 and one line for each finding
+
+Standard library only. Each rule is a function from a file's path and text to findings `(line, text)`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_FILE, MAX_FUNCTION = 500, 80
+
+# Who may speak to the AWS SDK, and who may read the environment: path prefixes.
+SDK_HOMES = ("shared/core/src/store/", "cli/src/embedded/")
+ENV_HOMES = ("shared/core/src/config.rs", "cli/", "tests/")
+
+UNFINISHED = re.compile(r"\b(todo|unimplemented)!|#\[ignore\b")
+SDK = re.compile(r"\baws_(sdk|smithy)_\w+")
+ENV = re.compile(r"\bstd::env::(vars?|args|set_var)\b|\buse std::env\b")
+SLEEP = re.compile(r"\bsleep\(")
+# Where the code was written is nobody's business: paths of machines, numbers of a tracker, private package hosts.
+WORDS = [
+    (re.compile(r"(?<![\w.}/])/(root|work|home/\w+)/"), "a machine's path"),
+    (re.compile(r"\bissues? #?\d+\b|\bissue #", re.IGNORECASE), "a tracker's number"),
+    (re.compile(r"https?://[\w.-]*(mirror|artifactory|nexus|index\.crates|pypi|registry\.npm)", re.IGNORECASE), "a package host"),
+]
+TEXT = {".rs", ".toml", ".md", ".yaml", ".yml", ".py", ".sh", ""}
+FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([\w: ]+\))? )?(?:default )?(?:const )?(?:async )?(?:unsafe )?(?:extern \"\w+\" )?fn (\w+)")
+
+
+def is_test(path):
+    """Tests have more freedom: no module doc, sleeping forbidden."""
+    path = PurePosixPath(path)
+    return "tests" in path.parts[:-1] or path.name == "tests.rs" or path.name.endswith("_tests.rs")
+
+
+def file_size(path, text):
+    count = text.count("\n")
+    if count > MAX_FILE:
+        yield 1, f"{count} lines, at most {MAX_FILE}"
+
+
+def function_sizes(path, text):
+    """Relies on rustfmt: a function ends at the first brace that stands alone at its own indentation."""
+    lines = text.split("\n")
+    for start, line in enumerate(lines):
+        match = FUNCTION.match(line)
+        if not match:
+            continue
+        end = function_end(lines, start, match.group(1) + "}")
+        if end - start + 1 > MAX_FUNCTION:
+            yield start + 1, f"function {match.group(2)} has {end - start + 1} lines, at most {MAX_FUNCTION}"
+
+
+def function_end(lines, start, closing):
+    """Index of the last line of the function that starts at `start`; a declaration or one-liner ends where it says so."""
+    opened = False
+    for i in range(start, len(lines)):
+        opened = opened or "{" in lines[i]
+        if lines[i] == closing or (not opened and lines[i].endswith(";")) or (i == start and lines[i].endswith("}")):
+            return i
+    return len(lines) - 1
+
+
+def module_doc(path, text):
+    if is_test(path) or PurePosixPath(path).name == "build.rs":
+        return
+    first = next((l for l in text.split("\n") if l.strip() and not l.startswith(("#![", "// @generated"))), "")
+    if not first.startswith("//!"):
+        yield 1, "no //! doc at the top: what is it for, what must stay true"
+
+
+def homes(path, text):
+    for number, line in code_lines(text):
+        if SDK.search(line) and not path.startswith(SDK_HOMES):
+            yield number, f"the AWS SDK is spoken to only in {', '.join(SDK_HOMES)}"
+        if ENV.search(line) and not path.startswith(ENV_HOMES) and not is_test(path):
+            yield number, f"the environment is read only in {', '.join(ENV_HOMES)}"
+        if SLEEP.search(line) and is_test(path):
+            yield number, "a test sleeps"
+
+
+def unfinished(path, text):
+    for number, line in code_lines(text):
+        if UNFINISHED.search(line):
+            yield number, "unfinished or switched off"
+
+
+def words(path, text):
+    depth = PurePosixPath(path).parent
+    for number, line in enumerate(text.split("\n"), 1):
+        for pattern, what in WORDS:
+            if pattern.search(line):
+                yield number, f"{what} does not belong in the tree: {line.strip()[:80]}"
+        for match in re.finditer(r"(?:\.\./)+shared\b", line):
+            if os.path.normpath(depth / match.group(0)).startswith(".."):
+                yield number, f"a path that leaves the repository: {match.group(0)}"
+
+
+def crate_lints(path, text):
+    manifest = tomllib.loads(text)
+    if "package" in manifest and manifest.get("lints", {}).get("workspace") is not True:
+        yield 1, "no `[lints] workspace = true`"
+
+
+def profiles(root, deploy):
+    """The deploy recipe must not inherit the newcomer's settings (functions/.cargo/config.toml says why)."""
+    root = root.get("profile", {}).get("release", {})
+    deploy = deploy.get("profile", {}).get("release", {})
+    for name in ("panic", "lto", "codegen-units"):
+        if name not in root:
+            yield f"Cargo.toml: [profile.release] does not say {name}, so cargo-lambda would decide"
+    if root.get("panic") == "abort" or deploy.get("panic") == "abort":
+        yield "Cargo.toml: panic = abort would end a function where unwinding answers with an error"
+    for name in ("lto", "codegen-units", "opt-level", "strip"):
+        if name not in deploy:
+            yield f"functions/.cargo/config.toml: [profile.release] does not say {name}"
+    for spec, settings in root.get("package", {}).items():
+        for setting in settings:
+            if setting not in deploy.get("package", {}).get(spec, {}):
+                yield f"functions/.cargo/config.toml: [profile.release.package.{spec}] does not say {setting}, as Cargo.toml does"
+
+
+def code_lines(text):
+    """Numbered lines without line comments. Text in strings counts as code, which errs on the strict side."""
+    for number, line in enumerate(text.split("\n"), 1):
+        yield number, line if "//" not in line else re.sub(r"(^|\s)//.*", "", line)
+
+
+RUST_RULES = [file_size, function_sizes, module_doc, homes, unfinished]
+
+
+def findings(path, text):
+    """All findings in one file; `path` is relative to the root, with forward slashes."""
+    name = PurePosixPath(path)
+    rules = RUST_RULES if name.suffix == ".rs" else []
+    if name.name == "Cargo.toml":
+        rules = [crate_lints]
+    if name.suffix in TEXT and not name.name.startswith("LICENSE"):
+        rules = rules + [words]
+    return [f"{path}:{line}: {what}" for rule in rules for line, what in rule(path, text)]
+
+
+def tree():
+    """Paths that git knows or would add."""
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True)
+    return sorted(set(listed.stdout.decode().split("\0")) - {""})
+
+
+def main():
+    found = []
+    for path in tree():
+        file = ROOT / path
+        if file.is_file() and (PurePosixPath(path).suffix in TEXT):
+            found += findings(path, file.read_text(encoding="utf-8", errors="replace"))
+    read = lambda path: tomllib.loads((ROOT / path).read_text(encoding="utf-8"))  # noqa: E731
+    found += profiles(read("Cargo.toml"), read("functions/.cargo/config.toml"))
+    print("\n".join(found) if found else "tidy")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
