@@ -1,0 +1,131 @@
+//! Making an installation match a file.
+//!
+//! The rows that follow from the declarations are written before the declarations themselves. So a run that is cut off
+//! leaves old declarations, and the next run writes the missing rows again.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use pennon_core::store::keys::{self, Counter};
+use pennon_core::store::{Guard, Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
+use serde_json::Value;
+
+use super::check::check;
+use super::file::Workspace;
+use super::rows::rows;
+use super::state::{NewKey, State};
+
+/// How to apply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Remove what the file does not declare.
+    pub prune: bool,
+    /// Write nothing.
+    pub dry_run: bool,
+}
+
+/// What was done, or would be.
+pub struct Applied {
+    /// One line per thing that changes: `+` made, `~` changed, `-` removed.
+    pub plan: Vec<String>,
+    /// Keys that were made, in the order of the file; empty on a dry run.
+    pub new_keys: Vec<NewKey>,
+}
+
+/// Why a file was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The file contradicts itself or the installation.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store failed; what was written so far is harmless, and the next run goes on.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<serde_json::Error> for ApplyError {
+    fn from(error: serde_json::Error) -> Self {
+        ApplyError::Store(StoreError::Corrupt(error.to_string()))
+    }
+}
+
+/// Makes the installation in `records` match `file`.
+pub async fn apply(
+    records: &Table,
+    file: &Workspace,
+    options: Options,
+    now: DateTime<Utc>,
+) -> Result<Applied, ApplyError> {
+    let before = State::load(records).await?;
+    let (after, new_keys) = before.merged(file, options.prune, now);
+    check(&after.workspace()).map_err(ApplyError::Invalid)?;
+    let plan = plan(&before.declaration_rows()?, &after.declaration_rows()?);
+    if options.dry_run {
+        return Ok(Applied { plan, new_keys: Vec::new() });
+    }
+    raise_counters(records, &after).await?;
+    write(records, &rows(&before)?, &rows(&after)?).await?;
+    write(records, &before.declaration_rows()?, &after.declaration_rows()?).await?;
+    Ok(Applied { plan, new_keys })
+}
+
+/// Ids that the service gives out later must not meet declared ones.
+async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError> {
+    let most = |ids: &mut dyn Iterator<Item = u64>| ids.max().and_then(|id| i64::try_from(id).ok());
+    let highest = [
+        (Counter::User, most(&mut state.users.values().map(|it| it.spec.id))),
+        (Counter::Action, most(&mut state.actions.values().map(|it| it.spec.id))),
+        (Counter::Cohort, most(&mut state.cohorts.values().map(|it| it.spec.id))),
+        (Counter::Dashboard, most(&mut state.dashboards.values().map(|it| it.spec.id))),
+    ];
+    for (counter, id) in highest {
+        if let Some(id) = id {
+            records.raise(&keys::counter(counter), id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the difference between two sets of rows.
+async fn write(records: &Table, before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<(), StoreError> {
+    let mut writes = Vec::new();
+    for (key, body) in after {
+        if before.get(key) != Some(body) {
+            writes.push(Write::Put(Item::new(key.clone(), body)?, Guard::None));
+        }
+    }
+    let gone = before.keys().filter(|key| !after.contains_key(key));
+    writes.extend(gone.map(|key| Write::Delete(key.clone(), Guard::None)));
+    // Rows of a few kilobytes at most: a full transaction stays far below the 4 MB it may have.
+    for chunk in writes.chunks(TRANSACTION_WRITES_MAX) {
+        records.transact(chunk.to_vec()).await?;
+    }
+    Ok(())
+}
+
+/// The lines that say what changes.
+fn plan(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (key, body) in after {
+        match before.get(key) {
+            None => lines.push(format!("+ {}", name(key, body))),
+            Some(old) if old != body => lines.push(format!("~ {}", name(key, body))),
+            Some(_) => {}
+        }
+    }
+    let gone = before.iter().filter(|(key, _)| !after.contains_key(key));
+    lines.extend(gone.map(|(key, body)| format!("- {}", name(key, body))));
+    lines
+}
+
+/// How a plan calls a declared thing. A key is named by its label, never by its hash.
+fn name(key: &Key, declared: &Value) -> String {
+    let (kind, id) = key.sk.split_once('#').unwrap_or((&key.sk, ""));
+    let spec = &declared["spec"];
+    let label = ["label", "email", "name"].iter().find_map(|field| spec[field].as_str()).unwrap_or("");
+    match kind {
+        "KEY" => format!("key \"{label}\" of {}", spec["user"].as_str().unwrap_or("")),
+        "ORG" => format!("organization {id} \"{label}\""),
+        other => format!("{} {id} \"{label}\"", other.to_lowercase()),
+    }
+}

@@ -1,0 +1,106 @@
+//! What a workspace must fulfil as a whole, before anything of it is written.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use pennon_core::auth::is_scope;
+use uuid::Uuid;
+
+use super::file::Workspace;
+
+/// Most group types of a project.
+const GROUP_TYPES_MAX: usize = 5;
+const KEY_LABEL_CHARACTERS_MAX: usize = 40;
+
+/// The first thing that is wrong with `workspace`, named by its place in the file.
+pub fn check(workspace: &Workspace) -> Result<(), String> {
+    let organizations: HashSet<Uuid> = workspace.organizations.iter().map(|org| org.id).collect();
+    let users: HashSet<&str> = workspace.users.iter().map(|user| user.email.as_str()).collect();
+    let projects: HashSet<u64> = workspace.projects.iter().map(|project| project.id).collect();
+    unique("organizations", "id", workspace.organizations.iter().map(|org| org.id))?;
+    unique("users", "id", workspace.users.iter().map(|user| user.id))?;
+    unique("users", "email", workspace.users.iter().map(|user| &user.email))?;
+    unique("projects", "id", workspace.projects.iter().map(|project| project.id))?;
+    unique("projects", "token", workspace.projects.iter().map(|project| &project.token))?;
+    unique("roles", "id", workspace.roles.iter().map(|role| role.id))?;
+    unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
+    unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
+    unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
+    unique("dashboards", "id", workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)))?;
+
+    for (at, user) in workspace.users.iter().enumerate() {
+        require(!user.email.trim().is_empty(), || format!("users[{at}].email: may not be empty"))?;
+        for membership in &user.memberships {
+            known(&organizations, &membership.organization, || format!("users[{at}].memberships"))?;
+        }
+    }
+    for (at, project) in workspace.projects.iter().enumerate() {
+        known(&organizations, &project.organization, || format!("projects[{at}].organization"))?;
+        require(project.token.len() >= 3, || format!("projects[{at}].token: at least 3 characters"))?;
+        require(project.timezone.parse::<chrono_tz::Tz>().is_ok(), || {
+            format!("projects[{at}].timezone: \"{}\" is no IANA time zone", project.timezone)
+        })?;
+        require(project.week_start_day.is_none_or(|day| day <= 1), || {
+            format!("projects[{at}].week_start_day: 0 for Sunday or 1 for Monday")
+        })?;
+        require(project.group_types.len() <= GROUP_TYPES_MAX, || {
+            format!("projects[{at}].group_types: at most {GROUP_TYPES_MAX}")
+        })?;
+    }
+    for (at, role) in workspace.roles.iter().enumerate() {
+        known(&organizations, &role.organization, || format!("roles[{at}].organization"))?;
+        for member in &role.members {
+            known(&users, &member.as_str(), || format!("roles[{at}].members"))?;
+        }
+    }
+    for (at, key) in workspace.keys.iter().enumerate() {
+        known(&users, &key.user.as_str(), || format!("keys[{at}].user"))?;
+        require(key.label.chars().count() <= KEY_LABEL_CHARACTERS_MAX, || {
+            format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
+        })?;
+        if let Some(scope) = key.scopes.iter().find(|scope| !is_scope(scope)) {
+            return Err(format!("keys[{at}].scopes: \"{scope}\" is no scope; use object:read, object:write or *"));
+        }
+        for project in &key.projects {
+            known(&projects, project, || format!("keys[{at}].projects"))?;
+        }
+        for organization in &key.organizations {
+            known(&organizations, organization, || format!("keys[{at}].organizations"))?;
+        }
+    }
+    let of_projects = (workspace.actions.iter().map(|action| ("actions", action.project)))
+        .chain(workspace.cohorts.iter().map(|cohort| ("cohorts", cohort.project)))
+        .chain(workspace.dashboards.iter().map(|dashboard| ("dashboards", dashboard.project)));
+    for (section, project) in of_projects {
+        known(&projects, &project, || section.to_owned())?;
+    }
+    for (at, dashboard) in workspace.dashboards.iter().enumerate() {
+        require(matches!(dashboard.restriction_level, 21 | 37), || {
+            format!("dashboards[{at}].restriction_level: 21 or 37")
+        })?;
+        if let Some(creator) = &dashboard.created_by {
+            known(&users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
+        }
+    }
+    Ok(())
+}
+
+fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn known<T: Eq + Hash + std::fmt::Display>(
+    declared: &HashSet<T>,
+    wanted: &T,
+    place: impl FnOnce() -> String,
+) -> Result<(), String> {
+    require(declared.contains(wanted), || format!("{}: {wanted} is not declared", place()))
+}
+
+fn unique<T: Eq + Hash>(section: &str, field: &str, values: impl Iterator<Item = T>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for (at, value) in values.enumerate() {
+        require(seen.insert(value), || format!("{section}[{at}]: the {field} is already taken"))?;
+    }
+    Ok(())
+}

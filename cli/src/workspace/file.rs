@@ -1,0 +1,302 @@
+//! The workspace file: what an administrator declares of an installation, in YAML or JSON.
+//!
+//! Every list may be left out or empty. Unknown keys are refused, because a misspelt one would silently do nothing.
+
+use std::path::Path;
+
+use pennon_core::model::{AccessLevel, Level};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// Everything that a file declares.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workspace {
+    /// Organizations.
+    pub organizations: Vec<OrganizationSpec>,
+    /// Users.
+    pub users: Vec<UserSpec>,
+    /// Projects.
+    pub projects: Vec<ProjectSpec>,
+    /// API keys.
+    pub keys: Vec<KeySpec>,
+    /// Roles.
+    pub roles: Vec<RoleSpec>,
+    /// Actions.
+    pub actions: Vec<ActionSpec>,
+    /// Cohorts.
+    pub cohorts: Vec<CohortSpec>,
+    /// Dashboards.
+    pub dashboards: Vec<DashboardSpec>,
+}
+
+/// An organization.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrganizationSpec {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// How far its members may edit flags; 37 when left out.
+    #[serde(default = "edit")]
+    pub feature_flags_access_level: AccessLevel,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserSpec {
+    /// Number, unique in the installation.
+    pub id: u64,
+    /// Mail address, unique in the installation.
+    pub email: String,
+    /// First name.
+    #[serde(default)]
+    pub first_name: String,
+    /// Last name.
+    #[serde(default)]
+    pub last_name: String,
+    /// The id under which the user's own events come; derived from the number when left out.
+    #[serde(default)]
+    pub distinct_id: Option<String>,
+    /// What the user does.
+    #[serde(default)]
+    pub role_at_organization: Option<String>,
+    /// Whether the user's keys work.
+    #[serde(default = "yes")]
+    pub is_active: bool,
+    /// The user's organizations.
+    #[serde(default)]
+    pub memberships: Vec<MembershipSpec>,
+}
+
+/// A user's membership.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MembershipSpec {
+    /// The organization.
+    pub organization: Uuid,
+    /// `member`, `admin` or `owner`.
+    #[serde(default = "member")]
+    pub level: Level,
+}
+
+/// A project.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectSpec {
+    /// Number, as text or number.
+    #[serde(deserialize_with = "number", serialize_with = "text")]
+    pub id: u64,
+    /// The organization that it belongs to.
+    pub organization: Uuid,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// The public token that events carry.
+    pub token: String,
+    /// IANA time zone.
+    #[serde(default = "utc")]
+    pub timezone: String,
+    /// 0 Sunday, 1 Monday.
+    #[serde(default)]
+    pub week_start_day: Option<u8>,
+    /// Property filters that leave out the team's own people.
+    #[serde(default)]
+    pub test_account_filters: Vec<Value>,
+    /// Names of the group types, by index; at most five.
+    #[serde(default)]
+    pub group_types: Vec<String>,
+    /// Whether distinct ids are counted in place of persons.
+    #[serde(default)]
+    pub aggregate_users_by_distinct_id: bool,
+}
+
+/// An API key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeySpec {
+    /// A name for people; with the user it tells keys apart.
+    pub label: String,
+    /// The owner's mail address.
+    pub user: String,
+    /// What the key allows.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// The projects that it is limited to; none is no limit.
+    #[serde(default, deserialize_with = "numbers", serialize_with = "texts")]
+    pub projects: Vec<u64>,
+    /// The organizations that it is limited to; none is no limit.
+    #[serde(default)]
+    pub organizations: Vec<Uuid>,
+    /// When it stops working.
+    #[serde(default)]
+    pub expires_at: Option<chrono::DateTime<chrono::Utc>>,
+    /// The secret itself, for tests; left out, one is made and printed once. Never stored.
+    #[serde(default, skip_serializing)]
+    pub value: Option<String>,
+}
+
+/// A role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleSpec {
+    /// Its id.
+    pub id: Uuid,
+    /// The organization that it belongs to.
+    pub organization: Uuid,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// What its members may do with flags; 37 when left out.
+    #[serde(default = "edit")]
+    pub feature_flags_access_level: AccessLevel,
+    /// Mail addresses of its members.
+    #[serde(default)]
+    pub members: Vec<String>,
+}
+
+/// An action: a named set of event matches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionSpec {
+    /// The project.
+    #[serde(deserialize_with = "number", serialize_with = "text")]
+    pub project: u64,
+    /// Number, unique in the project.
+    pub id: u64,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// An event matches when one of these does.
+    #[serde(default)]
+    pub steps: Vec<Value>,
+}
+
+/// A cohort: a set of persons by rule or by list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CohortSpec {
+    /// The project.
+    #[serde(deserialize_with = "number", serialize_with = "text")]
+    pub project: u64,
+    /// Number, unique in the project.
+    pub id: u64,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// The rule.
+    #[serde(default)]
+    pub filters: Option<Value>,
+    /// The older form of a rule.
+    #[serde(default)]
+    pub groups: Option<Value>,
+    /// Whether its members are listed.
+    #[serde(default)]
+    pub is_static: bool,
+    /// The listed members.
+    #[serde(default)]
+    pub distinct_ids: Vec<String>,
+}
+
+/// A dashboard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DashboardSpec {
+    /// The project.
+    #[serde(deserialize_with = "number", serialize_with = "text")]
+    pub project: u64,
+    /// Number, unique in the project.
+    pub id: u64,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Filters that its insights take over.
+    #[serde(default)]
+    pub filters: Option<Value>,
+    /// 21 everybody edits, 37 collaborators only.
+    #[serde(default = "everybody")]
+    pub restriction_level: u8,
+    /// Mail address of its creator.
+    #[serde(default)]
+    pub created_by: Option<String>,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub deleted: bool,
+}
+
+impl Workspace {
+    /// Reads a file; the error says where it is wrong.
+    pub fn read(path: &Path) -> Result<Workspace, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        Workspace::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Reads YAML, or JSON when the text starts with a brace.
+    pub fn parse(text: &str) -> Result<Workspace, String> {
+        if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|e| e.to_string())
+        } else {
+            serde_saphyr::from_str(text).map_err(|e| e.to_string())
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn edit() -> AccessLevel {
+    AccessLevel::Edit
+}
+
+fn member() -> Level {
+    Level::Member
+}
+
+fn everybody() -> u8 {
+    21
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<NumberOrText> for u64 {
+    type Error = String;
+
+    fn try_from(value: NumberOrText) -> Result<u64, String> {
+        match value {
+            NumberOrText::Number(number) => Ok(number),
+            NumberOrText::Text(text) => text.parse().map_err(|_| format!("\"{text}\" is not a project number")),
+        }
+    }
+}
+
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    NumberOrText::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+}
+
+fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    let values = Vec::<NumberOrText>::deserialize(deserializer)?;
+    values.into_iter().map(u64::try_from).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&number.to_string())
+}
+
+fn texts<S: serde::Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(numbers.iter().map(u64::to_string))
+}

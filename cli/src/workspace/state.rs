@@ -1,0 +1,212 @@
+//! What is declared: as the installation has it, and as a file would make it.
+//!
+//! The installation keeps every declaration as one row. All other rows (keys with their owner's snapshot, projects,
+//! tokens ...) follow from the declarations by a pure function, so that applying a file twice changes nothing and an
+//! interrupted run is finished by the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use pennon_core::auth::{hash_key, mask_key};
+use pennon_core::ids;
+use pennon_core::store::{Item, Key, Query, StoreError, Table, keys};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::file::{
+    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, UserSpec, Workspace,
+};
+
+/// One declared thing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Declared<T> {
+    /// What the file says of it.
+    pub spec: T,
+    /// When it was first declared.
+    pub created_at: DateTime<Utc>,
+    /// When its declaration last changed.
+    pub updated_at: DateTime<Utc>,
+    /// The shown part of a key; empty for everything else.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mask: String,
+}
+
+/// Everything declared, by the name under which it is kept.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    /// By id.
+    pub organizations: BTreeMap<String, Declared<OrganizationSpec>>,
+    /// By number.
+    pub users: BTreeMap<String, Declared<UserSpec>>,
+    /// By number.
+    pub projects: BTreeMap<String, Declared<ProjectSpec>>,
+    /// By hash of the secret.
+    pub keys: BTreeMap<String, Declared<KeySpec>>,
+    /// By id.
+    pub roles: BTreeMap<String, Declared<RoleSpec>>,
+    /// By project and number.
+    pub actions: BTreeMap<String, Declared<ActionSpec>>,
+    /// By project and number.
+    pub cohorts: BTreeMap<String, Declared<CohortSpec>>,
+    /// By project and number.
+    pub dashboards: BTreeMap<String, Declared<DashboardSpec>>,
+}
+
+/// A key that was made, whose secret is shown once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewKey {
+    /// Its label.
+    pub label: String,
+    /// Its owner's mail address.
+    pub user: String,
+    /// The secret.
+    pub secret: String,
+}
+
+impl State {
+    /// What the installation has.
+    pub async fn load(records: &Table) -> Result<State, StoreError> {
+        let mut state = State::default();
+        for item in records.query(Query::partition(keys::INSTALLATION)).await? {
+            state.take(&item)?;
+        }
+        Ok(state)
+    }
+
+    fn take(&mut self, item: &Item) -> Result<(), StoreError> {
+        let Some((kind, id)) = item.key.sk.split_once('#') else { return Ok(()) };
+        let id = id.to_owned();
+        match kind {
+            "ORG" => _ = self.organizations.insert(id, item.body()?),
+            "USER" => _ = self.users.insert(id, item.body()?),
+            "PROJECT" => _ = self.projects.insert(id, item.body()?),
+            "KEY" => _ = self.keys.insert(id, item.body()?),
+            "ROLE" => _ = self.roles.insert(id, item.body()?),
+            "ACTION" => _ = self.actions.insert(id, item.body()?),
+            "COHORT" => _ = self.cohorts.insert(id, item.body()?),
+            "DASHBOARD" => _ = self.dashboards.insert(id, item.body()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.organizations.is_empty() && self.users.is_empty() && self.projects.is_empty()
+    }
+
+    /// The rows that keep the declarations.
+    pub fn declaration_rows(&self) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
+        fn add<T: Serialize>(
+            rows: &mut BTreeMap<Key, Value>,
+            kind: &str,
+            map: &BTreeMap<String, Declared<T>>,
+        ) -> Result<(), serde_json::Error> {
+            for (id, declared) in map {
+                rows.insert(keys::declared(kind, id), serde_json::to_value(declared)?);
+            }
+            Ok(())
+        }
+        let mut rows = BTreeMap::new();
+        add(&mut rows, "ORG", &self.organizations)?;
+        add(&mut rows, "USER", &self.users)?;
+        add(&mut rows, "PROJECT", &self.projects)?;
+        add(&mut rows, "KEY", &self.keys)?;
+        add(&mut rows, "ROLE", &self.roles)?;
+        add(&mut rows, "ACTION", &self.actions)?;
+        add(&mut rows, "COHORT", &self.cohorts)?;
+        add(&mut rows, "DASHBOARD", &self.dashboards)?;
+        Ok(rows)
+    }
+
+    /// The declarations as one file.
+    pub fn workspace(&self) -> Workspace {
+        fn specs<T: Clone>(map: &BTreeMap<String, Declared<T>>) -> Vec<T> {
+            map.values().map(|declared| declared.spec.clone()).collect()
+        }
+        Workspace {
+            organizations: specs(&self.organizations),
+            users: specs(&self.users),
+            projects: specs(&self.projects),
+            keys: specs(&self.keys),
+            roles: specs(&self.roles),
+            actions: specs(&self.actions),
+            cohorts: specs(&self.cohorts),
+            dashboards: specs(&self.dashboards),
+        }
+    }
+
+    /// This state with `file` applied at `now`, and the keys that were made for it. With `prune`, what the file does
+    /// not declare is no longer declared.
+    pub fn merged(&self, file: &Workspace, prune: bool, now: DateTime<Utc>) -> (State, Vec<NewKey>) {
+        let place = |project: u64, id: u64| format!("{project}/{id}");
+                let mut made = Vec::new();
+        let mut named_keys = Vec::new();
+        for (spec, name) in file.keys.iter().zip(self.key_names(file)) {
+            let stored = KeySpec { value: None, ..spec.clone() };
+            let (hash, mask) = name.unwrap_or_else(|| {
+                let secret = ids::new_api_key();
+                let names = (hash_key(&secret), mask_key(&secret));
+                made.push(NewKey { label: spec.label.clone(), user: spec.user.clone(), secret });
+                names
+            });
+            named_keys.push((hash, stored, mask));
+        }
+        let mut keys = merge(&self.keys, named_keys.clone(), prune, now);
+        // A key whose secret the file changes replaces the one of the same label and owner.
+        let kept: BTreeSet<&String> = named_keys.iter().map(|(hash, ..)| hash).collect();
+        keys.retain(|hash, key| {
+            kept.contains(hash)
+                || !named_keys.iter().any(|(_, new, _)| new.label == key.spec.label && new.user == key.spec.user)
+        });
+        let state = State {
+            organizations: merge(&self.organizations, keyed(&file.organizations, |org| org.id.to_string()), prune, now),
+            users: merge(&self.users, keyed(&file.users, |user| user.id.to_string()), prune, now),
+            projects: merge(&self.projects, keyed(&file.projects, |project| project.id.to_string()), prune, now),
+            keys,
+            roles: merge(&self.roles, keyed(&file.roles, |role| role.id.to_string()), prune, now),
+            actions: merge(&self.actions, keyed(&file.actions, |it| place(it.project, it.id)), prune, now),
+            cohorts: merge(&self.cohorts, keyed(&file.cohorts, |it| place(it.project, it.id)), prune, now),
+            dashboards: merge(&self.dashboards, keyed(&file.dashboards, |it| place(it.project, it.id)), prune, now),
+        };
+        (state, made)
+    }
+
+    /// For each key of `file`: hash and mask, if they are known.
+    fn key_names(&self, file: &Workspace) -> Vec<Option<(String, String)>> {
+        let known = |spec: &KeySpec| {
+            let same = |key: &Declared<KeySpec>| key.spec.label == spec.label && key.spec.user == spec.user;
+            self.keys.iter().find(|(_, key)| same(key)).map(|(hash, key)| (hash.clone(), key.mask.clone()))
+        };
+        file.keys
+            .iter()
+            .map(|spec| match &spec.value {
+                Some(secret) => Some((hash_key(secret), mask_key(secret))),
+                None => known(spec),
+            })
+            .collect()
+    }
+}
+
+fn keyed<T: Clone>(specs: &[T], id: impl Fn(&T) -> String) -> Vec<(String, T, String)> {
+    specs.iter().map(|spec| (id(spec), spec.clone(), String::new())).collect()
+}
+
+/// `old` with the named specs put over it.
+fn merge<T: Clone + PartialEq>(
+    old: &BTreeMap<String, Declared<T>>,
+    named: Vec<(String, T, String)>,
+    prune: bool,
+    now: DateTime<Utc>,
+) -> BTreeMap<String, Declared<T>> {
+    let mut merged = if prune { BTreeMap::new() } else { old.clone() };
+    for (id, spec, mask) in named {
+        let declared = match old.get(&id) {
+            Some(before) if before.spec == spec => before.clone(),
+            Some(before) => Declared { spec, created_at: before.created_at, updated_at: now, mask },
+            None => Declared { spec, created_at: now, updated_at: now, mask },
+        };
+        merged.insert(id, declared);
+    }
+    merged
+}

@@ -1,0 +1,105 @@
+#![allow(clippy::unwrap_used)]
+
+use chrono::{DateTime, Utc};
+use pennon_core::auth::{KeyRecord, hash_key};
+use pennon_core::model::{AccessLevel, Level, Project};
+use pennon_core::store::{Table, keys};
+
+use super::{Applied, ApplyError, Options, State, Workspace, apply};
+use crate::embedded::Embedded;
+
+const FILE: &str = r#"
+organizations: [{id: 01900000-0000-7000-8000-000000000001, name: Acme, feature_flags_access_level: 21}]
+users:
+  - {id: 1, email: ada@example.com, first_name: Ada, memberships: [{organization: 01900000-0000-7000-8000-000000000001, level: owner}]}
+projects: [{id: "7", organization: 01900000-0000-7000-8000-000000000001, name: Shop, token: phc_shop, group_types: [company]}]
+keys: [{label: ci, user: ada@example.com, scopes: ["feature_flag:read"], projects: ["7"], value: phx_test_secret}]
+roles: [{id: 01900000-0000-7000-8000-0000000000aa, organization: 01900000-0000-7000-8000-000000000001, name: Eng, feature_flags_access_level: 37, members: [ada@example.com]}]
+cohorts: [{project: "7", id: 12, name: Beta, is_static: true, distinct_ids: [a, b]}]
+"#;
+
+fn now() -> DateTime<Utc> {
+    "2026-01-05T10:00:00Z".parse().unwrap()
+}
+
+async fn table() -> Table {
+    Embedded::in_memory().await.unwrap().store(None).records
+}
+
+async fn run(table: &Table, text: &str, options: Options) -> Result<Applied, ApplyError> {
+    apply(table, &Workspace::parse(text).unwrap(), options, now()).await
+}
+
+async fn key(table: &Table, secret: &str) -> Option<KeyRecord> {
+    let item = table.get(&keys::api_key(&hash_key(secret))).await.unwrap();
+    item.map(|item| item.body().unwrap())
+}
+
+#[tokio::test]
+async fn a_file_becomes_records_and_applying_it_again_changes_nothing() {
+    let table = table().await;
+    let first = run(&table, FILE, Options::default()).await.unwrap();
+    assert_eq!(first.plan.len(), 6, "{:?}", first.plan);
+    let project: Project = table.get(&keys::project(7)).await.unwrap().unwrap().body().unwrap();
+    assert_eq!((project.name.as_str(), project.feature_flags_access_level), ("Shop", AccessLevel::View));
+    let record = key(&table, "phx_test_secret").await.unwrap();
+    assert_eq!((record.mask.as_str(), record.projects.as_slice()), ("phx_...cret", &[7][..]));
+    assert_eq!(record.memberships[0].level, Level::Owner);
+    assert_eq!(record.roles[0].level, AccessLevel::Edit);
+    assert_eq!(table.increment(&keys::counter(keys::Counter::Cohort), 1).await.unwrap(), 13);
+    let again = run(&table, FILE, Options::default()).await.unwrap();
+    assert_eq!(again.plan, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_changed_user_changes_the_snapshot_in_every_key() {
+    let table = table().await;
+    run(&table, FILE, Options::default()).await.unwrap();
+    let changed = FILE.replace("first_name: Ada", "first_name: Augusta, is_active: false");
+    let applied = run(&table, &changed, Options::default()).await.unwrap();
+    assert_eq!(applied.plan, ["~ user 1 \"ada@example.com\""]);
+    let record = key(&table, "phx_test_secret").await.unwrap();
+    assert_eq!((record.user.first_name.as_str(), record.is_active), ("Augusta", false));
+}
+
+#[tokio::test]
+async fn nothing_is_removed_without_prune_and_nothing_written_on_a_dry_run() {
+    let table = table().await;
+    run(&table, FILE, Options::default()).await.unwrap();
+    let without_key = FILE.lines().filter(|line| !line.starts_with("keys")).collect::<Vec<_>>().join("\n");
+    assert!(run(&table, &without_key, Options::default()).await.unwrap().plan.is_empty());
+    let dry = Options { prune: true, dry_run: true };
+    assert_eq!(run(&table, &without_key, dry).await.unwrap().plan, ["- key \"ci\" of ada@example.com"]);
+    assert!(key(&table, "phx_test_secret").await.is_some());
+    run(&table, &without_key, Options { prune: true, dry_run: false }).await.unwrap();
+    assert!(key(&table, "phx_test_secret").await.is_none());
+}
+
+#[tokio::test]
+async fn a_key_without_a_value_is_made_once_and_its_secret_is_stored_nowhere() {
+    let table = table().await;
+    let file = FILE.replace(", value: phx_test_secret", "");
+    let made = run(&table, &file, Options::default()).await.unwrap().new_keys;
+    assert_eq!(made.len(), 1);
+    assert!(key(&table, &made[0].secret).await.is_some());
+    let stored = State::load(&table).await.unwrap().declaration_rows().unwrap();
+    assert!(!format!("{stored:?}").contains(&made[0].secret));
+    assert!(run(&table, &file, Options::default()).await.unwrap().new_keys.is_empty());
+}
+
+#[tokio::test]
+async fn contradictions_are_refused_by_their_place() {
+    let cases = [
+        ("user: ada@example.com", "user: bob@example.com", "keys[0].user: bob@example.com is not declared"),
+        ("feature_flag:read", "feature_flag", "keys[0].scopes: \"feature_flag\" is no scope"),
+        ("name: Shop", "name: Shop, timezone: Mars/Olympus", "projects[0].timezone: \"Mars/Olympus\""),
+        ("group_types: [company]", "group_types: [a, b, c, d, e, f]", "projects[0].group_types: at most 5"),
+    ];
+    for (old, new, message) in cases {
+        let table = table().await;
+        let error = run(&table, &FILE.replace(old, new), Options::default()).await.err().unwrap();
+        assert!(error.to_string().starts_with(message), "{error}");
+        assert!(State::load(&table).await.unwrap().is_empty());
+    }
+    assert!(Workspace::parse("organisations: []").unwrap_err().contains("organisations"));
+}
