@@ -1,7 +1,22 @@
 //! The rules and the arithmetic of Pennon: flag rules, filters, dates, funnels and trends.
 //!
 //! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no cloud types. The event
-//! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has.
+//! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has:
+//! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
 
+pub mod dates;
+pub mod error;
+pub mod filter;
 pub mod flag;
+mod funnel;
+pub mod limits;
+pub mod plan;
+pub mod query;
 pub mod scan;
+mod text;
+mod trends;
+mod url;
+
+pub use error::{CalcError, CalcResult, ErrorKind};
+pub use plan::{Answer, Partial, Plan, ProjectContext};
+pub use query::{Parsed, Query};

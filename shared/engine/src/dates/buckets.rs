@@ -1,0 +1,157 @@
+//! The buckets of a time series: where each starts, which one an instant falls in, what it is called.
+//!
+//! Must stay true: buckets are ascending and without gaps, from the one that contains the start of the range to the one
+//! that contains its end, empty ones included, across clock changes too.
+
+use chrono::{DateTime, Datelike, Days, Duration, Months, NaiveDate};
+use chrono_tz::Tz;
+
+use super::range::{DateRange, floor};
+use super::{Interval, WeekStart, zone};
+use crate::error::CalcResult;
+use crate::limits;
+use crate::scan::Micros;
+
+/// The buckets of one range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Buckets {
+    interval: Interval,
+    starts: Vec<DateTime<Tz>>,
+    micros: Vec<Micros>,
+    /// Distance of the starts when it is the same everywhere: finding a bucket is then one division.
+    width: Option<Micros>,
+    from: NaiveDate,
+    to: NaiveDate,
+}
+
+impl Buckets {
+    /// The buckets of a range; none when it ends before it starts. More than the limit is refused.
+    pub fn new(range: &DateRange, interval: Interval, week_start: WeekStart) -> CalcResult<Self> {
+        let last = start_of(range.to, interval, week_start);
+        let mut next = start_of(range.from, interval, week_start);
+        let mut starts = Vec::new();
+        while next <= last {
+            if starts.len() == limits::BUCKETS {
+                return Err(limits::too_many(
+                    "interval",
+                    "intervals between date_from and date_to",
+                    limits::BUCKETS,
+                ));
+            }
+            starts.push(next);
+            let after = following(next, interval);
+            if after <= next {
+                break;
+            }
+            next = after;
+        }
+        let micros: Vec<Micros> = starts.iter().map(DateTime::timestamp_micros).collect();
+        let width = even_width(&micros);
+        let (from, to) = (range.from.date_naive(), range.to.date_naive());
+        Ok(Self { interval, starts, micros, width, from, to })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// True when the range ends before it starts.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// First instant of each.
+    pub fn starts(&self) -> &[DateTime<Tz>] {
+        &self.starts
+    }
+
+    /// The bucket that an instant falls in. Before the first one: none. After the last start: the last one.
+    #[inline]
+    pub fn index(&self, at: Micros) -> Option<usize> {
+        let first = *self.micros.first()?;
+        if at < first {
+            return None;
+        }
+        match self.width {
+            Some(width) => {
+                usize::try_from((at - first) / width).ok().map(|index| index.min(self.micros.len() - 1))
+            }
+            None => self.micros.partition_point(|start| *start <= at).checked_sub(1),
+        }
+    }
+
+    /// The `days` of a series: dates, or dates with times for hours and minutes.
+    pub fn days(&self) -> Vec<String> {
+        let form = if self.interval.is_clock() { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d" };
+        self.starts.iter().map(|start| start.format(form).to_string()).collect()
+    }
+
+    /// The `labels` of a series.
+    pub fn labels(&self) -> Vec<String> {
+        let label = |start: &DateTime<Tz>| match self.interval {
+            Interval::Minute | Interval::Hour => start.format("%-d-%b %H:%M").to_string(),
+            Interval::Day => start.format("%-d-%b-%Y").to_string(),
+            Interval::Month => start.format("%b %Y").to_string(),
+            Interval::Week => self.week_label(start.date_naive()),
+        };
+        self.starts.iter().map(label).collect()
+    }
+
+    /// The days of the week that lie in the range, as short as they can be told.
+    fn week_label(&self, week: NaiveDate) -> String {
+        let start = week.max(self.from);
+        let end = week.checked_add_days(Days::new(6)).unwrap_or(week).min(self.to).max(start);
+        let text = |day: NaiveDate, form: &str| day.format(form).to_string();
+        if start == end {
+            text(start, "%-d-%b-%Y")
+        } else if start.year() != end.year() {
+            format!("{} – {}", text(start, "%-d-%b-%Y"), text(end, "%-d-%b-%Y"))
+        } else if start.month() != end.month() {
+            format!("{} – {}", text(start, "%-d-%b"), text(end, "%-d-%b"))
+        } else {
+            format!("{}–{}", start.day(), text(end, "%-d %b"))
+        }
+    }
+
+    /// The instants of each bucket that a range covers, both ends inclusive: what a link to its people asks for.
+    pub fn spans(&self, first: Micros, last: Micros) -> Vec<(Micros, Micros)> {
+        let ends = self.micros.iter().skip(1).map(|next| next - 1).chain([last]);
+        self.micros.iter().zip(ends).map(|(start, end)| ((*start).max(first), end.min(last))).collect()
+    }
+}
+
+fn even_width(micros: &[Micros]) -> Option<Micros> {
+    let width = match micros {
+        [] => return None,
+        [_] => Micros::MAX,
+        [first, second, ..] => second - first,
+    };
+    micros.windows(2).all(|pair| pair[1] - pair[0] == width).then_some(width)
+}
+
+/// The start of the bucket that contains an instant.
+pub fn start_of(at: DateTime<Tz>, interval: Interval, week_start: WeekStart) -> DateTime<Tz> {
+    if interval != Interval::Week {
+        return floor(at, interval);
+    }
+    let day = at.date_naive();
+    let into_week = match week_start {
+        WeekStart::Sunday => day.weekday().num_days_from_sunday(),
+        WeekStart::Monday => day.weekday().num_days_from_monday(),
+    };
+    zone::day_start(day.checked_sub_days(Days::new(u64::from(into_week))).unwrap_or(day), at.timezone())
+}
+
+/// The start of the next bucket.
+fn following(start: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
+    let day = start.date_naive();
+    let next = match interval {
+        Interval::Minute => return zone::shift(start, Duration::minutes(1)),
+        Interval::Hour => return zone::shift(start, Duration::hours(1)),
+        Interval::Day => day.checked_add_days(Days::new(1)),
+        Interval::Week => day.checked_add_days(Days::new(7)),
+        Interval::Month => day.checked_add_months(Months::new(1)),
+    };
+    next.map_or(start, |day| zone::day_start(day, start.timezone()))
+}

@@ -1,0 +1,139 @@
+//! From `date_from`, `date_to`, `interval` and `explicit_date` to instants.
+//!
+//! Must stay true: trends and funnels resolve their texts by the same rules; they differ only in what they count
+//! (`first` belongs to trends) and in how they compare with the end (trends cut it to whole seconds).
+
+use chrono::{DateTime, Datelike, Duration, NaiveTime, Timelike};
+use chrono_tz::Tz;
+
+use super::grammar::DateText;
+use super::{Interval, zone};
+use crate::error::{CalcError, CalcResult};
+use crate::scan::Micros;
+
+/// What a request says about its range, as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DateSpec {
+    /// Start; none is seven days before today. `all` is the project's earliest event.
+    pub from: Option<String>,
+    /// End; none is now.
+    pub to: Option<String>,
+    /// Both ends are taken as they are, nothing is rounded.
+    pub explicit: bool,
+}
+
+/// How a range is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rounding {
+    /// Width of the buckets; a total over the whole range rounds as days.
+    pub interval: Interval,
+    /// A single number: a relative start is not cut, an absent end is exactly now.
+    pub exact: bool,
+    /// Funnels cut a relative start for every interval; trends leave it alone for minutes.
+    pub cut_minutes: bool,
+}
+
+/// A resolved range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DateRange {
+    /// Start as asked for; the first bucket is the one that contains it.
+    pub from: DateTime<Tz>,
+    /// First instant that a trend counts; may differ from `from` either way.
+    pub first: DateTime<Tz>,
+    /// End, inclusive.
+    pub to: DateTime<Tz>,
+}
+
+impl DateSpec {
+    /// True when the start is the project's earliest event.
+    pub fn needs_earliest(&self) -> bool {
+        self.from.as_deref() == Some("all")
+    }
+
+    /// The range meant at an instant. `earliest` is the time of the project's first event; without one `all` is now.
+    pub fn resolve(
+        &self,
+        rounding: Rounding,
+        now: DateTime<Tz>,
+        earliest: Option<Micros>,
+    ) -> CalcResult<DateRange> {
+        let (from, first) = self.start(rounding, now, earliest)?;
+        Ok(DateRange { from, first, to: self.end(rounding, now)? })
+    }
+
+    fn start(
+        &self,
+        rounding: Rounding,
+        now: DateTime<Tz>,
+        earliest: Option<Micros>,
+    ) -> CalcResult<(DateTime<Tz>, DateTime<Tz>)> {
+        let interval = rounding.interval;
+        let untouched = self.explicit || rounding.exact;
+        let (from, relative, in_hours) = match self.from.as_deref() {
+            None => {
+                let today = floor(now, Interval::Day);
+                let from = today.date_naive() - chrono::Days::new(7);
+                (zone::day_start(from, now.timezone()), false, false)
+            }
+            Some("all") => {
+                (earliest.map_or(now, |first| zone::from_micros(first, now.timezone())), false, false)
+            }
+            Some(text) => {
+                let text = DateText::read(text);
+                let at = text.instant(now).ok_or_else(|| too_far("date_from"))?;
+                let relative = matches!(text, DateText::Relative(_));
+                let cut = relative && !untouched && (interval != Interval::Minute || rounding.cut_minutes);
+                let unit = if text.is_in_hours() { Interval::Hour } else { Interval::Day };
+                (if cut { floor(at, unit) } else { at }, !text.is_absolute(), text.is_in_hours())
+            }
+        };
+        let first = match interval {
+            _ if untouched => from,
+            Interval::Minute | Interval::Hour if relative => from,
+            Interval::Day if in_hours => from,
+            Interval::Week => floor(from, Interval::Day),
+            other => floor(from, other),
+        };
+        Ok((from, first))
+    }
+
+    fn end(&self, rounding: Rounding, now: DateTime<Tz>) -> CalcResult<DateTime<Tz>> {
+        let text = self.to.as_deref().map(DateText::read);
+        let at = text.map_or(Some(now), |text| text.instant(now)).ok_or_else(|| too_far("date_to"))?;
+        let absolute = text.is_some_and(DateText::is_absolute);
+        if self.explicit || (rounding.exact && text.is_none()) || (rounding.interval.is_clock() && absolute) {
+            return Ok(at);
+        }
+        let last = Duration::microseconds(999_999);
+        Ok(match rounding.interval {
+            Interval::Minute => zone::shift(floor(at, Interval::Minute), Duration::seconds(59) + last),
+            Interval::Hour => zone::shift(floor(at, Interval::Hour), Duration::seconds(3599) + last),
+            _ => {
+                let end = NaiveTime::from_hms_micro_opt(23, 59, 59, 999_999).unwrap_or(NaiveTime::MIN);
+                zone::at(at.date_naive().and_time(end), at.timezone())
+            }
+        })
+    }
+}
+
+/// The start of the minute, hour, day or month that contains an instant; a week is left to [`super::buckets`], which
+/// knows its first day, and counts as a day here.
+pub(super) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
+    let beyond_second = Duration::nanoseconds(i64::from(at.nanosecond()));
+    let seconds = i64::from(at.second());
+    match interval {
+        Interval::Minute => zone::shift(at, -(Duration::seconds(seconds) + beyond_second)),
+        Interval::Hour => {
+            zone::shift(at, -(Duration::seconds(i64::from(at.minute()) * 60 + seconds) + beyond_second))
+        }
+        Interval::Day | Interval::Week => zone::day_start(at.date_naive(), at.timezone()),
+        Interval::Month => {
+            let day = at.date_naive();
+            zone::day_start(day.with_day(1).unwrap_or(day), at.timezone())
+        }
+    }
+}
+
+fn too_far(attr: &str) -> CalcError {
+    CalcError::invalid(attr, "The date lies outside the years 1 to 9999.")
+}

@@ -1,0 +1,299 @@
+//! The operators of analytics filters, made into tests of one value.
+//!
+//! Must stay true: both sides are compared in their text form; missing and null are the same; of a list of values the
+//! positive operators want any, the negative ones all.
+
+use std::collections::HashSet;
+
+use chrono::DateTime;
+use chrono_tz::Tz;
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use crate::dates::instants::{filter_second, property_second};
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
+use crate::text::{number_of, text_of};
+
+/// A comparison of a property with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the contract's, each explained by `Test::new`")]
+pub enum Operator {
+    Exact,
+    IsNot,
+    In,
+    NotIn,
+    Icontains,
+    NotIcontains,
+    IcontainsMulti,
+    NotIcontainsMulti,
+    Regex,
+    NotRegex,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    Min,
+    Max,
+    Between,
+    NotBetween,
+    IsSet,
+    IsNotSet,
+    IsDateExact,
+    IsDateBefore,
+    IsDateAfter,
+}
+
+const NAMES: [(&str, Operator); 23] = [
+    ("exact", Operator::Exact),
+    ("is_not", Operator::IsNot),
+    ("in", Operator::In),
+    ("not_in", Operator::NotIn),
+    ("icontains", Operator::Icontains),
+    ("not_icontains", Operator::NotIcontains),
+    ("icontains_multi", Operator::IcontainsMulti),
+    ("not_icontains_multi", Operator::NotIcontainsMulti),
+    ("regex", Operator::Regex),
+    ("not_regex", Operator::NotRegex),
+    ("gt", Operator::Gt),
+    ("gte", Operator::Gte),
+    ("lt", Operator::Lt),
+    ("lte", Operator::Lte),
+    ("min", Operator::Min),
+    ("max", Operator::Max),
+    ("between", Operator::Between),
+    ("not_between", Operator::NotBetween),
+    ("is_set", Operator::IsSet),
+    ("is_not_set", Operator::IsNotSet),
+    ("is_date_exact", Operator::IsDateExact),
+    ("is_date_before", Operator::IsDateBefore),
+    ("is_date_after", Operator::IsDateAfter),
+];
+
+/// Operators that exist but are not calculated yet.
+const LATER: [&str; 10] = [
+    "is_cleaned_path_exact",
+    "semver_eq",
+    "semver_neq",
+    "semver_gt",
+    "semver_gte",
+    "semver_lt",
+    "semver_lte",
+    "semver_tilde",
+    "semver_caret",
+    "semver_wildcard",
+];
+
+impl Operator {
+    /// The operator of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
+    }
+
+    /// True for the name of an operator that this release refuses.
+    pub fn is_later(name: &str) -> bool {
+        LATER.contains(&name)
+    }
+
+    /// The name that requests use.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
+    }
+
+    /// False for the two operators that look at nothing but presence.
+    pub fn needs_value(self) -> bool {
+        !matches!(self, Self::IsSet | Self::IsNotSet)
+    }
+}
+
+/// What compiling may still spend; one for a whole query.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Regular expressions left.
+    pub(crate) regexes: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { regexes: limits::REGEXES }
+    }
+}
+
+/// An operator with its values, ready to test property values.
+#[derive(Debug, Clone)]
+pub(crate) enum Test {
+    /// The same answer for every value.
+    Always(bool),
+    /// Text is one of these; `negated` answers the opposite, for a missing value too.
+    OneOf { texts: HashSet<String>, negated: bool },
+    /// Text contains one of these, which are in lower case.
+    Contains { needles: Vec<String>, negated: bool },
+    /// One of the patterns is found; None is an invalid pattern, which nothing matches.
+    Matches { patterns: Vec<Option<Regex>>, negated: bool },
+    /// Ordered against one of these.
+    Ordered { order: Order, bounds: Vec<Bound> },
+    /// A number in a closed interval, or outside of it.
+    Within { low: f64, high: f64, negated: bool },
+    /// Present and not null, or not.
+    Present { negated: bool },
+    /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
+    Instant { order: Order, seconds: Vec<i64>, zone: Tz },
+}
+
+/// How a value must stand to its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+}
+
+impl Order {
+    fn holds<T: PartialOrd + ?Sized>(self, left: &T, right: &T) -> bool {
+        match self {
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+            Self::Equal => left == right,
+        }
+    }
+}
+
+/// What a value is ordered against: numerically when the filter's value is a number or spells one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Bound {
+    Number(f64),
+    Text(String),
+}
+
+impl Test {
+    /// Compiles an operator and its value. Relative dates count back from `now`, in its zone.
+    pub(crate) fn new(
+        operator: Operator,
+        value: &Value,
+        now: DateTime<Tz>,
+        budget: &mut Budget,
+        attr: &str,
+    ) -> CalcResult<Self> {
+        let values: &[Value] = match value {
+            Value::Array(list) => list,
+            other => std::slice::from_ref(other),
+        };
+        if operator.needs_value() && values.is_empty() {
+            return Ok(Self::Always(true));
+        }
+        let instants = |order| Self::Instant {
+            order,
+            seconds: values.iter().filter_map(|value| filter_second(value, now)).collect(),
+            zone: now.timezone(),
+        };
+        let ordered = |order| Self::Ordered { order, bounds: values.iter().filter_map(bound).collect() };
+        let texts = || values.iter().filter_map(text_of).map(Into::into);
+        let lower = || values.iter().filter_map(text_of).map(|text| text.to_lowercase());
+        Ok(match operator {
+            Operator::Exact | Operator::In => Self::OneOf { texts: texts().collect(), negated: false },
+            Operator::IsNot | Operator::NotIn => Self::OneOf { texts: texts().collect(), negated: true },
+            Operator::Icontains | Operator::IcontainsMulti => {
+                Self::Contains { needles: lower().collect(), negated: false }
+            }
+            Operator::NotIcontains | Operator::NotIcontainsMulti => {
+                Self::Contains { needles: lower().collect(), negated: true }
+            }
+            Operator::Regex => Self::Matches { patterns: patterns(values, budget, attr)?, negated: false },
+            Operator::NotRegex => Self::Matches { patterns: patterns(values, budget, attr)?, negated: true },
+            Operator::Gt => ordered(Order::Greater),
+            Operator::Gte | Operator::Min => ordered(Order::GreaterOrEqual),
+            Operator::Lt => ordered(Order::Less),
+            Operator::Lte | Operator::Max => ordered(Order::LessOrEqual),
+            Operator::Between | Operator::NotBetween => {
+                let (low, high) = ends(values, attr)?;
+                Self::Within { low, high, negated: operator == Operator::NotBetween }
+            }
+            Operator::IsSet => Self::Present { negated: false },
+            Operator::IsNotSet => Self::Present { negated: true },
+            Operator::IsDateExact => instants(Order::Equal),
+            Operator::IsDateBefore => instants(Order::Less),
+            Operator::IsDateAfter => instants(Order::Greater),
+        })
+    }
+
+    /// Whether a value passes; None is a missing one.
+    pub(crate) fn holds(&self, value: Option<&Value>) -> bool {
+        let value = value.filter(|value| !value.is_null());
+        match self {
+            Self::Always(answer) => *answer,
+            Self::Present { negated } => value.is_some() != *negated,
+            Self::OneOf { texts, negated } => {
+                value.and_then(text_of).is_some_and(|text| texts.contains(text.as_ref())) != *negated
+            }
+            Self::Contains { needles, negated } => {
+                let found = value.and_then(text_of).is_some_and(|text| {
+                    let text = text.to_lowercase();
+                    needles.iter().any(|needle| text.contains(needle))
+                });
+                found != *negated
+            }
+            Self::Matches { patterns, negated } => {
+                // An invalid pattern matches nothing, whichever way it is asked.
+                if *negated && patterns.iter().any(Option::is_none) {
+                    return false;
+                }
+                let found = value
+                    .and_then(text_of)
+                    .is_some_and(|text| patterns.iter().flatten().any(|pattern| pattern.is_match(&text)));
+                found != *negated
+            }
+            Self::Ordered { order, bounds } => value.is_some_and(|value| {
+                bounds.iter().any(|bound| match bound {
+                    Bound::Number(number) => {
+                        number_of(value).is_some_and(|value| order.holds(&value, number))
+                    }
+                    Bound::Text(text) => {
+                        text_of(value).is_some_and(|value| order.holds(value.as_ref(), text.as_str()))
+                    }
+                })
+            }),
+            Self::Within { low, high, negated } => {
+                value.and_then(number_of).is_some_and(|number| (*low..=*high).contains(&number) != *negated)
+            }
+            Self::Instant { order, seconds, zone } => value
+                .and_then(|value| property_second(value, *zone))
+                .is_some_and(|second| seconds.iter().any(|bound| order.holds(&second, bound))),
+        }
+    }
+}
+
+fn bound(value: &Value) -> Option<Bound> {
+    match number_of(value) {
+        Some(number) => Some(Bound::Number(number)),
+        None => text_of(value).map(|text| Bound::Text(text.into())),
+    }
+}
+
+fn ends(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
+    let numbers: Option<Vec<f64>> = values.iter().map(number_of).collect();
+    match numbers.as_deref() {
+        Some([low, high]) if low <= high => Ok((*low, *high)),
+        _ => Err(CalcError::invalid(attr, "between needs two numbers, the smaller one first.")),
+    }
+}
+
+fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Option<Regex>>> {
+    values
+        .iter()
+        .filter_map(text_of)
+        .map(|pattern| {
+            if pattern.len() > limits::REGEX_BYTES {
+                return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
+            }
+            budget.regexes = budget
+                .regexes
+                .checked_sub(1)
+                .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
+            Ok(RegexBuilder::new(&pattern).size_limit(limits::REGEX_COMPILED_BYTES).build().ok())
+        })
+        .collect()
+}

@@ -1,0 +1,213 @@
+//! From the shapes of requests to the tree.
+//!
+//! Shapes: a list (all must hold), a group `{type, values}` nested freely, a list of groups, the old style
+//! `{"key__operator": value}`, and each of these as JSON text. Incomplete filters are dropped.
+
+use serde_json::{Map, Value};
+
+use super::{Filter, Operator, PropertyFilter, Target};
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
+
+/// Types that will be calculated later.
+const LATER: [&str; 17] = [
+    "person",
+    "cohort",
+    "static-cohort",
+    "dynamic-cohort",
+    "precalculated-cohort",
+    "group",
+    "element",
+    "session",
+    "hogql",
+    "behavioral",
+    "recording",
+    "log_entry",
+    "log",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "error_tracking_issue",
+    "revenue_analytics",
+];
+
+/// Reads property filters and counts them, over all the places of one query.
+#[derive(Debug, Default)]
+pub struct Parser {
+    filters: usize,
+}
+
+impl Parser {
+    /// The tree of one place; `attr` is the field to blame.
+    pub fn parse(&mut self, value: Option<&Value>, attr: &str) -> CalcResult<Filter> {
+        match value {
+            None | Some(Value::Null) => Ok(Filter::none()),
+            Some(Value::String(text)) if text.trim().is_empty() => Ok(Filter::none()),
+            Some(Value::String(text)) => {
+                let decoded: Value = serde_json::from_str(text).map_err(|_| unparsable(attr))?;
+                match decoded {
+                    Value::String(_) => Err(unparsable(attr)),
+                    other => self.parse(Some(&other), attr),
+                }
+            }
+            Some(Value::Array(list)) => self.members(list, attr, 1).map(Filter::All),
+            Some(Value::Object(object)) => self.object(object, attr),
+            Some(_) => Err(unparsable(attr)),
+        }
+    }
+
+    fn object(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Filter> {
+        if is_group(object) {
+            return self.group(object, attr, 1).map(|group| group.unwrap_or_else(Filter::none));
+        }
+        if object.contains_key("key") && (object.contains_key("value") || object.contains_key("operator")) {
+            return Ok(Filter::All(self.leaf(object, attr)?.into_iter().collect()));
+        }
+        let mut members = Vec::new();
+        for (key, value) in object {
+            members.extend(self.old_style(key, value, attr)?);
+        }
+        Ok(Filter::All(members))
+    }
+
+    fn members(&mut self, list: &[Value], attr: &str, depth: usize) -> CalcResult<Vec<Filter>> {
+        if depth > limits::FILTER_DEPTH {
+            return Err(limits::too_many(attr, "property groups inside each other", limits::FILTER_DEPTH));
+        }
+        let mut members = Vec::new();
+        for member in list {
+            let Value::Object(object) = member else { return Err(unparsable(attr)) };
+            members.extend(if is_group(object) {
+                self.group(object, attr, depth + 1)?
+            } else {
+                self.leaf(object, attr)?
+            });
+        }
+        Ok(members)
+    }
+
+    /// None for a group that restricts nothing.
+    fn group(&mut self, object: &Map<String, Value>, attr: &str, depth: usize) -> CalcResult<Option<Filter>> {
+        let any = match object.get("type") {
+            None | Some(Value::Null) => false,
+            Some(Value::String(kind)) if kind == "AND" => false,
+            Some(Value::String(kind)) if kind == "OR" => true,
+            Some(other) => {
+                return Err(CalcError::invalid(
+                    attr,
+                    format!("A property group is of type AND or OR, not {other}."),
+                ));
+            }
+        };
+        let members = match object.get("values") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Array(list)) => self.members(list, attr, depth)?,
+            Some(_) => return Err(unparsable(attr)),
+        };
+        Ok((!members.is_empty()).then(|| if any { Filter::Any(members) } else { Filter::All(members) }))
+    }
+
+    fn old_style(&mut self, key: &str, value: &Value, attr: &str) -> CalcResult<Option<Filter>> {
+        let named =
+            key.rsplit_once("__").and_then(|(name, suffix)| Some((name, Operator::from_name(suffix)?)));
+        let (name, operator) = named.unwrap_or((key, Operator::Exact));
+        self.finish(Target::Event, name, operator, value, attr)
+    }
+
+    /// None for a filter that is incomplete.
+    fn leaf(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
+        let target = match object.get("type") {
+            None | Some(Value::Null) => Target::Event,
+            Some(Value::String(kind)) => match kind.as_str() {
+                "event" | "events" => Target::Event,
+                "feature" => Target::Feature,
+                "event_metadata" => Target::Metadata,
+                later if LATER.contains(&later) || later.starts_with("data_warehouse") => {
+                    return Err(CalcError::unsupported(
+                        attr,
+                        format_args!("property filters of type {later}"),
+                    ));
+                }
+                _ => return Ok(None),
+            },
+            Some(_) => return Err(unparsable(attr)),
+        };
+        let operator = match object.get("operator") {
+            None | Some(Value::Null) => Operator::Exact,
+            Some(Value::String(name)) => operator(name, attr)?,
+            Some(_) => return Err(unparsable(attr)),
+        };
+        let key = match object.get("key") {
+            Some(Value::String(key)) if !key.is_empty() => key.clone(),
+            Some(Value::Number(key)) => key.to_string(),
+            _ => return Ok(None),
+        };
+        let given = |name| object.get(name).filter(|value: &&Value| !value.is_null());
+        let value = given("value").or_else(|| given("values")).unwrap_or(&Value::Null);
+        self.finish(target, &key, operator, value, attr)
+    }
+
+    fn finish(
+        &mut self,
+        target: Target,
+        key: &str,
+        operator: Operator,
+        value: &Value,
+        attr: &str,
+    ) -> CalcResult<Option<Filter>> {
+        let value = match value {
+            _ if !operator.needs_value() => Value::Null,
+            Value::Null => return Ok(None),
+            Value::Array(list) if list.len() > limits::FILTER_VALUES => {
+                return Err(limits::too_many(attr, "values in one property filter", limits::FILTER_VALUES));
+            }
+            Value::Array(list) => list.iter().filter(|value| !value.is_null()).cloned().collect(),
+            other => other.clone(),
+        };
+        if key.len() > limits::NAME_BYTES {
+            return Err(limits::too_long(attr, "property key", limits::NAME_BYTES));
+        }
+        known_column(target, key, attr)?;
+        self.filters += 1;
+        if self.filters > limits::FILTERS {
+            return Err(limits::too_many(attr, "property filters", limits::FILTERS));
+        }
+        Ok(Some(Filter::Property(PropertyFilter { target, key: key.to_owned(), operator, value })))
+    }
+}
+
+/// Groups have members, filters have a key.
+fn is_group(object: &Map<String, Value>) -> bool {
+    !object.contains_key("key")
+        && (object.contains_key("values")
+            || matches!(object.get("type"), Some(Value::String(kind)) if kind == "AND" || kind == "OR"))
+}
+
+fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
+    Operator::from_name(name).ok_or_else(|| {
+        if Operator::is_later(name) {
+            CalcError::unsupported(attr, format_args!("the operator {name}"))
+        } else {
+            CalcError::invalid(attr, format!("There is no operator \"{name}\"."))
+        }
+    })
+}
+
+/// Columns that are not read yet are refused. A group's key is one of them wherever it is asked for.
+fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
+    let group_key =
+        key.strip_prefix("$group_").is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()));
+    if group_key && target != Target::Feature {
+        return Err(CalcError::unsupported(attr, format_args!("property filters on {key}")));
+    }
+    if target == Target::Metadata && !matches!(key, "event" | "distinct_id") {
+        return Err(CalcError::unsupported(
+            attr,
+            format_args!("property filters of type event_metadata on {key}"),
+        ));
+    }
+    Ok(())
+}
+
+fn unparsable(attr: &str) -> CalcError {
+    CalcError::invalid(attr, "Properties are unparsable!")
+}

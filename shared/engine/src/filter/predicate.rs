@@ -1,0 +1,147 @@
+//! Filters over columns: each distinct value is tested once, rows only look their answer up.
+
+use std::collections::BTreeSet;
+
+use chrono::DateTime;
+use chrono_tz::Tz;
+use serde_json::Value;
+
+use super::{Budget, Filter, PropertyFilter, Target, Test};
+use crate::error::CalcResult;
+use crate::scan::{Column, ColumnKey, Run};
+
+/// A compiled filter.
+#[derive(Debug, Clone)]
+pub(crate) enum Predicate {
+    /// Every member holds.
+    All(Vec<Predicate>),
+    /// One member holds.
+    Any(Vec<Predicate>),
+    /// A test of the values of a column.
+    Column(ColumnKey, Test),
+    /// A test of the event's name.
+    EventName(Test),
+}
+
+/// Which rows of a run pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mask {
+    /// All of them.
+    Every,
+    /// None of them.
+    Nothing,
+    /// Those with true, one answer a row.
+    Rows(Vec<bool>),
+}
+
+impl Predicate {
+    /// Compiles a filter. Relative dates count back from `now`, in its zone; `attr` is the field to blame.
+    pub(crate) fn new(
+        filter: &Filter,
+        now: DateTime<Tz>,
+        budget: &mut Budget,
+        attr: &str,
+    ) -> CalcResult<Self> {
+        let mut each = |members: &[Filter]| {
+            members.iter().map(|member| Self::new(member, now, budget, attr)).collect::<CalcResult<Vec<_>>>()
+        };
+        match filter {
+            Filter::All(members) => each(members).map(Self::All),
+            Filter::Any(members) => each(members).map(Self::Any),
+            Filter::Property(leaf) => Self::leaf(leaf, now, budget, attr),
+        }
+    }
+
+    fn leaf(leaf: &PropertyFilter, now: DateTime<Tz>, budget: &mut Budget, attr: &str) -> CalcResult<Self> {
+        let test = Test::new(leaf.operator, &leaf.value, now, budget, attr)?;
+        Ok(match leaf.target {
+            Target::Metadata if leaf.key == "event" => Self::EventName(test),
+            Target::Metadata => Self::Column(ColumnKey::DistinctId, test),
+            Target::Event => Self::Column(ColumnKey::Property(leaf.key.clone()), test),
+            Target::Feature => Self::Column(ColumnKey::Property(format!("$feature/{}", leaf.key)), test),
+        })
+    }
+
+    /// Adds the columns that the predicate reads.
+    pub(crate) fn columns(&self, into: &mut BTreeSet<ColumnKey>) {
+        match self {
+            Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.columns(into)),
+            Self::Column(key, _) => {
+                into.insert(key.clone());
+            }
+            Self::EventName(_) => {}
+        }
+    }
+
+    /// The rows of a run that pass.
+    pub(crate) fn mask(&self, run: &Run) -> Mask {
+        match self {
+            Self::All(members) => members.iter().fold(Mask::Every, |mask, member| match mask {
+                Mask::Nothing => Mask::Nothing,
+                mask => mask.and(member.mask(run)),
+            }),
+            Self::Any(members) => members.iter().fold(Mask::Nothing, |mask, member| match mask {
+                Mask::Every => Mask::Every,
+                mask => mask.or(member.mask(run)),
+            }),
+            Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
+            Self::Column(key, test) => match run.columns.get(key) {
+                Some(column) => column_mask(column, test),
+                None => Mask::constant(test.holds(None)),
+            },
+        }
+    }
+}
+
+fn column_mask(column: &Column, test: &Test) -> Mask {
+    let missing = test.holds(None);
+    let answers: Vec<bool> = column.values.iter().map(|value| test.holds(Some(value))).collect();
+    if answers.iter().all(|answer| *answer == missing) {
+        return Mask::constant(missing);
+    }
+    // A code outside of the dictionary is a row without a value.
+    let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
+    Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect())
+}
+
+impl Mask {
+    fn constant(answer: bool) -> Self {
+        if answer { Self::Every } else { Self::Nothing }
+    }
+
+    /// Rows that pass both.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
+            (Self::Every, mask) | (mask, Self::Every) => mask,
+            (Self::Rows(mut left), Self::Rows(right)) => {
+                left.iter_mut().zip(&right).for_each(|(left, right)| *left &= right);
+                Self::Rows(left)
+            }
+        }
+    }
+
+    /// Rows that pass either.
+    #[must_use]
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Every, _) | (_, Self::Every) => Self::Every,
+            (Self::Nothing, mask) | (mask, Self::Nothing) => mask,
+            (Self::Rows(mut left), Self::Rows(right)) => {
+                left.iter_mut().zip(&right).for_each(|(left, right)| *left |= right);
+                Self::Rows(left)
+            }
+        }
+    }
+
+    /// Whether a row passes.
+    #[inline]
+    pub(crate) fn passes(&self, row: usize) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Nothing => false,
+            Self::Rows(rows) => rows.get(row).copied().unwrap_or(false),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Funnels: who gets how far through steps, and how long it takes.
+//!
+//! Must stay true: the pass over the events yields one outcome an actor ([`Outcome`]); counts and times are folds over
+//! these, as lists of people and correlation will be.
+
+mod result;
+pub mod scan;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::dates::range::DateRange;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Mask, Predicate};
+use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
+use crate::query::{FunnelsQuery, Series};
+use crate::scan::{Micros, Partition, Run, ScanRequest};
+use scan::{Marks, Scanner, StepEvent};
+
+/// Actors between two looks at the clock.
+const ACTORS_PER_LOOK: usize = 4_096;
+
+/// A funnel made ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Funnel {
+    query: FunnelsQuery,
+    project_id: String,
+    range: DateRange,
+    bounds: (Micros, Micros),
+    shared: Predicate,
+    /// Steps, then exclusions.
+    matchers: Vec<Matcher>,
+}
+
+/// Which events take a step or hit an exclusion.
+#[derive(Debug, Clone)]
+struct Matcher {
+    event: Option<String>,
+    predicate: Predicate,
+    marks: Marks,
+}
+
+/// How far an actor got.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome<'a> {
+    /// When each step of its path was taken; at least one.
+    pub(crate) times: &'a [Micros],
+}
+
+impl Funnel {
+    pub(crate) fn new(
+        query: &FunnelsQuery,
+        project: &ProjectContext,
+        range: DateRange,
+        now: DateTime<Utc>,
+    ) -> CalcResult<(Self, ScanRequest)> {
+        refuse_distinct_ids(project, "events")?;
+        let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
+        let mut compiler = Compiler::new(project, now, bounds.0, bounds.1);
+        let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
+        let mut matchers = Vec::with_capacity(query.series.len() + query.exclusions.len());
+        let mut add = |series: &Series, marks, compiler: &mut Compiler| {
+            compiler.event(series.event.as_ref());
+            let predicate = compiler.predicate(&series.properties, "properties")?;
+            matchers.push(Matcher { event: series.event.clone(), predicate, marks });
+            CalcResult::Ok(())
+        };
+        for (index, step) in query.series.iter().enumerate() {
+            add(step, Marks::step(index), &mut compiler)?;
+        }
+        for entry in &query.exclusions {
+            add(&entry.series, Marks::exclusion(entry.from_step, entry.to_step), &mut compiler)?;
+        }
+        let project_id = project.project_id.clone();
+        let funnel = Self { query: query.clone(), project_id, range, bounds, shared, matchers };
+        Ok((funnel, compiler.scan))
+    }
+
+    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
+        let steps = self.query.series.len();
+        let mut counts = vec![0; steps];
+        let mut hops = vec![Vec::new(); steps];
+        self.outcomes(partition, stop, |outcome| {
+            for (step, time) in outcome.times.iter().enumerate() {
+                counts[step] += 1;
+                if step > 0 {
+                    let hop = time - outcome.times[step - 1];
+                    // Steps of one instant took no time that could be averaged.
+                    if hop > 0 {
+                        hops[step].push(hop);
+                    }
+                }
+            }
+        })?;
+        Ok(Partial { counts, hops })
+    }
+
+    /// Calls back for every actor that takes the first step, unless an exclusion voids what it did.
+    fn outcomes(
+        &self,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        mut back: impl FnMut(Outcome<'_>),
+    ) -> CalcResult<()> {
+        let mut runs = Vec::new();
+        for run in &partition.runs {
+            if stop() {
+                return Err(CalcError::timeout());
+            }
+            if let Some(marks) = self.marks(run) {
+                runs.push(MarkedRun { run, marks, next: 0 });
+            }
+        }
+        let mut scanner = Scanner::new(self.query.series.len(), self.query.window.micros());
+        let mut events = Vec::new();
+        for (looked, actor) in entrants(&runs).into_iter().enumerate() {
+            if looked % ACTORS_PER_LOOK == 0 && stop() {
+                return Err(CalcError::timeout());
+            }
+            events.clear();
+            let contributing =
+                runs.iter_mut().filter_map(|run| run.take(actor, self.bounds, &mut events)).count();
+            if contributing > 1 {
+                // Each run is in order already; the stable sort merges them.
+                events.sort_by_key(|event| (event.time, event.seq));
+            }
+            if let Some(reached) = scanner.run(&events) {
+                back(Outcome { times: reached.times });
+            }
+        }
+        Ok(())
+    }
+
+    /// What each row of a run matches; none when no row can match anything.
+    fn marks(&self, run: &Run) -> Option<Vec<Marks>> {
+        let matchers = self
+            .matchers
+            .iter()
+            .filter(|matcher| matcher.event.as_ref().is_none_or(|name| *name == run.event));
+        let mut marks: Option<Vec<Marks>> = None;
+        let mut shared: Option<Mask> = None;
+        for matcher in matchers {
+            let shared = shared.get_or_insert_with(|| self.shared.mask(run));
+            if *shared == Mask::Nothing {
+                return None;
+            }
+            let mask = shared.clone().and(matcher.predicate.mask(run));
+            if mask == Mask::Nothing {
+                continue;
+            }
+            let marks = marks.get_or_insert_with(|| vec![Marks::default(); run.actors.len()]);
+            for (row, mark) in marks.iter_mut().enumerate() {
+                if mask.passes(row) {
+                    *mark = mark.with(matcher.marks);
+                }
+            }
+        }
+        marks
+    }
+}
+
+/// A run, what its rows match, and how far it has been read.
+struct MarkedRun<'a> {
+    run: &'a Run,
+    marks: Vec<Marks>,
+    next: usize,
+}
+
+impl MarkedRun<'_> {
+    /// Moves on to an actor and adds its events that match something; none when there are none.
+    fn take(&mut self, actor: u32, bounds: (Micros, Micros), into: &mut Vec<StepEvent>) -> Option<()> {
+        let run = self.run;
+        while self.next < run.actors.len() && run.actors[self.next] < actor {
+            self.next += 1;
+        }
+        let before = into.len();
+        while self.next < run.actors.len() && run.actors[self.next] == actor {
+            let (row, marks) = (self.next, self.marks[self.next]);
+            self.next += 1;
+            let time = run.times[row];
+            if !marks.is_empty() && (bounds.0..=bounds.1).contains(&time) {
+                into.push(StepEvent { time, seq: run.seqs[row], marks });
+            }
+        }
+        (into.len() > before).then_some(())
+    }
+}
+
+/// The actors with an event that takes the first step, ascending.
+fn entrants(runs: &[MarkedRun<'_>]) -> Vec<u32> {
+    let mut actors: Vec<u32> = Vec::new();
+    for run in runs {
+        let mut newest = None;
+        for (actor, marks) in run.run.actors.iter().zip(&run.marks) {
+            if marks.enters() && newest != Some(*actor) {
+                newest = Some(*actor);
+                actors.push(*actor);
+            }
+        }
+    }
+    actors.sort();
+    actors.dedup();
+    actors
+}
+
+impl Funnel {
+    pub(crate) fn finish(&self, sum: Partial) -> Value {
+        result::steps(self, sum)
+    }
+}

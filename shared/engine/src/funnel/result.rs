@@ -1,0 +1,83 @@
+//! The step objects of a funnel's answer.
+
+use serde_json::{Value, json};
+
+use super::Funnel;
+use crate::dates::zone::utc_text;
+use crate::plan::Partial;
+use crate::query::{Query, Series};
+use crate::scan::Micros;
+use crate::url::push_pair;
+
+/// One object a step, also when nobody counted.
+pub(super) fn steps(funnel: &Funnel, mut sum: Partial) -> Value {
+    let steps = funnel.query.series.len();
+    sum.counts.resize(steps, 0);
+    sum.hops.resize_with(steps, Vec::new);
+    let link = people_link(funnel);
+    let rows = funnel.query.series.iter().zip(sum.counts).zip(&mut sum.hops).enumerate();
+    rows.map(|(order, ((series, count), hops))| step(order, series, count, hops, &link)).collect()
+}
+
+fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: &str) -> Value {
+    let people = |step: String| {
+        let mut url = link.to_owned();
+        push_pair(&mut url, "funnel_step", &step);
+        url
+    };
+    let name = series.event.as_deref().or(series.name.as_deref()).unwrap_or("All events");
+    json!({
+        "action_id": series.event,
+        "name": name,
+        "custom_name": series.custom_name,
+        "order": order,
+        "people": [],
+        "count": count,
+        "type": "events",
+        "average_conversion_time": average(hops),
+        "median_conversion_time": median(hops),
+        "converted_people_url": people((order + 1).to_string()),
+        "dropped_people_url": (order > 0).then(|| people(format!("-{}", order + 1))),
+    })
+}
+
+/// Everything of a link but the step: the request's own parameters, dates made absolute.
+fn people_link(funnel: &Funnel) -> String {
+    let mut url = format!("/api/projects/{}/persons/funnel/?", funnel.project_id);
+    for (key, value) in Query::Funnels(funnel.query.clone()).to_legacy() {
+        if !matches!(key.as_str(), "date_from" | "date_to" | "explicit_date") {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            push_pair(&mut url, &key, &text);
+        }
+    }
+    push_pair(&mut url, "date_from", &utc_text(&funnel.range.from));
+    push_pair(&mut url, "date_to", &utc_text(&funnel.range.to));
+    push_pair(&mut url, "explicit_date", "true");
+    url
+}
+
+const MICROS: f64 = 1_000_000.0;
+
+/// Mean in seconds; none without hops.
+#[expect(clippy::cast_precision_loss, reason = "an average is a float, its error far below a microsecond")]
+fn average(hops: &[Micros]) -> Option<f64> {
+    let sum: i128 = hops.iter().map(|hop| i128::from(*hop)).sum();
+    (!hops.is_empty()).then(|| sum as f64 / hops.len() as f64 / MICROS)
+}
+
+/// Middle in seconds, of an even number the mean of the two middle ones; none without hops.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "hops are shorter than 2^52 microseconds, a hundred and forty years"
+)]
+fn median(hops: &mut [Micros]) -> Option<f64> {
+    if hops.is_empty() {
+        return None;
+    }
+    let middle = hops.len() / 2;
+    let even = hops.len() % 2 == 0;
+    let (below, upper, _) = hops.select_nth_unstable(middle);
+    let upper = *upper;
+    let lower = if even { below.iter().max().copied().unwrap_or(upper) } else { upper };
+    Some((lower + upper) as f64 / 2.0 / MICROS)
+}

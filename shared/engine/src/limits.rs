@@ -1,0 +1,47 @@
+//! Every cap on the size of a question, with the text of its refusal.
+//!
+//! Must stay true: whatever a caller sends, parsing and planning take bounded memory and time because of these.
+
+use crate::error::CalcError;
+
+/// Steps of one funnel.
+pub const STEPS: usize = 32;
+/// Series of one trend: a formula names them a to z.
+pub const SERIES: usize = 26;
+/// Exclusions of one funnel.
+pub const EXCLUSIONS: usize = 32;
+/// Groups inside groups in one set of property filters.
+pub const FILTER_DEPTH: usize = 32;
+/// Property filters in one query, all places together.
+pub const FILTERS: usize = 1_000;
+/// Values in the list of one property filter.
+pub const FILTER_VALUES: usize = 10_000;
+/// Bytes of one regular expression.
+pub const REGEX_BYTES: usize = 4_096;
+/// Bytes that one compiled regular expression may take; above it the pattern counts as invalid.
+pub const REGEX_COMPILED_BYTES: usize = 1 << 20;
+/// Regular expressions in one query.
+pub const REGEXES: usize = 64;
+/// Buckets of one series.
+pub const BUCKETS: usize = 10_000;
+/// Buckets of all series of an answer together.
+pub const POINTS: usize = 50_000;
+/// Bytes of one name: event, property key, custom name.
+pub const NAME_BYTES: usize = 4_096;
+/// Length of a conversion window, in seconds: a hundred years of 366 days.
+pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
+
+/// The refusal of a funnel with too many steps; the contract gives its text and code.
+pub fn too_many_steps() -> CalcError {
+    CalcError::coded("funnel_max_steps_exceeded", None, format!("Funnels support up to {STEPS} steps."))
+}
+
+/// The refusal of anything else that is too much. `what` is a plural noun.
+pub fn too_many(attr: &str, what: &str, most: usize) -> CalcError {
+    CalcError::invalid(attr, format!("Too many {what}: at most {most} are allowed."))
+}
+
+/// The refusal of a text that is too long.
+pub fn too_long(attr: &str, what: &str, most: usize) -> CalcError {
+    CalcError::invalid(attr, format!("The {what} is too long: at most {most} bytes are allowed."))
+}

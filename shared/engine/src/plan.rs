@@ -1,0 +1,181 @@
+//! From a question to its answer: resolve, scan, count in parts, merge, finish.
+//!
+//! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
+//! answer does not depend on how the actors were divided.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde_json::Value;
+
+use crate::dates::WeekStart;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Budget, Filter, Parser, Predicate};
+use crate::funnel::Funnel;
+use crate::query::{Common, Query};
+use crate::scan::{EventSelection, Micros, Partition, ScanRequest};
+use crate::trends::Trend;
+
+/// What a calculation needs to know of the project.
+#[derive(Debug, Clone)]
+pub struct ProjectContext {
+    /// As it stands in paths: links in answers begin with it.
+    pub project_id: String,
+    /// Zone of all dates.
+    pub timezone: Tz,
+    /// First day of a week.
+    pub week_start: WeekStart,
+    /// Filters that `filter_test_accounts` adds.
+    pub test_account_filters: Vec<Value>,
+    /// Time of the earliest event; read only when [`Query::needs_earliest`] says so.
+    pub earliest_event: Option<Micros>,
+    /// The project counts distinct ids instead of persons.
+    pub aggregate_by_distinct_id: bool,
+}
+
+/// A question made ready: dates resolved, filters compiled.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    scan: ScanRequest,
+    task: Task,
+}
+
+#[derive(Debug, Clone)]
+enum Task {
+    Trend(Trend),
+    Funnel(Funnel),
+}
+
+/// What a share of the actors adds to an answer. The default is the share of nobody.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// Trends: one number for each series and bucket, series by series. Funnels: how many reached each step.
+    pub(crate) counts: Vec<u64>,
+    /// Funnels: for each step, the microseconds that it took those who took any.
+    pub(crate) hops: Vec<Vec<Micros>>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// In the contract's `result` shape.
+    pub result: Value,
+    /// For trends whether breakdown values were cut off; none for funnels.
+    pub has_more: Option<bool>,
+}
+
+impl Query {
+    /// Resolves dates at an instant and compiles filters.
+    pub fn plan(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<Plan> {
+        let range = self.range(project, now)?;
+        let (scan, task) = match self {
+            Self::Trends(query) => {
+                let (trend, scan) = Trend::new(query, project, range, now)?;
+                (scan, Task::Trend(trend))
+            }
+            Self::Funnels(query) => {
+                let (funnel, scan) = Funnel::new(query, project, range, now)?;
+                (scan, Task::Funnel(funnel))
+            }
+        };
+        Ok(Plan { scan, task })
+    }
+}
+
+impl Plan {
+    /// The events that the calculation reads.
+    pub fn scan(&self) -> &ScanRequest {
+        &self.scan
+    }
+
+    /// Counts one partition of that scan. `stop` is asked from time to time; true ends with a timeout.
+    pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
+        match &self.task {
+            Task::Trend(trend) => trend.partial(partition, stop),
+            Task::Funnel(funnel) => funnel.partial(partition, stop),
+        }
+    }
+
+    /// The answer from the sum of all parts; without any part it is the answer for no events.
+    pub fn finish(&self, sum: Partial) -> Answer {
+        match &self.task {
+            Task::Trend(trend) => Answer { result: trend.finish(&sum), has_more: Some(false) },
+            Task::Funnel(funnel) => Answer { result: funnel.finish(sum), has_more: None },
+        }
+    }
+}
+
+impl Partial {
+    /// The sum of two parts of one plan.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum += more);
+        if self.hops.len() < other.hops.len() {
+            self.hops.resize_with(other.hops.len(), Vec::new);
+        }
+        self.hops.iter_mut().zip(other.hops).for_each(|(sum, more)| {
+            if sum.is_empty() {
+                *sum = more;
+            } else {
+                sum.extend(more);
+            }
+        });
+        self
+    }
+}
+
+/// The filters on every event of a question: its own and, when asked for, the project's test account filters.
+pub(crate) fn shared_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
+    let mut members = Vec::new();
+    if common.filter_test_accounts {
+        let filters = Value::Array(project.test_account_filters.clone());
+        members.push(Parser::default().parse(Some(&filters), "filter_test_accounts")?);
+    }
+    members.push(common.properties.clone());
+    Ok(Filter::All(members))
+}
+
+/// Compiles filters and gathers what they and their series read.
+pub(crate) struct Compiler {
+    now: DateTime<Tz>,
+    budget: Budget,
+    pub(crate) scan: ScanRequest,
+}
+
+impl Compiler {
+    /// Starts with a scan of no event at all.
+    pub(crate) fn new(project: &ProjectContext, now: DateTime<Utc>, from: Micros, to: Micros) -> Self {
+        let events = EventSelection::Named(std::collections::BTreeSet::new());
+        let scan = ScanRequest { events, from, to, columns: std::collections::BTreeSet::new() };
+        Self { now: now.with_timezone(&project.timezone), budget: Budget::default(), scan }
+    }
+
+    pub(crate) fn predicate(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
+        let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
+        predicate.columns(&mut self.scan.columns);
+        Ok(predicate)
+    }
+
+    pub(crate) fn event(&mut self, event: Option<&String>) {
+        match (event, &mut self.scan.events) {
+            (Some(name), EventSelection::Named(names)) => {
+                names.insert(name.clone());
+            }
+            (Some(_), EventSelection::All) => {}
+            (None, events) => *events = EventSelection::All,
+        }
+    }
+}
+
+/// The refusal of a project that counts distinct ids.
+pub(crate) fn refuse_distinct_ids(project: &ProjectContext, attr: &str) -> CalcResult<()> {
+    if project.aggregate_by_distinct_id {
+        return Err(CalcError::unsupported(
+            attr,
+            "counting people in a project that counts them by distinct id",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
+
+use super::{Common, Display, FunnelsQuery, Math, Query, Series, TrendsQuery};
+use crate::filter::{Filter, PropertyFilter};
+
+/// The text of a question.
+pub fn text(query: &Query) -> String {
+    match query {
+        Query::Trends(trends) => trend(trends),
+        Query::Funnels(funnels) => funnel(funnels),
+    }
+}
+
+fn trend(query: &TrendsQuery) -> String {
+    let series = query.series.iter().map(|series| {
+        let number = match series.math {
+            Math::Total => "count()",
+            Math::Dau => "count(DISTINCT person_id)",
+        };
+        let conditions = conditions(series, &query.common);
+        if query.display.is_total() {
+            format!("SELECT {number} FROM events WHERE {conditions}")
+        } else {
+            let interval = query.common.interval.name();
+            let running =
+                if query.display == Display::ActionsLineGraphCumulative { " /* running sum */" } else { "" };
+            format!(
+                "SELECT bucket({interval}, timestamp) AS bucket, {number}{running} FROM events \
+                 WHERE {conditions} GROUP BY bucket ORDER BY bucket"
+            )
+        }
+    });
+    series.collect::<Vec<_>>().join("\nUNION ALL\n")
+}
+
+fn funnel(query: &FunnelsQuery) -> String {
+    let steps = query.series.iter().map(own).collect::<Vec<_>>().join(",\n  ");
+    let exclusions = query
+        .exclusions
+        .iter()
+        .map(|entry| {
+            format!(",\n  not({}) between {} and {}", own(&entry.series), entry.from_step, entry.to_step)
+        })
+        .collect::<String>();
+    format!(
+        "SELECT funnel(window = {} {}, order = ordered,\n  {steps}{exclusions})\nFROM events WHERE {} GROUP BY person_id",
+        query.window.count,
+        query.window.unit.name(),
+        shared(&query.common).join(" AND "),
+    )
+}
+
+fn conditions(series: &Series, common: &Common) -> String {
+    let mut parts = vec![own(series)];
+    parts.extend(shared(common));
+    parts.join(" AND ")
+}
+
+/// What one series asks of an event.
+fn own(series: &Series) -> String {
+    let name =
+        series.event.as_ref().map_or_else(|| "true".to_owned(), |event| format!("event = {}", quoted(event)));
+    if series.properties.is_none() { name } else { format!("{name} AND {}", filter(&series.properties)) }
+}
+
+/// What the question asks of every event.
+fn shared(common: &Common) -> Vec<String> {
+    let date = |text: &Option<String>, default: &str| quoted(text.as_deref().unwrap_or(default));
+    let mut parts = vec![
+        format!("timestamp >= date({})", date(&common.dates.from, "-7d")),
+        format!("timestamp <= date({})", date(&common.dates.to, "now")),
+    ];
+    if common.filter_test_accounts {
+        parts.push("test_account_filters".to_owned());
+    }
+    if !common.properties.is_none() {
+        parts.push(filter(&common.properties));
+    }
+    parts
+}
+
+fn filter(tree: &Filter) -> String {
+    let joined = |members: &[Filter], word: &str| {
+        let members: Vec<String> = members.iter().filter(|member| !member.is_none()).map(filter).collect();
+        match members.as_slice() {
+            [] => "true".to_owned(),
+            [only] => only.clone(),
+            _ => format!("({})", members.join(word)),
+        }
+    };
+    match tree {
+        Filter::All(members) => joined(members, " AND "),
+        Filter::Any(members) => joined(members, " OR "),
+        Filter::Property(leaf) => property(leaf),
+    }
+}
+
+fn property(leaf: &PropertyFilter) -> String {
+    let value = if leaf.value.is_null() { String::new() } else { format!(" {}", leaf.value) };
+    format!("{}.{} {}{value}", leaf.target.name(), identifier(&leaf.key), leaf.operator.name())
+}
+
+fn identifier(name: &str) -> String {
+    format!("`{}`", name.replace('`', "\\`"))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}

@@ -1,0 +1,91 @@
+//! Questions written as legacy filter objects: the `filter` of a series, and the parameters of links.
+
+use serde_json::{Map, Value, json};
+
+use super::{Exclusion, Query, Series};
+use crate::dates::range::DateRange;
+use crate::dates::zone::utc_text;
+use crate::filter::{filter_json, list_json};
+
+/// The legacy form: what was said, defaults of `math` and `properties` filled in, nothing that is null.
+pub fn legacy(query: &Query) -> Map<String, Value> {
+    let common = query.common();
+    let trends = matches!(query, Query::Trends(_));
+    let mut filter = Map::new();
+    let mut put = |key: &str, value: Value| {
+        if !value.is_null() {
+            filter.insert(key.to_owned(), value);
+        }
+    };
+    put("insight", json!(if trends { "TRENDS" } else { "FUNNELS" }));
+    let events = query.series().iter().enumerate().map(|(order, series)| entity(series, order, trends));
+    put("events", events.collect());
+    put("actions", json!([]));
+    put("properties", filter_json(&common.properties));
+    put("filter_test_accounts", json!(common.filter_test_accounts));
+    put("date_from", json!(common.dates.from));
+    put("date_to", json!(common.dates.to));
+    if common.dates.explicit {
+        put("explicit_date", json!(true));
+    }
+    put("interval", json!(common.interval.name()));
+    match query {
+        Query::Trends(trends) => {
+            if trends.display_given {
+                put("display", json!(trends.display.name()));
+            }
+            if trends.smoothing > 1 {
+                put("smoothing_intervals", json!(trends.smoothing));
+            }
+        }
+        Query::Funnels(funnels) => {
+            put("funnel_viz_type", json!("steps"));
+            put("funnel_order_type", json!("ordered"));
+            put("funnel_window_interval", json!(funnels.window.count));
+            put("funnel_window_interval_unit", json!(funnels.window.unit.name()));
+            if !funnels.exclusions.is_empty() {
+                put("exclusions", funnels.exclusions.iter().map(exclusion).collect());
+            }
+        }
+    }
+    filter
+}
+
+/// The legacy form with both dates as texts: as sent, else the resolved bound.
+pub fn with_dates(query: &Query, range: &DateRange) -> Map<String, Value> {
+    let mut filter = Map::new();
+    for (key, value) in legacy(query) {
+        // Both dates stand before the interval, wherever they come from.
+        if key == "explicit_date" || key == "interval" {
+            filter.entry("date_from").or_insert_with(|| json!(utc_text(&range.from)));
+            filter.entry("date_to").or_insert_with(|| json!(utc_text(&range.to)));
+        }
+        filter.insert(key, value);
+    }
+    filter
+}
+
+fn entity(series: &Series, order: usize, with_math: bool) -> Value {
+    let mut entity = json!({"id": series.event, "type": "events", "order": order});
+    if let Some(name) = &series.name {
+        entity["name"] = json!(name);
+    }
+    if let Some(name) = &series.custom_name {
+        entity["custom_name"] = json!(name);
+    }
+    if with_math {
+        entity["math"] = json!(series.math_given.as_deref().unwrap_or("total"));
+    }
+    entity["properties"] = list_json(&series.properties);
+    entity
+}
+
+fn exclusion(exclusion: &Exclusion) -> Value {
+    json!({
+        "id": exclusion.series.event,
+        "type": "events",
+        "properties": list_json(&exclusion.series.properties),
+        "funnel_from_step": exclusion.from_step,
+        "funnel_to_step": exclusion.to_step,
+    })
+}

@@ -1,0 +1,164 @@
+//! Fields of requests and nodes: a value, and the name under which the caller sent it.
+//!
+//! Must stay true: null and absent are the same; numbers and booleans may come as text, as query strings send them;
+//! every refusal names the field as the caller spelled it.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
+use crate::text::number_of;
+
+/// One field.
+#[derive(Debug, Clone)]
+pub struct Field<'a> {
+    /// The name to blame; nested fields join with `__`.
+    pub attr: &'static str,
+    /// The value; none for absent and for null.
+    pub value: Option<Cow<'a, Value>>,
+}
+
+impl<'a> Field<'a> {
+    /// A field of an object.
+    pub fn of(object: &'a Map<String, Value>, key: &str, attr: &'static str) -> Self {
+        let value = object.get(key).filter(|value| !value.is_null()).map(Cow::Borrowed);
+        Self { attr, value }
+    }
+
+    /// A field of an object inside an object, which may be absent.
+    pub fn inside(object: Option<&'a Map<String, Value>>, key: &str, attr: &'static str) -> Self {
+        object.map_or(Self { attr, value: None }, |object| Self::of(object, key, attr))
+    }
+
+    /// The other field where this one is absent.
+    pub fn or(self, other: Self) -> Self {
+        if self.value.is_some() { self } else { other }
+    }
+
+    /// True unless the field is absent, null, false, or an empty text, list or object.
+    pub fn says_something(&self) -> bool {
+        match self.value.as_deref() {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::String(text)) => !matches!(text.trim(), "" | "[]" | "{}" | "null"),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Object(object)) => !object.is_empty(),
+            Some(_) => true,
+        }
+    }
+
+    /// Text; an empty one counts as absent.
+    pub fn text(&self) -> CalcResult<Option<&str>> {
+        match self.value.as_deref() {
+            None => Ok(None),
+            Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
+            Some(Value::String(text)) if text.len() > limits::NAME_BYTES => {
+                Err(limits::too_long(self.attr, "text", limits::NAME_BYTES))
+            }
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(CalcError::invalid(self.attr, "Not a valid string.")),
+        }
+    }
+
+    /// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case. Any other text or number is false.
+    pub fn switch(&self) -> CalcResult<bool> {
+        match self.value.as_deref() {
+            None => Ok(false),
+            Some(Value::Bool(on)) => Ok(*on),
+            Some(Value::Number(number)) => Ok(number.as_i64() == Some(1)),
+            Some(Value::String(text)) => {
+                let text = text.trim().to_ascii_lowercase();
+                Ok(matches!(text.as_str(), "true" | "1" | "yes" | "on" | "y" | "t"))
+            }
+            Some(_) => Err(CalcError::invalid(self.attr, "Must be a valid boolean.")),
+        }
+    }
+
+    /// A whole number, or its text; an empty text counts as absent.
+    pub fn integer(&self) -> CalcResult<Option<i64>> {
+        let wrong = || CalcError::invalid(self.attr, "A valid integer is required.");
+        match self.value.as_deref() {
+            None => Ok(None),
+            Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
+            Some(value) => whole(value).ok_or_else(wrong).map(Some),
+        }
+    }
+}
+
+/// The whole number that a value is, or that its text spells.
+#[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
+pub fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) if number.is_i64() => number.as_i64(),
+        Value::String(text) if text.trim().parse::<i64>().is_ok() => text.trim().parse().ok(),
+        Value::Number(_) => number_of(value)
+            .filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
+            .map(|number| number as i64),
+        _ => None,
+    }
+}
+
+/// An event or action of a request, before it is read.
+#[derive(Debug, Clone)]
+pub struct RawSeries<'a> {
+    /// The list it came in, to be blamed.
+    pub attr: &'static str,
+    /// An action rather than an event.
+    pub action: bool,
+    /// The event's name or the action's id.
+    pub id: Option<Value>,
+    /// All its fields.
+    pub fields: Cow<'a, Map<String, Value>>,
+}
+
+/// The fields that trends and funnels share.
+#[derive(Debug, Clone)]
+pub struct RawCommon<'a> {
+    pub series: Vec<RawSeries<'a>>,
+    pub properties: Field<'a>,
+    pub filter_test_accounts: Field<'a>,
+    pub date_from: Field<'a>,
+    pub date_to: Field<'a>,
+    pub explicit_date: Field<'a>,
+    pub interval: Field<'a>,
+    pub breakdown: Field<'a>,
+    pub breakdowns: Field<'a>,
+}
+
+/// The fields of a trend.
+#[derive(Debug, Clone)]
+pub struct RawTrends<'a> {
+    pub common: RawCommon<'a>,
+    pub display: Field<'a>,
+    pub compare: Field<'a>,
+    pub formula: Field<'a>,
+    pub smoothing_intervals: Field<'a>,
+    pub conversion_goal: Field<'a>,
+}
+
+/// The fields of a funnel.
+#[derive(Debug, Clone)]
+pub struct RawFunnels<'a> {
+    pub common: RawCommon<'a>,
+    pub display: Field<'a>,
+    pub viz_type: Field<'a>,
+    pub order_type: Field<'a>,
+    pub window_interval: Field<'a>,
+    pub window_days: Field<'a>,
+    pub window_unit: Field<'a>,
+    pub exclusions: Vec<RawExclusion<'a>>,
+    pub from_step: Field<'a>,
+    pub to_step: Field<'a>,
+    pub aggregate_by_hogql: Field<'a>,
+    /// Present only when it asks for groups instead of persons.
+    pub group_type: Field<'a>,
+}
+
+/// An exclusion, before it is read.
+#[derive(Debug, Clone)]
+pub struct RawExclusion<'a> {
+    pub series: RawSeries<'a>,
+    pub from_step: Option<Value>,
+    pub to_step: Option<Value>,
+}

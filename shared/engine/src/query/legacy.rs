@@ -1,0 +1,119 @@
+//! Legacy requests and stored `filters`: flat objects with `events` and `actions`.
+//!
+//! Must stay true: arrays and objects may come as JSON text; series stand in the order actions, events, stably sorted
+//! by `order`, a missing or zero order first.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends, whole};
+use super::{Parsed, funnels, trends};
+use crate::error::{CalcError, CalcResult};
+
+type Object = Map<String, Value>;
+
+/// A trend request.
+pub fn trends(request: &Object) -> CalcResult<Parsed> {
+    if let Some("Stickiness") = request.get("shown_as").and_then(Value::as_str) {
+        return Ok(Parsed::OtherKind("StickinessQuery".to_owned()));
+    }
+    let raw = RawTrends {
+        common: common(request)?,
+        display: Field::of(request, "display", "display"),
+        compare: Field::of(request, "compare", "compare"),
+        formula: Field::of(request, "formula", "formula"),
+        smoothing_intervals: Field::of(request, "smoothing_intervals", "smoothing_intervals"),
+        conversion_goal: Field { attr: "conversion_goal", value: None },
+    };
+    trends::build(&raw)
+}
+
+/// A funnel request.
+pub fn funnel(request: &Object) -> CalcResult<Parsed> {
+    let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
+    // Zero means persons here; only above it is a group meant.
+    let persons = group.integer()?.is_none_or(|index| index == 0);
+    let unit = Field::of(request, "funnel_window_interval_unit", "funnel_window_interval_unit");
+    let raw = RawFunnels {
+        common: common(request)?,
+        display: Field::of(request, "display", "display"),
+        viz_type: Field::of(request, "funnel_viz_type", "funnel_viz_type"),
+        order_type: Field::of(request, "funnel_order_type", "funnel_order_type"),
+        window_interval: Field::of(request, "funnel_window_interval", "funnel_window_interval"),
+        window_days: Field::of(request, "funnel_window_days", "funnel_window_days"),
+        window_unit: unit.or(Field::of(
+            request,
+            "funnel_window_interval_type",
+            "funnel_window_interval_type",
+        )),
+        exclusions: exclusions(request)?,
+        from_step: Field::of(request, "funnel_from_step", "funnel_from_step"),
+        to_step: Field::of(request, "funnel_to_step", "funnel_to_step"),
+        aggregate_by_hogql: Field::of(request, "funnel_aggregate_by_hogql", "funnel_aggregate_by_hogql"),
+        group_type: if persons { Field { value: None, ..group } } else { group },
+    };
+    funnels::build(&raw)
+}
+
+fn common(request: &Object) -> CalcResult<RawCommon<'_>> {
+    let mut series = list(request, "actions")?
+        .into_iter()
+        .filter_map(|entry| raw_series(entry, "actions", true))
+        .collect::<Vec<_>>();
+    series
+        .extend(list(request, "events")?.into_iter().filter_map(|entry| raw_series(entry, "events", false)));
+    series.sort_by_key(|entry| {
+        entry.fields.get("order").and_then(whole).filter(|order| *order != 0).unwrap_or(-1)
+    });
+    Ok(RawCommon {
+        series,
+        properties: Field::of(request, "properties", "properties"),
+        filter_test_accounts: Field::of(request, "filter_test_accounts", "filter_test_accounts"),
+        date_from: Field::of(request, "date_from", "date_from"),
+        date_to: Field::of(request, "date_to", "date_to"),
+        explicit_date: Field::of(request, "explicit_date", "explicit_date"),
+        interval: Field::of(request, "interval", "interval"),
+        breakdown: Field::of(request, "breakdown", "breakdown"),
+        breakdowns: Field::of(request, "breakdowns", "breakdowns"),
+    })
+}
+
+/// The entries of a list, which may be JSON text.
+fn list<'a>(request: &'a Object, key: &'static str) -> CalcResult<Vec<Cow<'a, Value>>> {
+    let not_a_list = || CalcError::invalid(key, "Expected a list of items.");
+    match request.get(key) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list.iter().map(Cow::Borrowed).collect()),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(Vec::new()),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(Value::Array(list)) => Ok(list.into_iter().map(Cow::Owned).collect()),
+            Ok(Value::Null) => Ok(Vec::new()),
+            Ok(_) => Err(not_a_list()),
+            Err(_) => Err(CalcError::invalid(key, "The text is not valid JSON.")),
+        },
+        Some(_) => Err(not_a_list()),
+    }
+}
+
+/// Entries that are no objects, and actions without an id, are dropped.
+fn raw_series<'a>(entry: Cow<'a, Value>, attr: &'static str, action: bool) -> Option<RawSeries<'a>> {
+    let fields = match entry {
+        Cow::Borrowed(Value::Object(fields)) => Cow::Borrowed(fields),
+        Cow::Owned(Value::Object(fields)) => Cow::Owned(fields),
+        _ => return None,
+    };
+    let id = fields.get("id").filter(|id| !id.is_null()).cloned();
+    (id.is_some() || !action).then_some(RawSeries { attr, action, id, fields })
+}
+
+fn exclusions(request: &Object) -> CalcResult<Vec<RawExclusion<'_>>> {
+    let entries = list(request, "exclusions")?.into_iter().filter_map(|entry| {
+        let action = entry.get("type").and_then(Value::as_str) == Some("actions");
+        let series = raw_series(entry, "exclusions", action)?;
+        let step = |key| series.fields.get(key).filter(|step: &&Value| !step.is_null()).cloned();
+        let (from_step, to_step) = (step("funnel_from_step"), step("funnel_to_step"));
+        Some(RawExclusion { series, from_step, to_step })
+    });
+    Ok(entries.collect())
+}

@@ -1,0 +1,297 @@
+//! Questions: one typed model for legacy requests and for query nodes.
+//!
+//! Must stay true: both ways in give the same model for the same question; whatever would change the numbers and is not
+//! calculated is refused while parsing, so that a [`Query`] that exists can be answered.
+
+mod describe;
+mod echo;
+mod exclusions;
+mod field;
+mod freshness;
+mod funnels;
+mod legacy;
+mod node;
+mod normal;
+mod trends;
+mod validate;
+
+use serde_json::{Map, Value};
+
+pub(crate) use echo::with_dates;
+pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+pub use validate::{accept_query, validate_node};
+
+use crate::dates::Interval;
+use crate::dates::range::DateSpec;
+use crate::error::CalcResult;
+use crate::filter::Filter;
+
+/// A question that can be calculated.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Query {
+    /// Numbers over time, or one number.
+    Trends(TrendsQuery),
+    /// How far people get through steps.
+    Funnels(FunnelsQuery),
+}
+
+/// What a request or a node turned out to be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parsed {
+    /// A question.
+    Query(Query),
+    /// A trend or a funnel without any series: an empty answer, or a refusal where the endpoint demands one.
+    Empty,
+    /// A kind of question that is stored but not calculated; the kind's name, such as `RetentionQuery`.
+    OtherKind(String),
+}
+
+/// A trend.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrendsQuery {
+    /// At least one.
+    pub series: Vec<Series>,
+    /// What every question has.
+    pub common: Common,
+    /// How the numbers are laid out.
+    pub display: Display,
+    /// True when the request named a known display: answers echo only what was said.
+    pub display_given: bool,
+    /// Trailing average over so many buckets; 1 is none.
+    pub smoothing: u32,
+}
+
+/// A funnel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunnelsQuery {
+    /// The steps in order, at least one.
+    pub series: Vec<Series>,
+    /// What every question has.
+    pub common: Common,
+    /// Time allowed from the first step to the last, in the unit asked for.
+    pub window: Window,
+    /// Events that void a path.
+    pub exclusions: Vec<Exclusion>,
+}
+
+/// What trends and funnels share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Common {
+    /// Filters on every event.
+    pub properties: Filter,
+    /// The project's test account filters apply too.
+    pub filter_test_accounts: bool,
+    /// The range.
+    pub dates: DateSpec,
+    /// Width of the buckets; rounds the range of a funnel.
+    pub interval: Interval,
+}
+
+/// One line of a trend, one step of a funnel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The event's name; none is every event.
+    pub event: Option<String>,
+    /// The name that the request gave, for display.
+    pub name: Option<String>,
+    /// The user's own name for it, trimmed, never empty.
+    pub custom_name: Option<String>,
+    /// What is counted; a funnel ignores it.
+    pub math: Math,
+    /// The text sent as `math`, to be echoed.
+    pub math_given: Option<String>,
+    /// Filters on this series alone.
+    pub properties: Filter,
+}
+
+/// What a series counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Math {
+    /// Events.
+    Total,
+    /// Distinct persons.
+    Dau,
+}
+
+/// How a trend is shown, as far as the numbers depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "the names are the contract's")]
+pub enum Display {
+    #[default]
+    ActionsLineGraph,
+    ActionsBar,
+    ActionsUnstackedBar,
+    ActionsStackedBar,
+    ActionsAreaGraph,
+    ActionsLineGraphCumulative,
+    ActionsTable,
+    ActionsPie,
+    ActionsBarValue,
+    WorldMap,
+    BoldNumber,
+}
+
+impl Display {
+    const NAMES: [(&'static str, Self); 11] = [
+        ("ActionsLineGraph", Self::ActionsLineGraph),
+        ("ActionsBar", Self::ActionsBar),
+        ("ActionsUnstackedBar", Self::ActionsUnstackedBar),
+        ("ActionsStackedBar", Self::ActionsStackedBar),
+        ("ActionsAreaGraph", Self::ActionsAreaGraph),
+        ("ActionsLineGraphCumulative", Self::ActionsLineGraphCumulative),
+        ("ActionsTable", Self::ActionsTable),
+        ("ActionsPie", Self::ActionsPie),
+        ("ActionsBarValue", Self::ActionsBarValue),
+        ("WorldMap", Self::WorldMap),
+        ("BoldNumber", Self::BoldNumber),
+    ];
+
+    /// The display of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, display)| *display)
+    }
+
+    /// The name that requests use.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, display)| *display == self).map_or("ActionsLineGraph", |(name, _)| *name)
+    }
+
+    /// One number over the whole range instead of one a bucket.
+    pub fn is_total(self) -> bool {
+        matches!(
+            self,
+            Self::ActionsTable | Self::ActionsPie | Self::ActionsBarValue | Self::WorldMap | Self::BoldNumber
+        )
+    }
+}
+
+/// A conversion window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// How many units; at least one.
+    pub count: i64,
+    /// The unit.
+    pub unit: WindowUnit,
+}
+
+/// Unit of a conversion window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum WindowUnit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    /// 31 days.
+    Month,
+}
+
+/// An event that voids a path when it falls between two steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exclusion {
+    /// The event and its filters.
+    pub series: Series,
+    /// Index of the step after which it counts.
+    pub from_step: usize,
+    /// Index of the step before which it counts.
+    pub to_step: usize,
+}
+
+impl Query {
+    /// A trend request (I17, I18): query string and body already merged into one object.
+    pub fn from_legacy_trends(request: &Map<String, Value>) -> CalcResult<Parsed> {
+        legacy::trends(request)
+    }
+
+    /// A funnel request (I11, I12): query string and body already merged into one object.
+    pub fn from_legacy_funnel(request: &Map<String, Value>) -> CalcResult<Parsed> {
+        legacy::funnel(request)
+    }
+
+    /// The stored `filters` of an insight, a trend unless its `insight` says otherwise.
+    pub fn from_filters(filters: &Map<String, Value>) -> CalcResult<Parsed> {
+        match filters.get("insight").and_then(Value::as_str).unwrap_or("TRENDS") {
+            "TRENDS" | "SESSIONS" => legacy::trends(filters),
+            "FUNNELS" => legacy::funnel(filters),
+            other => Ok(Parsed::OtherKind(other.to_owned())),
+        }
+    }
+
+    /// A query node, bare or inside wrapper nodes.
+    pub fn from_node(node: &Value) -> CalcResult<Parsed> {
+        node::parse(node)
+    }
+
+    /// What trends and funnels share.
+    pub fn common(&self) -> &Common {
+        match self {
+            Self::Trends(query) => &query.common,
+            Self::Funnels(query) => &query.common,
+        }
+    }
+
+    /// The series or the steps.
+    pub fn series(&self) -> &[Series] {
+        match self {
+            Self::Trends(query) => &query.series,
+            Self::Funnels(query) => &query.series,
+        }
+    }
+
+    /// True when planning needs the time of the project's earliest event.
+    pub fn needs_earliest(&self) -> bool {
+        self.common().dates.needs_earliest()
+    }
+
+    /// The query node of the question with defaults filled in and keys sorted, without a wrapper: equal questions give
+    /// equal texts, so it serves in cache keys. What changes nothing in an answer is not in it.
+    pub fn normalised(&self) -> String {
+        normal::text(self)
+    }
+
+    /// The question as readable SQL-like text, for the `hogql` field of an insight.
+    pub fn describe(&self) -> String {
+        describe::text(self)
+    }
+
+    /// The question as a legacy filter object, dates as they were sent.
+    pub fn to_legacy(&self) -> Map<String, Value> {
+        echo::legacy(self)
+    }
+}
+
+impl Window {
+    /// Length in microseconds.
+    pub fn micros(self) -> i64 {
+        self.count.saturating_mul(self.unit.seconds()).saturating_mul(1_000_000)
+    }
+}
+
+impl WindowUnit {
+    const NAMES: [(&'static str, Self, i64); 6] = [
+        ("second", Self::Second, 1),
+        ("minute", Self::Minute, 60),
+        ("hour", Self::Hour, 3_600),
+        ("day", Self::Day, 86_400),
+        ("week", Self::Week, 604_800),
+        ("month", Self::Month, 31 * 86_400),
+    ];
+
+    /// The unit of a name, in any case, with or without a plural `s`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let singular = name.strip_suffix('s').unwrap_or(&name);
+        Self::NAMES.iter().find(|(known, ..)| *known == singular).map(|(_, unit, _)| *unit)
+    }
+
+    /// The name that requests use.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, unit, _)| *unit == self).map_or("day", |(name, ..)| *name)
+    }
+
+    /// Length in seconds.
+    pub fn seconds(self) -> i64 {
+        Self::NAMES.iter().find(|(_, unit, _)| *unit == self).map_or(86_400, |(.., seconds)| *seconds)
+    }
+}

@@ -1,0 +1,168 @@
+//! Query nodes: `TrendsQuery` and `FunnelsQuery`, bare or inside wrappers.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends};
+use super::{Parsed, funnels, trends};
+use crate::error::{CalcError, CalcResult};
+
+type Object = Map<String, Value>;
+
+/// Wrappers hold the query under `source`.
+pub const WRAPPERS: [&str; 4] =
+    ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
+
+/// How many wrappers may stand around a query.
+const MAX_WRAPPERS: usize = 4;
+
+/// The model of a node.
+pub fn parse(node: &Value) -> CalcResult<Parsed> {
+    let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
+    for _ in 0..MAX_WRAPPERS {
+        let kind = kind_of(object)?;
+        match kind {
+            "TrendsQuery" => return trends::build(&raw_trends(object)?),
+            "FunnelsQuery" => return funnels::build(&raw_funnels(object)?),
+            wrapper if WRAPPERS.contains(&wrapper) => match object.get("source") {
+                Some(Value::Object(source)) => object = source,
+                _ => return Ok(Parsed::OtherKind(kind.to_owned())),
+            },
+            other => return Ok(Parsed::OtherKind(other.to_owned())),
+        }
+    }
+    Err(CalcError::parse("The query is wrapped too many times."))
+}
+
+/// The `kind` of a node.
+pub fn kind_of(object: &Object) -> CalcResult<&str> {
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .ok_or_else(|| CalcError::parse("A query node needs a \"kind\" that is a string."))
+}
+
+fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
+    let filter = part(node, "trendsFilter")?;
+    let compare = part(node, "compareFilter")?;
+    let formulas = first_of(filter, "formulas", "trendsFilter__formulas", |first| first.is_string());
+    let nodes = first_of(filter, "formulaNodes", "trendsFilter__formulaNodes", Value::is_object);
+    Ok(RawTrends {
+        common: common(node)?,
+        display: Field::inside(filter, "display", "trendsFilter__display"),
+        compare: Field::inside(compare, "compare", "compareFilter__compare").or(Field::inside(
+            filter,
+            "compare",
+            "trendsFilter__compare",
+        )),
+        formula: Field::inside(filter, "formula", "trendsFilter__formula").or(formulas).or(nodes),
+        smoothing_intervals: Field::inside(filter, "smoothingIntervals", "trendsFilter__smoothingIntervals"),
+        conversion_goal: Field::of(node, "conversionGoal", "conversionGoal"),
+    })
+}
+
+/// The first entry of a list, when it is of the right sort.
+fn first_of<'a>(
+    object: Option<&'a Object>,
+    key: &str,
+    attr: &'static str,
+    right: fn(&Value) -> bool,
+) -> Field<'a> {
+    let list = object.and_then(|object| object.get(key)).and_then(Value::as_array);
+    let first = list.and_then(|list| list.first()).filter(|first| right(first));
+    Field { attr, value: first.map(Cow::Borrowed) }
+}
+
+fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
+    let filter = part(node, "funnelsFilter")?;
+    let none = |attr| Field { attr, value: None };
+    Ok(RawFunnels {
+        common: common(node)?,
+        display: none("display"),
+        viz_type: Field::inside(filter, "funnelVizType", "funnelsFilter__funnelVizType"),
+        order_type: Field::inside(filter, "funnelOrderType", "funnelsFilter__funnelOrderType"),
+        window_interval: Field::inside(filter, "funnelWindowInterval", "funnelsFilter__funnelWindowInterval"),
+        window_days: none("funnelWindowDays"),
+        window_unit: Field::inside(
+            filter,
+            "funnelWindowIntervalUnit",
+            "funnelsFilter__funnelWindowIntervalUnit",
+        ),
+        exclusions: exclusions(filter)?,
+        from_step: Field::inside(filter, "funnelFromStep", "funnelsFilter__funnelFromStep"),
+        to_step: Field::inside(filter, "funnelToStep", "funnelsFilter__funnelToStep"),
+        aggregate_by_hogql: Field::inside(
+            filter,
+            "funnelAggregateByHogQL",
+            "funnelsFilter__funnelAggregateByHogQL",
+        ),
+        group_type: Field::of(node, "aggregation_group_type_index", "aggregation_group_type_index"),
+    })
+}
+
+fn common(node: &Object) -> CalcResult<RawCommon<'_>> {
+    let dates = part(node, "dateRange")?;
+    let breakdown = part(node, "breakdownFilter")?;
+    let series = match node.get("series") {
+        Some(Value::Array(list)) => list.iter().map(raw_series).collect::<CalcResult<Vec<_>>>()?,
+        _ => return Err(CalcError::parse("A query needs a \"series\" that is an array.")),
+    };
+    Ok(RawCommon {
+        series,
+        properties: Field::of(node, "properties", "properties"),
+        filter_test_accounts: Field::of(node, "filterTestAccounts", "filterTestAccounts"),
+        date_from: Field::inside(dates, "date_from", "dateRange__date_from"),
+        date_to: Field::inside(dates, "date_to", "dateRange__date_to"),
+        explicit_date: Field::inside(dates, "explicitDate", "dateRange__explicitDate"),
+        interval: Field::of(node, "interval", "interval"),
+        breakdown: Field::inside(breakdown, "breakdown", "breakdownFilter__breakdown"),
+        breakdowns: Field::inside(breakdown, "breakdowns", "breakdownFilter__breakdowns"),
+    })
+}
+
+/// An object inside the node; none when absent or null.
+fn part<'a>(node: &'a Object, key: &'static str) -> CalcResult<Option<&'a Object>> {
+    match node.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(CalcError::invalid(key, "Expected an object.")),
+    }
+}
+
+/// An entry of `series`. One without a `kind` is an event, as older nodes have it.
+fn raw_series(entry: &Value) -> CalcResult<RawSeries<'_>> {
+    let fields =
+        entry.as_object().ok_or_else(|| CalcError::parse("Each entry of \"series\" must be an object."))?;
+    series_of(fields, "series")
+}
+
+fn series_of<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<RawSeries<'a>> {
+    let action = match fields.get("kind").and_then(Value::as_str) {
+        None | Some("EventsNode" | "FunnelExclusionEventsNode") => false,
+        Some("ActionsNode" | "FunnelExclusionActionsNode") => true,
+        Some(other) => {
+            return Err(CalcError::unsupported(attr, format_args!("series of kind {other}")));
+        }
+    };
+    let id = fields.get(if action { "id" } else { "event" }).filter(|id| !id.is_null()).cloned();
+    Ok(RawSeries { attr, action, id, fields: Cow::Borrowed(fields) })
+}
+
+fn exclusions(filter: Option<&Object>) -> CalcResult<Vec<RawExclusion<'_>>> {
+    let attr = "funnelsFilter__exclusions";
+    let wrong = || CalcError::invalid(attr, "Expected a list of objects.");
+    let list = match filter.and_then(|filter| filter.get("exclusions")) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(wrong()),
+    };
+    list.iter()
+        .map(|entry| {
+            let fields = entry.as_object().ok_or_else(wrong)?;
+            let step = |key| fields.get(key).filter(|step: &&Value| !step.is_null()).cloned();
+            let (from_step, to_step) = (step("funnelFromStep"), step("funnelToStep"));
+            Ok(RawExclusion { series: series_of(fields, attr)?, from_step, to_step })
+        })
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! The canonical text of a question, for cache keys.
+
+use serde_json::{Map, Value, json};
+
+use super::{Exclusion, Query, Series};
+use crate::filter::filter_json;
+
+/// The query node, defaults filled in, keys sorted.
+pub fn text(query: &Query) -> String {
+    let common = query.common();
+    let trends = matches!(query, Query::Trends(_));
+    let mut node = json!({
+        "series": query.series().iter().map(|series| self::series(series, trends)).collect::<Vec<_>>(),
+        "properties": filter_json(&common.properties),
+        "filterTestAccounts": common.filter_test_accounts,
+        "dateRange": {
+            "date_from": common.dates.from,
+            "date_to": common.dates.to,
+            "explicitDate": common.dates.explicit,
+        },
+        "interval": common.interval.name(),
+    });
+    match query {
+        Query::Trends(trends) => {
+            node["kind"] = json!("TrendsQuery");
+            node["trendsFilter"] = json!({
+                "display": trends.display_given.then(|| trends.display.name()),
+                "smoothingIntervals": trends.smoothing,
+            });
+        }
+        Query::Funnels(funnels) => {
+            node["kind"] = json!("FunnelsQuery");
+            node["funnelsFilter"] = json!({
+                "funnelVizType": "steps",
+                "funnelOrderType": "ordered",
+                "funnelWindowInterval": funnels.window.count,
+                "funnelWindowIntervalUnit": funnels.window.unit.name(),
+                "exclusions": funnels.exclusions.iter().map(exclusion).collect::<Vec<_>>(),
+            });
+        }
+    }
+    sorted(node).to_string()
+}
+
+fn series(series: &Series, with_math: bool) -> Value {
+    json!({
+        "kind": "EventsNode",
+        "event": series.event,
+        "name": series.name,
+        "custom_name": series.custom_name,
+        "math": if with_math { series.math_given.as_deref() } else { None },
+        "properties": filter_json(&series.properties),
+    })
+}
+
+fn exclusion(exclusion: &Exclusion) -> Value {
+    json!({
+        "event": exclusion.series.event,
+        "properties": filter_json(&exclusion.series.properties),
+        "funnelFromStep": exclusion.from_step,
+        "funnelToStep": exclusion.to_step,
+    })
+}
+
+/// The same value with the keys of every object in byte order.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let mut entries: Vec<(String, Value)> = object.into_iter().collect();
+            entries.sort_by(|left, right| left.0.cmp(&right.0));
+            entries.into_iter().map(|(key, value)| (key, sorted(value))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(list) => list.into_iter().map(sorted).collect(),
+        other => other,
+    }
+}

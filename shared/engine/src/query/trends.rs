@@ -1,0 +1,183 @@
+//! Trends from raw fields, and the parts of the model that funnels share.
+
+use serde_json::Value;
+
+use super::field::{Field, RawCommon, RawSeries, RawTrends};
+use super::{Common, Display, Math, Parsed, Query, Series, TrendsQuery};
+use crate::dates::Interval;
+use crate::dates::range::DateSpec;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Filter, Parser};
+use crate::limits;
+
+/// The trend that the fields ask for.
+pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
+    let mut parser = Parser::default();
+    if raw.common.series.len() > limits::SERIES {
+        let attr = raw.common.series.first().map_or("events", |series| series.attr);
+        return Err(limits::too_many(attr, "series", limits::SERIES));
+    }
+    let common = common(&raw.common, &mut parser)?;
+    let (display, display_given) = display(&raw.display)?;
+    let smoothing = smoothing(&raw.smoothing_intervals)?;
+    refuse_what_changes_numbers(raw)?;
+    if smoothing > 1 && display == Display::ActionsLineGraphCumulative {
+        let attr = raw.smoothing_intervals.attr;
+        return Err(CalcError::unsupported(attr, "smoothing of a cumulative display"));
+    }
+    let series = raw
+        .common
+        .series
+        .iter()
+        .map(|entry| {
+            let mut series = series(entry, &mut parser)?;
+            series.math = math(series.math_given.as_deref(), entry)?;
+            Ok(series)
+        })
+        .collect::<CalcResult<Vec<_>>>()?;
+    if series.is_empty() {
+        return Ok(Parsed::Empty);
+    }
+    Ok(Parsed::Query(Query::Trends(TrendsQuery { series, common, display, display_given, smoothing })))
+}
+
+fn refuse_what_changes_numbers(raw: &RawTrends<'_>) -> CalcResult<()> {
+    if raw.compare.switch()? {
+        return Err(CalcError::unsupported(raw.compare.attr, "comparison with an earlier period"));
+    }
+    if raw.formula.says_something() {
+        return Err(CalcError::unsupported(raw.formula.attr, "formulas"));
+    }
+    if raw.conversion_goal.says_something() {
+        return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
+    }
+    Ok(())
+}
+
+/// Filters, range and interval; breakdowns are refused.
+pub fn common(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<Common> {
+    let date = |field: &Field<'_>| field.text().map(|text| text.map(|text| text.trim().to_owned()));
+    let interval = match raw.interval.text()? {
+        None => Interval::default(),
+        Some(name) => Interval::from_name(name.trim()).ok_or_else(|| {
+            CalcError::invalid(
+                raw.interval.attr,
+                format!("\"{name}\" is not minute, hour, day, week or month."),
+            )
+        })?,
+    };
+    if let Some(Value::Array(list)) = raw.breakdowns.value.as_deref()
+        && list.len() > 3
+    {
+        return Err(CalcError::invalid(raw.breakdowns.attr, "There can be at most 3 breakdowns."));
+    }
+    for field in [&raw.breakdown, &raw.breakdowns] {
+        if field.says_something() {
+            return Err(CalcError::unsupported(field.attr, "breakdowns"));
+        }
+    }
+    Ok(Common {
+        properties: parser.parse(raw.properties.value.as_deref(), raw.properties.attr)?,
+        filter_test_accounts: raw.filter_test_accounts.switch()?,
+        dates: DateSpec {
+            from: date(&raw.date_from)?,
+            to: date(&raw.date_to)?,
+            explicit: raw.explicit_date.switch()?,
+        },
+        interval,
+    })
+}
+
+/// One series, its `math` not yet judged.
+pub fn series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
+    if raw.action {
+        return Err(CalcError::unsupported(raw.attr, "actions"));
+    }
+    let event = match &raw.id {
+        None => None,
+        Some(Value::String(name)) if name.len() > limits::NAME_BYTES => {
+            return Err(limits::too_long(raw.attr, "event name", limits::NAME_BYTES));
+        }
+        Some(Value::String(name)) => Some(name.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        Some(_) => return Err(CalcError::invalid(raw.attr, "The name of an event is a string or null.")),
+    };
+    let text = |key| {
+        let field = Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
+        field.text().map(|text| text.map(|text| text.trim().to_owned()))
+    };
+    let own = parser.parse(raw.fields.get("properties"), raw.attr)?;
+    let fixed = parser.parse(raw.fields.get("fixedProperties"), raw.attr)?;
+    Ok(Series {
+        event,
+        name: text("name")?,
+        custom_name: text("custom_name")?,
+        math: Math::Total,
+        math_given: text("math")?,
+        properties: if fixed.is_none() { own } else { Filter::All(vec![own, fixed]) },
+    })
+}
+
+/// Names of `math` that mean something other than a count of events or persons.
+const OTHER_MATHS: [&str; 26] = [
+    "weekly_active",
+    "monthly_active",
+    "unique_group",
+    "unique_session",
+    "first_time_for_user",
+    "first_time_for_user_with_filters",
+    "first_matching_event_for_user",
+    "hogql",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "median",
+    "p75",
+    "p90",
+    "p95",
+    "p99",
+    "avg_count_per_actor",
+    "min_count_per_actor",
+    "max_count_per_actor",
+    "median_count_per_actor",
+    "p75_count_per_actor",
+    "p90_count_per_actor",
+    "p95_count_per_actor",
+    "p99_count_per_actor",
+    "sum_count_per_actor",
+];
+
+/// Of an unknown name the contract makes a number of events.
+fn math(name: Option<&str>, raw: &RawSeries<'_>) -> CalcResult<Math> {
+    match name {
+        Some("dau") if raw.fields.get("math_group_type_index").is_some_and(|index| !index.is_null()) => {
+            Err(CalcError::unsupported(raw.attr, "math over groups"))
+        }
+        Some("dau") => Ok(Math::Dau),
+        Some(other) if OTHER_MATHS.contains(&other) => {
+            Err(CalcError::unsupported(raw.attr, format_args!("math {other}")))
+        }
+        _ => Ok(Math::Total),
+    }
+}
+
+/// The display and whether it was a known one that was named.
+fn display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
+    match field.text()? {
+        Some("CalendarHeatmap") => Err(CalcError::unsupported(field.attr, "the display CalendarHeatmap")),
+        name => {
+            let known = name.and_then(Display::from_name);
+            Ok((known.unwrap_or_default(), known.is_some()))
+        }
+    }
+}
+
+fn smoothing(field: &Field<'_>) -> CalcResult<u32> {
+    let most = i64::try_from(limits::BUCKETS).unwrap_or(i64::MAX);
+    match field.integer()? {
+        None => Ok(1),
+        Some(count) if (1..=most).contains(&count) => Ok(u32::try_from(count).unwrap_or(1)),
+        Some(_) => Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {most}."))),
+    }
+}

@@ -1,0 +1,115 @@
+//! Trends: how many events or people, over time or in all.
+//!
+//! Must stay true: every bucket of the range is in the answer; a person counts once in a bucket (once in all for a
+//! total, in the first bucket only for a running sum), whatever series of runs its events lie in.
+
+mod count;
+mod result;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::dates::Interval;
+use crate::dates::buckets::Buckets;
+use crate::dates::range::DateRange;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Mask, Predicate};
+use crate::limits;
+use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
+use crate::query::{Display, Math, TrendsQuery};
+use crate::scan::{Micros, Partition, Run, ScanRequest};
+use count::{Counted, Per};
+
+/// A trend made ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Trend {
+    query: TrendsQuery,
+    project_id: String,
+    range: DateRange,
+    /// First and last instant counted.
+    bounds: (Micros, Micros),
+    buckets: Buckets,
+    shared: Predicate,
+    series: Vec<Predicate>,
+}
+
+impl Trend {
+    pub(crate) fn new(
+        query: &TrendsQuery,
+        project: &ProjectContext,
+        range: DateRange,
+        now: DateTime<Utc>,
+    ) -> CalcResult<(Self, ScanRequest)> {
+        if query.series.iter().any(|series| series.math == Math::Dau) {
+            refuse_distinct_ids(project, "math")?;
+        }
+        let interval = if query.display.is_total() { Interval::Day } else { query.common.interval };
+        // One number needs no buckets, so its range may be as long as it likes.
+        let span = if query.display.is_total() { DateRange { from: range.to, ..range } } else { range };
+        let buckets = Buckets::new(&span, interval, project.week_start)?;
+        if buckets.len() * query.series.len() > limits::POINTS {
+            return Err(limits::too_many("interval", "intervals in all series together", limits::POINTS));
+        }
+        // The end is compared in whole seconds.
+        let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
+        let mut compiler = Compiler::new(project, now, bounds.0, bounds.1);
+        let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
+        let mut series = Vec::with_capacity(query.series.len());
+        for entry in &query.series {
+            compiler.event(entry.event.as_ref());
+            series.push(compiler.predicate(&entry.properties, "properties")?);
+        }
+        let project_id = project.project_id.clone();
+        let trend = Self { query: query.clone(), project_id, range, bounds, buckets, shared, series };
+        Ok((trend, compiler.scan))
+    }
+
+    /// Numbers of one series.
+    fn width(&self) -> usize {
+        if self.query.display.is_total() { 1 } else { self.buckets.len() }
+    }
+
+    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
+        let width = self.width();
+        let mut counts = vec![0; width * self.series.len()];
+        if width == 0 {
+            return Ok(Partial { counts, hops: Vec::new() });
+        }
+        let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
+        for ((series, own), counts) in
+            self.query.series.iter().zip(&self.series).zip(counts.chunks_mut(width))
+        {
+            let mut rows: Vec<(&Run, Mask)> = Vec::new();
+            for (run, shared) in partition.runs.iter().zip(&shared) {
+                if stop() {
+                    return Err(CalcError::timeout());
+                }
+                if series.event.as_ref().is_none_or(|event| *event == run.event) && *shared != Mask::Nothing {
+                    match shared.clone().and(own.mask(run)) {
+                        Mask::Nothing => {}
+                        mask => rows.push((run, mask)),
+                    }
+                }
+            }
+            let buckets = (!self.query.display.is_total()).then_some(&self.buckets);
+            let counted = Counted { rows: &rows, buckets, bounds: self.bounds };
+            match (series.math, self.query.display) {
+                (Math::Total, _) => counted.events(counts),
+                (Math::Dau, Display::ActionsLineGraphCumulative) => counted.persons(Per::Person, counts),
+                (Math::Dau, _) => counted.persons(Per::Bucket, counts),
+            }
+        }
+        Ok(Partial { counts, hops: Vec::new() })
+    }
+
+    pub(crate) fn finish(&self, sum: &Partial) -> Value {
+        let width = self.width();
+        let empty = vec![0; width];
+        let context = result::Context::new(self);
+        let series = self.query.series.iter().enumerate().map(|(order, series)| {
+            let data = sum.counts.get(order * width..(order + 1) * width).unwrap_or(&empty);
+            context.series(order, series, data)
+        });
+        series.collect()
+    }
+}
