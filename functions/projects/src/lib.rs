@@ -1,1 +1,27 @@
-//! Placeholder.
+//! Projects, organizations, the user behind a key, and the key itself.
+
+mod answers;
+mod handlers;
+
+use axum::Router;
+use axum::http::Method;
+use pennon_core::app::App;
+use pennon_core::http::Routes;
+
+/// The route table.
+pub fn routes() -> Routes<App> {
+    Routes::new()
+        .add(Method::GET, "/api/projects", handlers::list_projects)
+        .add(Method::GET, "/api/projects/{project_id}", handlers::retrieve_project)
+        .add(Method::GET, "/api/users/@me", handlers::retrieve_user)
+        .add(Method::GET, "/api/personal_api_keys/@current", handlers::retrieve_key)
+        .add(Method::GET, "/api/organizations", handlers::list_organizations)
+        .add(Method::GET, "/api/organizations/{organization_id}", handlers::retrieve_organization)
+        .add(Method::GET, "/api/organizations/{organization_id}/projects", handlers::list_organization_projects)
+        .add(Method::GET, "/api/organizations/{organization_id}/projects/{id}", handlers::retrieve_organization_project)
+}
+
+/// The routes over `app`, without the edge.
+pub fn router(app: &App) -> Router {
+    routes().into_router(app.clone(), app)
+}

@@ -4,10 +4,13 @@ use axum::Router;
 use axum::body::HttpBody;
 use http_body_util::BodyExt;
 use lambda_http::request::RequestContext;
-use lambda_http::{Body, Error, Request, Response, service_fn};
+use lambda_http::{Body, Request, Response, service_fn};
 use tower::ServiceExt;
 
 use crate::http::StagePrefix;
+
+/// Why a function could not start or go on.
+pub use lambda_http::Error;
 
 /// Answers invocations with `router` until the environment ends. Panics become reported errors, not dead processes.
 pub async fn run(router: Router) -> Result<(), Error> {

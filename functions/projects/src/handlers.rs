@@ -1,0 +1,152 @@
+//! The handlers: parse, read, answer.
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_core::app::App;
+use pennon_core::auth::Caller;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, Page, json};
+use pennon_core::model::{Organization, Project};
+use pennon_core::store::keys::{self, ProjectId};
+use serde_json::{Value, json as object};
+use uuid::Uuid;
+
+use crate::answers;
+
+const READ_PROJECT: &str = "project:read";
+const READ_ORGANIZATION: &str = "organization:read";
+const READ_USER: &str = "user:read";
+
+/// `GET /api/projects/`
+pub async fn list_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let caller = app.caller(&call).await?;
+    caller.require_unbound()?;
+    caller.require(READ_PROJECT)?;
+    let ids = app.reachable_projects(&caller).await?;
+    page_of_projects(&app, &call, &ids).await
+}
+
+/// `GET /api/projects/{project_id}/`
+pub async fn retrieve_project(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, [ingested]) = app.project(&call, READ_PROJECT, |id| [keys::project_ingested(id)]).await?;
+    Ok(json(answers::project(&access.project, ingested.is_some(), access.level())))
+}
+
+/// `GET /api/users/@me/`. A limited key may ask it too: it tells nothing but whose key it is.
+pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let caller = app.caller(&call).await?;
+    caller.require(READ_USER)?;
+    let (organizations, projects) = tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
+    let team = match projects.first() {
+        Some(id) => load_projects(&app, &[*id]).await?.pop(),
+        None => None,
+    };
+    let organizations = shown(&caller, &organizations);
+    Ok(json(answers::user(&caller, &organizations, team.as_ref().map(|(project, _)| project))))
+}
+
+/// `GET /api/personal_api_keys/@current/`. Any live key may read itself.
+pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let caller = app.caller(&call).await?;
+    let key = caller.key();
+    Ok(json(object!({
+        "label": key.label,
+        "mask_value": key.mask,
+        "scopes": key.scopes,
+        "scoped_teams": key.projects,
+        "scoped_organizations": key.organizations,
+        "created_at": pennon_core::clock::timestamp(key.created_at),
+        "user": key.user.id,
+    })))
+}
+
+/// `GET /api/organizations/`
+pub async fn list_organizations(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let caller = app.caller(&call).await?;
+    caller.require_unbound()?;
+    caller.require(READ_ORGANIZATION)?;
+    let all = shown(&caller, &organizations(&app, &caller).await?);
+    let page = Page::of(&call);
+    let results = page.slice(&all).to_vec();
+    Ok(json(page.envelope(&call, all.len(), results)))
+}
+
+/// `GET /api/organizations/{organization_id}/`, also `@current`
+pub async fn retrieve_organization(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (caller, organization) = organization_of(&app, &call, READ_ORGANIZATION).await?;
+    shown(&caller, &[organization]).pop().map(json).ok_or_else(ApiError::not_found)
+}
+
+/// `GET /api/organizations/{organization_id}/projects/`
+pub async fn list_organization_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let ids = organization_projects(&app, &call).await?;
+    page_of_projects(&app, &call, &ids).await
+}
+
+/// `GET /api/organizations/{organization_id}/projects/{id}/`
+pub async fn retrieve_organization_project(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let ids = organization_projects(&app, &call).await?;
+    let id = call.id("id").filter(|id| ids.contains(id)).ok_or_else(ApiError::not_found)?;
+    let caller = app.caller(&call).await?;
+    let (project, ingested) = load_projects(&app, &[id]).await?.pop().ok_or_else(ApiError::not_found)?;
+    let level = caller.key().level_in(project.organization).ok_or_else(ApiError::not_found)?;
+    Ok(json(answers::project(&project, ingested, level)))
+}
+
+async fn organization_projects(app: &App, call: &Call) -> ApiResult<Vec<ProjectId>> {
+    let (caller, organization) = organization_of(app, call, READ_PROJECT).await?;
+    let ids = app.reachable_projects(&caller).await?;
+    let projects = load_projects(app, &ids).await?;
+    let own = projects.into_iter().filter(|(project, _)| project.organization == organization.id);
+    Ok(own.map(|(project, _)| project.id).collect())
+}
+
+/// The organization that the path names, for a caller with `scope` who belongs to it.
+async fn organization_of(app: &App, call: &Call, scope: &str) -> ApiResult<(Caller, Organization)> {
+    let caller = app.caller(call).await?;
+    caller.require_unbound()?;
+    let named = call.param("organization_id");
+    let id = if named == "@current" {
+        let reached = caller.key().memberships.iter().map(|membership| membership.organization);
+        reached.into_iter().find(|id| caller.reaches_organization(*id))
+    } else {
+        named.parse::<Uuid>().ok()
+    };
+    let id = id.ok_or_else(ApiError::not_found)?;
+    if !caller.key().organizations.is_empty() && !caller.key().organizations.contains(&id) {
+        let detail = format!("API key does not have access to the requested organization: ID {id}.");
+        return Err(ApiError::forbidden(detail));
+    }
+    caller.require(scope)?;
+    // Somebody else's organization is as unknown as none.
+    caller.key().level_in(id).ok_or_else(ApiError::not_found)?;
+    let item = app.store.records.get(&keys::organization(id)).await?.ok_or_else(ApiError::not_found)?;
+    Ok((caller, item.body()?))
+}
+
+async fn organizations(app: &App, caller: &Caller) -> ApiResult<Vec<Organization>> {
+    let ids = caller.key().memberships.iter().map(|membership| membership.organization);
+    let wanted: Vec<_> = ids.filter(|id| caller.reaches_organization(*id)).map(keys::organization).collect();
+    let items = app.store.records.batch_get(&wanted).await?;
+    Ok(items.into_iter().flatten().map(|item| item.body()).collect::<Result<_, _>>()?)
+}
+
+fn shown(caller: &Caller, organizations: &[Organization]) -> Vec<Value> {
+    let level = |organization: &Organization| caller.key().level_in(organization.id);
+    organizations.iter().filter_map(|it| Some(answers::organization(it, level(it)?))).collect()
+}
+
+/// The projects, each with whether it has received an event.
+async fn load_projects(app: &App, ids: &[ProjectId]) -> ApiResult<Vec<(Project, bool)>> {
+    let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::project(*id), keys::project_ingested(*id)]).collect();
+    let items = app.store.records.batch_get(&wanted).await?;
+    let pairs = items.chunks(2).filter_map(|pair| Some((pair[0].as_ref()?, pair[1].is_some())));
+    Ok(pairs.map(|(item, ingested)| Ok((item.body()?, ingested))).collect::<ApiResult<_>>()?)
+}
+
+async fn page_of_projects(app: &App, call: &Call, ids: &[ProjectId]) -> ApiResult<Response> {
+    let page = Page::of(call);
+    let projects = load_projects(app, page.slice(ids)).await?;
+    let results = projects.iter().map(|(project, ingested)| answers::project_summary(project, *ingested)).collect();
+    Ok(json(page.envelope(call, ids.len(), results)))
+}
