@@ -1,0 +1,112 @@
+"""Tests of template.yaml as the SAM transform expands it: what is kept, what is locked, who may do what.
+
+Needs aws-sam-translator, so it runs with the interpreter of .venv.
+"""
+
+import os
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+import transform_template  # noqa: E402
+
+TEMPLATE = transform_template.load(ROOT / "template.yaml")
+RESOURCES = transform_template.transform(TEMPLATE)["Resources"]
+
+
+def of_type(kind):
+    return {name: r for name, r in RESOURCES.items() if r["Type"] == kind}
+
+
+def allowed(group):
+    """{(action, resource)} of a group's role; a resource is the logical id, with what follows it."""
+    function = next(n for n, g in transform_template.groups(TEMPLATE).items() if g == group)
+    found = set()
+    for policy in RESOURCES[function + "Role"]["Properties"].get("Policies", []):
+        for statement in policy["PolicyDocument"]["Statement"]:
+            actions, resource = statement["Action"], statement["Resource"]
+            target = resource if isinstance(resource, str) else next(iter(resource.values()))
+            target = ".".join(target) if isinstance(target, list) else target
+            found |= {(action, target) for action in (actions if isinstance(actions, list) else [actions])}
+    return found
+
+
+class Data(unittest.TestCase):
+    def test_tables(self):
+        tables = of_type("AWS::DynamoDB::Table")
+        self.assertEqual(set(tables), {"RecordsTable", "BlocksTable"})
+        for name, table in tables.items():
+            with self.subTest(name):
+                properties = table["Properties"]
+                self.assertEqual((table["DeletionPolicy"], table["UpdateReplacePolicy"]), ("Retain", "Retain"))
+                self.assertEqual(properties["BillingMode"], "PAY_PER_REQUEST")
+                self.assertEqual([k["AttributeName"] for k in properties["KeySchema"]], ["pk", "sk"])
+                self.assertEqual(properties["TimeToLiveSpecification"], {"AttributeName": "expires_at", "Enabled": True})
+                self.assertTrue(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"])
+                self.assertTrue(properties["SSESpecification"]["SSEEnabled"])
+        self.assertEqual(tables["RecordsTable"]["Properties"]["StreamSpecification"], {"StreamViewType": "NEW_IMAGE"})
+        self.assertNotIn("StreamSpecification", tables["BlocksTable"]["Properties"])
+
+    def test_bucket(self):
+        bucket = RESOURCES["Bucket"]
+        self.assertEqual((bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]), ("Retain", "Retain"))
+        self.assertTrue(all(bucket["Properties"]["PublicAccessBlockConfiguration"].values()))
+        self.assertEqual(len(bucket["Properties"]["PublicAccessBlockConfiguration"]), 4)
+        self.assertEqual(bucket["Properties"]["VersioningConfiguration"], {"Status": "Enabled"})
+        (rule,) = RESOURCES["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+        self.assertEqual((rule["Effect"], rule["Condition"]), ("Deny", {"Bool": {"aws:SecureTransport": "false"}}))
+
+
+class Functions(unittest.TestCase):
+    def test_one_for_each_folder(self):
+        folders = {p.parent.name for p in ROOT.glob("functions/*/Cargo.toml")}
+        self.assertEqual(set(transform_template.groups(TEMPLATE).values()), folders)
+
+    def test_each_has_its_log_and_the_architecture_parameter(self):
+        groups = set()
+        for name, function in of_type("AWS::Lambda::Function").items():
+            properties = function["Properties"]
+            self.assertEqual(properties["Runtime"], "provided.al2023", name)
+            self.assertEqual(TEMPLATE["Globals"]["Function"]["Architectures"], [{"Ref": "Architecture"}])
+            groups.add(properties["LoggingConfig"]["LogGroup"]["Ref"])
+        self.assertEqual(groups, set(of_type("AWS::Logs::LogGroup")))
+        for name, group in of_type("AWS::Logs::LogGroup").items():
+            self.assertIn("RetentionInDays", group["Properties"], name)
+
+    def test_who_never_sees_events(self):
+        for group in ("flags", "role_access", "projects"):
+            self.assertEqual({t for _, t in allowed(group)}, {"RecordsTable.Arn"}, group)
+
+    def test_who_only_reads_records(self):
+        writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
+        for group in ("projects", "capture"):
+            self.assertEqual({a for a, t in allowed(group) if t == "RecordsTable.Arn"} & writes, set(), group)
+
+    def test_capture_adds_blocks_and_nothing_else(self):
+        blocks = {a for a, t in allowed("capture") if t == "BlocksTable.Arn"}
+        self.assertEqual(blocks, {"dynamodb:PutItem", "dynamodb:BatchWriteItem"})
+        self.assertFalse([a for a, _ in allowed("capture") if a.startswith("s3:")])
+
+    def test_only_the_worker_changes_segments(self):
+        for group in transform_template.groups(TEMPLATE).values():
+            changes = {a for a, _ in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
+            self.assertEqual(bool(changes), group == "worker", group)
+            for action, target in allowed(group):
+                self.assertNotIn("*", action)
+                if action.startswith("s3:") and action != "s3:ListBucket":
+                    self.assertTrue(target.endswith("/events/*"), (group, action, target))
+
+    def test_a_failed_record_is_retried_alone_and_then_kept(self):
+        (mapping,) = of_type("AWS::Lambda::EventSourceMapping").values()
+        properties = mapping["Properties"]
+        self.assertEqual(properties["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+        self.assertTrue(properties["BisectBatchOnFunctionError"])
+        self.assertGreater(properties["MaximumRetryAttempts"], 0)
+        self.assertIn("OnFailure", properties["DestinationConfig"])
+
+
+if __name__ == "__main__":
+    unittest.main()
