@@ -1,0 +1,36 @@
+//! The funnel and trend cases, asked in process: what is answered must be right, the rest must say that it is not
+//! supported yet.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use pennon_engine::{CalcError, Query};
+use serde_json::json;
+use support::{Tally, World, cases};
+
+#[test]
+fn funnels_give_the_expected_rows() {
+    let mut tally = Tally::default();
+    for case in cases("funnels.json") {
+        let world = World::of_case(&case);
+        let body = case["request"]["body"].as_object().unwrap();
+        let answer = if case["request"]["endpoint"] == json!("funnel") {
+            world.ask(Query::from_legacy_funnel(body))
+        } else {
+            Err(CalcError::unsupported("endpoint", "correlation"))
+        };
+        tally.judge(&case, answer, 1e-6);
+    }
+    tally.check(20, 3);
+}
+
+#[test]
+fn trends_give_the_expected_series() {
+    let mut tally = Tally::default();
+    for case in cases("trends.json") {
+        let world = World::of_case(&case);
+        let body = case["request"]["body"].as_object().unwrap();
+        tally.judge(&case, world.ask(Query::from_legacy_trends(body)), 1e-9);
+    }
+    tally.check(11, 1);
+}

@@ -1,0 +1,63 @@
+//! The date cases: texts, ranges and buckets at a given instant.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use chrono::{DateTime, Utc};
+use pennon_engine::dates::buckets::Buckets;
+use pennon_engine::dates::grammar::flag_relative;
+use pennon_engine::dates::range::{DateRange, DateSpec, Rounding};
+use pennon_engine::dates::{Interval, WeekStart};
+use serde_json::{Value, json};
+use support::{cases, instant};
+
+fn range(case: &Value, from: &Value) -> (DateRange, Interval) {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let interval = Interval::from_name(case["interval"].as_str().unwrap_or("day")).unwrap();
+    let zone: chrono_tz::Tz = case["timezone"].as_str().unwrap().parse().unwrap();
+    let spec = DateSpec {
+        from: text(from),
+        to: text(&case["date_to"]),
+        explicit: case["explicit_date"] == json!(true),
+    };
+    let rounding = Rounding { interval, exact: false, cut_minutes: false };
+    let now = instant(case["now"].as_str().unwrap()).with_timezone(&zone);
+    (spec.resolve(rounding, now, None).unwrap(), interval)
+}
+
+fn same<Z: chrono::TimeZone>(got: &DateTime<Z>, want: &Value, name: &Value) {
+    assert_eq!(got.with_timezone(&Utc), instant(want.as_str().unwrap()), "{name}");
+}
+
+#[test]
+fn dates_mean_the_expected_instants() {
+    let mut run = 0;
+    for case in cases("dates.json") {
+        let name = &case["name"];
+        run += 1;
+        match case["kind"].as_str().unwrap() {
+            "parse" => same(&range(&case, &case["input"]).0.from, &case["expect"], name),
+            "range" => {
+                let (range, _) = range(&case, &case["date_from"]);
+                same(&range.from, &case["expect_from"], name);
+                same(&range.to, &case["expect_to"], name);
+            }
+            "buckets" => {
+                let (range, interval) = range(&case, &case["date_from"]);
+                let week = WeekStart::from_day(case["week_start_day"].as_i64().unwrap_or(0));
+                let buckets = Buckets::new(&range, interval, week).unwrap();
+                assert_eq!(json!(buckets.days()), case["expect_days"], "{name}");
+            }
+            "flag_relative" => {
+                let now = instant(case["now"].as_str().unwrap()).naive_utc();
+                let got = flag_relative(case["input"].as_str().unwrap(), now);
+                let want = case["expect"].as_str().map(|text| instant(text).naive_utc());
+                assert_eq!(got, want, "{name}");
+            }
+            // Compared periods are refused for now.
+            "previous" | "compare_to" => run -= 1,
+            other => panic!("unknown kind {other}"),
+        }
+    }
+    assert_eq!(run, 27);
+}

@@ -1,0 +1,234 @@
+//! What the corpus tests share: cases as data, partitions built from their events, expectations that are subsets.
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use pennon_engine::dates::WeekStart;
+use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
+use pennon_engine::{CalcError, Parsed, ProjectContext, Query};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+pub const NOT_SUPPORTED: &str = "Not supported yet";
+
+/// The cases of a corpus file.
+pub fn cases(file: &str) -> Vec<Value> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/");
+    let text = std::fs::read_to_string(format!("{folder}{file}")).unwrap();
+    match serde_json::from_str(&text).unwrap() {
+        Value::Array(list) => list,
+        mut object => serde_json::from_value(object["cases"].take()).unwrap(),
+    }
+}
+
+pub fn instant(text: &str) -> DateTime<Utc> {
+    DateTime::parse_from_rfc3339(text).unwrap().with_timezone(&Utc)
+}
+
+/// One event as a case writes it, its person found.
+#[derive(Clone)]
+pub struct Event {
+    pub person: Uuid,
+    pub distinct_id: String,
+    pub name: String,
+    pub time: i64,
+    pub properties: Value,
+}
+
+/// A project with its events: the independent, slow counterpart of an event store.
+pub struct World {
+    pub project: ProjectContext,
+    pub now: DateTime<Utc>,
+    pub events: Vec<Event>,
+}
+
+impl World {
+    pub fn of_case(case: &Value) -> Self {
+        let mut persons: BTreeMap<String, Uuid> = BTreeMap::new();
+        for (index, person) in case["persons"].as_array().unwrap().iter().enumerate() {
+            for id in person["distinct_ids"].as_array().unwrap() {
+                persons.insert(id.as_str().unwrap().to_owned(), Uuid::from_u128(index as u128 + 1));
+            }
+        }
+        let mut unknown = 1_000_000_u128;
+        let mut events = Vec::new();
+        for event in case["events"].as_array().unwrap() {
+            let id = event["distinct_id"].as_str().unwrap().to_owned();
+            let person = *persons.entry(id.clone()).or_insert_with(|| {
+                unknown += 1;
+                Uuid::from_u128(unknown)
+            });
+            events.push(Event {
+                person,
+                distinct_id: id,
+                name: event["event"].as_str().unwrap().to_owned(),
+                time: instant(event["timestamp"].as_str().unwrap()).timestamp_micros(),
+                properties: event["properties"].clone(),
+            });
+        }
+        let project = &case["project"];
+        let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
+        Self { project: project_of(project, &events), now: instant(now), events }
+    }
+
+    /// The events that a scan asks for, their actors dealt out over `parts` partitions.
+    pub fn partitions(&self, scan: &ScanRequest, parts: usize) -> Vec<Partition> {
+        let persons: BTreeSet<Uuid> = self.events.iter().map(|event| event.person).collect();
+        let mut dealt = vec![BTreeSet::new(); parts];
+        for (index, person) in persons.into_iter().enumerate() {
+            dealt[index % parts].insert(person);
+        }
+        dealt.into_iter().map(|actors| self.partition(scan, &actors)).collect()
+    }
+
+    fn partition(&self, scan: &ScanRequest, actors: &BTreeSet<Uuid>) -> Partition {
+        let actors: Vec<Uuid> = actors.iter().copied().collect();
+        let mut rows: BTreeMap<&str, Vec<(u32, i64, u128, &Event)>> = BTreeMap::new();
+        for (seq, event) in self.events.iter().enumerate() {
+            let named = match &scan.events {
+                EventSelection::All => true,
+                EventSelection::Named(names) => names.contains(&event.name),
+            };
+            let Ok(actor) = actors.binary_search(&event.person) else { continue };
+            if named && scan.from <= event.time && event.time <= scan.to {
+                let row = (u32::try_from(actor).unwrap(), event.time, seq as u128, event);
+                rows.entry(&event.name).or_default().push(row);
+            }
+        }
+        let runs = rows.into_iter().map(|(name, rows)| run(name, rows, &scan.columns)).collect();
+        Partition { actors, runs }
+    }
+
+    /// The answer to a question that was parsed.
+    pub fn answer(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
+        let plan = query.plan(&self.project, self.now)?;
+        let mut sum = pennon_engine::Partial::default();
+        for partition in self.partitions(plan.scan(), parts) {
+            sum = sum.merge(plan.partial(&partition, &|| false)?);
+        }
+        Ok(plan.finish(sum).result)
+    }
+
+    pub fn ask(&self, parsed: Result<Parsed, CalcError>) -> Result<Value, CalcError> {
+        match parsed? {
+            Parsed::Query(query) => self.answer(&query, 3),
+            Parsed::Empty => Err(CalcError::coded("required", Some("events"), "This field is required.")),
+            Parsed::OtherKind(kind) => Err(CalcError::unsupported("query", kind)),
+        }
+    }
+}
+
+fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
+    ProjectContext {
+        project_id: "7".to_owned(),
+        timezone: project["timezone"].as_str().unwrap_or("UTC").parse().unwrap(),
+        week_start: WeekStart::from_day(project["week_start_day"].as_i64().unwrap_or(0)),
+        test_account_filters: project["test_account_filters"].as_array().cloned().unwrap_or_default(),
+        earliest_event: events.iter().map(|event| event.time).min(),
+        aggregate_by_distinct_id: project["aggregate_users_by_distinct_id"].as_bool().unwrap_or(false),
+    }
+}
+
+fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> Run {
+    rows.sort_by_key(|(actor, time, seq, _)| (*actor, *time, *seq));
+    let column = |key: &ColumnKey| {
+        let mut column = Column::default();
+        for (.., event) in &rows {
+            let value = match key {
+                ColumnKey::Property(key) => event.properties.get(key).cloned(),
+                ColumnKey::DistinctId => Some(json!(event.distinct_id)),
+            };
+            let code = value.map(|value| {
+                let known = column.values.iter().position(|other| *other == value);
+                let code = known.unwrap_or_else(|| {
+                    column.values.push(value);
+                    column.values.len() - 1
+                });
+                u32::try_from(code).unwrap()
+            });
+            column.codes.push(code.unwrap_or(MISSING));
+        }
+        (key.clone(), column)
+    };
+    Run {
+        event: name.to_owned(),
+        columns: columns.iter().map(column).collect(),
+        actors: rows.iter().map(|row| row.0).collect(),
+        times: rows.iter().map(|row| row.1).collect(),
+        seqs: rows.iter().map(|row| row.2).collect(),
+    }
+}
+
+/// What is wrong with an answer: every key that is expected must be equal, arrays must have the same length.
+pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, out: &mut Vec<String>) {
+    match (want, got) {
+        (Value::Object(want), Value::Object(got)) => {
+            for (key, want) in want {
+                match got.get(key) {
+                    Some(got) => differences(want, got, &format!("{path}.{key}"), tolerance, out),
+                    None => out.push(format!("{path}.{key}: missing")),
+                }
+            }
+        }
+        (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
+            for (index, (want, got)) in want.iter().zip(got).enumerate() {
+                differences(want, got, &format!("{path}.{index}"), tolerance, out);
+            }
+        }
+        (Value::Number(left), Value::Number(right)) => {
+            let (left, right) = (left.as_f64().unwrap(), right.as_f64().unwrap());
+            if (left - right).abs() > tolerance * left.abs().max(right.abs()).max(1.0) {
+                out.push(format!("{path}: want {left} got {right}"));
+            }
+        }
+        (want, got) if want == got => {}
+        (want, got) => out.push(format!("{path}: want {want} got {got}")),
+    }
+}
+
+/// What became of the cases of a file.
+#[derive(Default)]
+pub struct Tally {
+    pub answered: usize,
+    pub refused: usize,
+    pub not_covered: Vec<String>,
+    pub failures: Vec<String>,
+}
+
+impl Tally {
+    /// Judges the answer to one case with a request and an expectation.
+    pub fn judge(&mut self, case: &Value, answer: Result<Value, CalcError>, tolerance: f64) {
+        let name = case["name"].as_str().unwrap();
+        let expect = &case["expect"];
+        match answer {
+            Err(error) if error.detail.starts_with(NOT_SUPPORTED) => {
+                self.not_covered.push(format!("{name}: {error}"));
+            }
+            Err(_) if expect["status"] == json!(400) => self.refused += 1,
+            Err(error) => self.failures.push(format!("{name}: refused: {error}")),
+            Ok(_) if expect["status"] != json!(200) => {
+                self.failures.push(format!("{name}: answered, want a refusal"))
+            }
+            Ok(answer) => {
+                let mut wrong = Vec::new();
+                differences(&expect["result"], &answer, "result", tolerance, &mut wrong);
+                self.answered += 1;
+                if !wrong.is_empty() {
+                    self.failures.push(format!("{name}: {}", wrong.join("; ")));
+                }
+            }
+        }
+    }
+
+    /// Everything that was answered is right, and no fewer than these were.
+    pub fn check(&self, answered: usize, refused: usize) {
+        println!("{} answered, {} refused as expected, not covered:", self.answered, self.refused);
+        for line in &self.not_covered {
+            println!("  {line}");
+        }
+        assert!(self.failures.is_empty(), "{} wrong:\n{}", self.failures.len(), self.failures.join("\n"));
+        assert!(self.answered >= answered, "only {} answered", self.answered);
+        assert!(self.refused >= refused, "only {} refused", self.refused);
+    }
+}
