@@ -1,0 +1,65 @@
+//! Reading stored `filters`: conditions, properties, variants.
+//!
+//! Must stay true: nothing here fails. Filters may be an import or older than a rule, so a part of the wrong shape reads
+//! as absent.
+
+use serde_json::Value;
+
+use super::json::Object;
+
+/// The places in `filters` that hold conditions.
+pub const CONDITION_LISTS: [&str; 3] = ["groups", "super_groups", "holdout_groups"];
+
+/// The conditions of a flag: the entries of `groups`.
+pub fn groups(filters: &Object) -> &[Value] {
+    items(filters.get("groups"))
+}
+
+/// All conditions, those of super groups and holdouts included.
+pub fn all_conditions(filters: &Object) -> impl Iterator<Item = &Value> {
+    CONDITION_LISTS.into_iter().flat_map(|list| items(filters.get(list)))
+}
+
+/// The properties of a condition.
+pub fn properties(condition: &Value) -> &[Value] {
+    items(condition.get("properties"))
+}
+
+/// The properties of all `groups`, in order of appearance.
+pub fn group_properties(filters: &Object) -> impl Iterator<Item = &Value> {
+    groups(filters).iter().flat_map(properties)
+}
+
+/// The variants; none for a boolean flag.
+pub fn variants(filters: &Object) -> &[Value] {
+    items(filters.get("multivariate").and_then(|multivariate| multivariate.get("variants")))
+}
+
+/// The group type that a flag is evaluated by; none for a flag on persons.
+pub fn aggregation_index(filters: &Object) -> Option<i64> {
+    filters.get("aggregation_group_type_index").and_then(Value::as_i64)
+}
+
+/// A text field of a condition, property or variant.
+pub fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// The operator of a property; `exact` when none is stated.
+pub fn operator(property: &Value) -> &str {
+    text(property, "operator").unwrap_or("exact")
+}
+
+/// The `rollout_percentage` of a condition or variant; none when absent or null.
+pub fn rollout(value: &Value) -> Option<f64> {
+    value.get("rollout_percentage").and_then(Value::as_f64)
+}
+
+/// The variant that a condition names. An empty text names none.
+pub fn condition_variant(condition: &Value) -> Option<&str> {
+    text(condition, "variant").filter(|variant| !variant.is_empty())
+}
+
+fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,265 @@
+//! The body of a create or an update of a flag, judged and typed.
+//!
+//! Must stay true: of several bad fields the first of the contract's order is reported; rules about several fields run
+//! only when each field passed. Absent, null and present stay apart: an absent field never changes a record.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{
+    FieldError, Flag, References,
+    dependencies::Own,
+    fields::{self, Field, TextRule, boolean, choice, datetime},
+    filters,
+    json::{self, Object},
+    limits, properties,
+};
+
+/// Which kind of write a body belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// A new flag.
+    Create,
+    /// Some fields of a flag (PATCH).
+    Update,
+    /// Like an update, but the key has to be there (PUT).
+    Replace,
+}
+
+/// What is known of the world around the flag when its body is judged; see [`super::mentions`] for what to look up.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The flag as stored; none on create.
+    pub stored: Option<&'a Flag>,
+    /// Whether another live flag of the project has the key mentioned.
+    pub key_taken: bool,
+    /// The flags and cohorts mentioned.
+    pub references: &'a References,
+    /// Those of the dashboards mentioned that exist in the project.
+    pub dashboards: &'a BTreeSet<i64>,
+    /// Whether an early access feature uses the flag.
+    pub linked_to_early_access: bool,
+}
+
+/// The fields that a body sent. `Option<Option<_>>` is a field that may be null: the outer none means absent.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[expect(missing_docs, reason = "the fields are those of the record, documented there")]
+pub struct FlagInput {
+    pub name: Option<String>,
+    pub key: Option<String>,
+    /// In stored form; none also when an update sent filters without `groups`.
+    pub filters: Option<Object>,
+    pub deleted: Option<bool>,
+    pub active: Option<bool>,
+    pub created_at: Option<DateTime<Utc>>,
+    /// The version that the client knew. Only the conflict check reads it.
+    pub version: Option<i64>,
+    pub ensure_experience_continuity: Option<Option<bool>>,
+    pub rollback_conditions: Option<Value>,
+    pub performed_rollback: Option<Option<bool>>,
+    /// Trimmed, lower-case, sorted, each once.
+    pub tags: Option<Vec<String>>,
+    /// Dashboards to add.
+    pub analytics_dashboards: Option<Vec<i64>>,
+    pub has_enriched_analytics: Option<Option<bool>>,
+    pub creation_context: Option<Option<&'static str>>,
+    pub is_remote_configuration: Option<Option<bool>>,
+    pub has_encrypted_payloads: Option<Option<bool>>,
+    pub evaluation_runtime: Option<Option<&'static str>>,
+    pub bucketing_identifier: Option<Option<&'static str>>,
+    pub last_called_at: Option<Option<DateTime<Utc>>>,
+    /// Whether a usage dashboard is to be made together with the flag.
+    pub should_create_usage_dashboard: bool,
+}
+
+const CREATION_CONTEXTS: [&str; 6] =
+    ["feature_flags", "experiments", "surveys", "early_access_features", "web_experiments", "product_tours"];
+const RUNTIMES: [&str; 3] = ["server", "client", "all"];
+/// The identifier that buckets by device.
+pub const DEVICE_ID: &str = "device_id";
+const BUCKETING_IDENTIFIERS: [&str; 2] = ["distinct_id", DEVICE_ID];
+const NAME: TextRule = TextRule { max_chars: limits::NAME_CHARS, blank: true, trim: false };
+const KEY: TextRule = TextRule { max_chars: limits::KEY_CHARS, blank: false, trim: true };
+
+impl FlagInput {
+    /// Judges a body. Errors are one 400 each: the first field that breaks a rule, or a rule about several fields.
+    pub fn parse(body: &Object, write: Write, around: &Surroundings<'_>) -> Result<Self, FieldError> {
+        let field = |name| Field::of(body, name);
+        // The order of evaluation is the order in which errors are reported.
+        let name = field("name").sent(|name, value| fields::string(name, value, NAME))?;
+        let key = parse_key(field("key"), write, around.key_taken)?;
+        let input = Self {
+            name,
+            filters: parse_filters(body, key.as_deref(), write, around)?,
+            key,
+            deleted: field("deleted").sent(boolean)?,
+            active: field("active").sent(boolean)?,
+            created_at: field("created_at").sent(datetime)?,
+            version: field("version").sent(|name, value| fields::integer(name, value, None))?,
+            ensure_experience_continuity: field("ensure_experience_continuity").nullable(boolean)?,
+            rollback_conditions: rollback_conditions(body.get("rollback_conditions"))?,
+            performed_rollback: field("performed_rollback").nullable(boolean)?,
+            tags: field("tags").sent(tags)?,
+            analytics_dashboards: field("analytics_dashboards")
+                .sent(|name, value| dashboards(name, value, around.dashboards))?,
+            has_enriched_analytics: field("has_enriched_analytics").nullable(boolean)?,
+            creation_context: field("creation_context")
+                .nullable(|name, value| choice(name, value, &CREATION_CONTEXTS))?,
+            is_remote_configuration: field("is_remote_configuration").nullable(boolean)?,
+            has_encrypted_payloads: field("has_encrypted_payloads").nullable(boolean)?,
+            evaluation_runtime: field("evaluation_runtime")
+                .nullable(|name, value| choice(name, value, &RUNTIMES))?,
+            bucketing_identifier: field("bucketing_identifier")
+                .nullable(|name, value| choice(name, value, &BUCKETING_IDENTIFIERS))?,
+            last_called_at: field("last_called_at").nullable(datetime)?,
+            should_create_usage_dashboard: field("_should_create_usage_dashboard")
+                .sent(boolean)?
+                .unwrap_or(false),
+        };
+        input.check_encryption(around.stored)?;
+        input.check_bucketing(around.stored)?;
+        if let (Write::Create, Some(filters)) = (write, &input.filters) {
+            properties::check_patterns(filters)?;
+        }
+        Ok(input)
+    }
+
+    /// Encrypted payloads are for remote configuration only.
+    fn check_encryption(&self, stored: Option<&Flag>) -> Result<(), FieldError> {
+        let touched = self.has_encrypted_payloads.is_some() || self.is_remote_configuration.is_some();
+        let encrypted = after(self.has_encrypted_payloads, stored, |flag| flag.has_encrypted_payloads);
+        let remote = after(self.is_remote_configuration, stored, |flag| flag.is_remote_configuration);
+        if touched && encrypted && !remote {
+            let detail = "Encrypted payloads require the flag to be a remote configuration.";
+            return Err(FieldError::general(detail));
+        }
+        Ok(())
+    }
+
+    /// Bucketing by device and continuity across a login exclude each other; a flag that has both keeps them.
+    fn check_bucketing(&self, stored: Option<&Flag>) -> Result<(), FieldError> {
+        let had = stored.is_some_and(|flag| {
+            flag.bucketing_identifier.as_deref() == Some(DEVICE_ID)
+                && flag.ensure_experience_continuity == Some(true)
+        });
+        let by_device = match self.bucketing_identifier {
+            Some(sent) => sent == Some(DEVICE_ID),
+            None => stored.is_some_and(|flag| flag.bucketing_identifier.as_deref() == Some(DEVICE_ID)),
+        };
+        let continuous =
+            after(self.ensure_experience_continuity, stored, |flag| flag.ensure_experience_continuity);
+        if by_device && continuous && !had {
+            let detail = "Cannot enable 'persist across authentication steps' when using device ID bucketing. \
+                          These features are incompatible.";
+            return Err(FieldError::general(detail));
+        }
+        Ok(())
+    }
+}
+
+/// The value of a boolean field after the write; null counts as false.
+fn after(
+    sent: Option<Option<bool>>,
+    stored: Option<&Flag>,
+    field: impl FnOnce(&Flag) -> Option<bool>,
+) -> bool {
+    sent.unwrap_or_else(|| stored.and_then(field)).unwrap_or(false)
+}
+
+fn parse_key(field: Field<'_>, write: Write, taken: bool) -> Result<Option<String>, FieldError> {
+    let rules = |name: &str, value: &Value| {
+        let key = fields::string(name, value, KEY)?;
+        if taken {
+            return Err(FieldError::key_taken());
+        }
+        if !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+            let detail = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";
+            return Err(FieldError::new(name, "invalid_key", detail));
+        }
+        Ok(key)
+    };
+    match write {
+        Write::Update => field.sent(rules),
+        Write::Create | Write::Replace => field.required(rules).map(Some),
+    }
+}
+
+fn parse_filters(
+    body: &Object,
+    key: Option<&str>,
+    write: Write,
+    around: &Surroundings<'_>,
+) -> Result<Option<Object>, FieldError> {
+    let sent_encrypted = Field::of(body, "has_encrypted_payloads").nullable(boolean).ok().flatten();
+    let encrypted = after(sent_encrypted, around.stored, |flag| flag.has_encrypted_payloads);
+    let context = filters::Context {
+        write,
+        own: Own {
+            id: around.stored.map(|flag| flag.id),
+            key: key.or(around.stored.map(|flag| flag.key.as_str())).unwrap_or_default(),
+        },
+        references: around.references,
+        linked_to_early_access: around.linked_to_early_access,
+        masked: around.stored.filter(|_| encrypted).map(|flag| &flag.filters),
+    };
+    filters::parse(body.get("filters"), &context)
+}
+
+/// Any JSON within the caps; null clears.
+fn rollback_conditions(value: Option<&Value>) -> Result<Option<Value>, FieldError> {
+    let Some(value) = value else { return Ok(None) };
+    let (name, most) = ("rollback_conditions", limits::ROLLBACK_BYTES);
+    if json::depth(value) > limits::NESTING {
+        let detail = format!("{name} must not be nested deeper than {} levels", limits::NESTING);
+        return Err(FieldError::invalid(name, detail));
+    }
+    if json::text_bytes(value) > most {
+        let detail = format!("{name} must not be larger than {} KiB as JSON", most / 1024);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(Some(value.clone()))
+}
+
+fn tags(name: &str, value: &Value) -> Result<Vec<String>, FieldError> {
+    let mut tags = BTreeSet::new();
+    for tag in fields::list(name, value)? {
+        let Value::String(tag) = tag else { return Err(FieldError::invalid(name, "Not a valid string.")) };
+        let tag = tag.trim().to_lowercase();
+        if tag.chars().count() > limits::TAG_CHARS {
+            let detail = format!("Ensure this field has no more than {} characters.", limits::TAG_CHARS);
+            return Err(FieldError::new(name, "max_length", detail));
+        }
+        if !tag.is_empty() {
+            tags.insert(tag);
+        }
+    }
+    if tags.len() > limits::TAGS {
+        let detail = format!("A feature flag must not have more than {} tags.", limits::TAGS);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(tags.into_iter().collect())
+}
+
+fn dashboards(name: &str, value: &Value, existing: &BTreeSet<i64>) -> Result<Vec<i64>, FieldError> {
+    let sent = fields::list(name, value)?;
+    if sent.len() > limits::DASHBOARDS {
+        let detail = format!("A feature flag must not have more than {} dashboards.", limits::DASHBOARDS);
+        return Err(FieldError::invalid(name, detail));
+    }
+    let mut ids = Vec::with_capacity(sent.len());
+    for value in sent {
+        let id = fields::integer_key(name, value)?;
+        if !existing.contains(&id) {
+            return Err(fields::does_not_exist(name, id));
+        }
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests;

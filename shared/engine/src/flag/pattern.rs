@@ -1,0 +1,36 @@
+//! Regular expressions in property values.
+//!
+//! Must stay true: compiling and matching take bounded memory and linear time, whatever the pattern. Look-around and
+//! back-references do not exist here, so a pattern that has them does not compile.
+
+use regex::{Regex, RegexBuilder};
+
+use super::limits;
+
+/// Compiles a pattern; none when it is not one or is too large.
+pub fn compile(pattern: &str) -> Option<Regex> {
+    if pattern.len() > limits::PATTERN_BYTES {
+        return None;
+    }
+    let limit = limits::COMPILED_PATTERN_BYTES;
+    RegexBuilder::new(pattern).size_limit(limit).dfa_size_limit(limit).build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_the_contract() {
+        assert!(compile("2.3.9.{0,9}").is_some());
+        assert!(compile("2.3.9{0-9}{1}").is_none());
+        assert!(compile("(").is_none());
+    }
+
+    #[test]
+    fn patterns_that_would_cost_too_much_do_not_compile() {
+        assert!(compile("((a{100}){100}){100}").is_none());
+        assert!(compile(&"a".repeat(limits::PATTERN_BYTES + 1)).is_none());
+        assert!(compile(&"a".repeat(limits::PATTERN_BYTES)).is_some());
+    }
+}

@@ -1,0 +1,165 @@
+//! What other records a flag refers to: flags that it depends on and cohorts.
+//!
+//! Must stay true: an id maps to nothing when it was looked up and does not exist (or is deleted, or belongs to another
+//! project); an id that is not in the maps was never looked up and is judged the same way.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{FlagRow, fields, filter_view as view, json::Object};
+
+/// A live flag that another flag may depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlagReference {
+    /// Its key.
+    pub key: String,
+    /// Whether it is switched on.
+    pub active: bool,
+    /// The ids of the flags that it depends on itself.
+    pub depends_on: Vec<i64>,
+}
+
+impl From<&FlagRow> for FlagReference {
+    fn from(row: &FlagRow) -> Self {
+        Self { key: row.key.clone(), active: row.active, depends_on: row.depends_on.clone() }
+    }
+}
+
+/// A live cohort that a flag may refer to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CohortReference {
+    /// Its name.
+    pub name: String,
+    /// Whether one of its own criteria is about events (a behavioural one).
+    pub has_event_criterion: bool,
+    /// The ids of the cohorts that its criteria name.
+    pub cohorts: Vec<i64>,
+}
+
+impl CohortReference {
+    /// Reads a cohort's `filters`. A static cohort is a list of members: it has no criteria, whatever its filters say.
+    pub fn read(name: &str, is_static: bool, filters: &Value) -> Self {
+        let mut reference = Self { name: name.to_owned(), has_event_criterion: false, cohorts: Vec::new() };
+        if !is_static {
+            reference.walk(filters.get("properties").unwrap_or(&Value::Null));
+        }
+        reference
+    }
+
+    /// Visits groups and criteria without recursion on the stack of the program.
+    fn walk(&mut self, criteria: &Value) {
+        let mut pending = vec![criteria];
+        while let Some(criterion) = pending.pop() {
+            match view::text(criterion, "type") {
+                Some("behavioral") => self.has_event_criterion = true,
+                Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
+                    self.cohorts.extend(criterion.get("value").and_then(fields::as_integer));
+                }
+                _ => {}
+            }
+            let children = criterion.get("values").and_then(Value::as_array);
+            pending.extend(children.into_iter().flatten().rev());
+            if let Value::Array(items) = criterion {
+                pending.extend(items.iter().rev());
+            }
+        }
+    }
+}
+
+/// The records that a flag refers to, directly and through others, as far as they were looked up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct References {
+    /// Flags by id; nothing for an id of no live flag of the project.
+    pub flags: BTreeMap<i64, Option<FlagReference>>,
+    /// Cohorts by id; nothing for an id of no live cohort of the project.
+    pub cohorts: BTreeMap<i64, Option<CohortReference>>,
+}
+
+impl References {
+    /// The live flag with this id.
+    pub fn flag(&self, id: i64) -> Option<&FlagReference> {
+        self.flags.get(&id)?.as_ref()
+    }
+
+    /// The live cohort with this id.
+    pub fn cohort(&self, id: i64) -> Option<&CohortReference> {
+        self.cohorts.get(&id)?.as_ref()
+    }
+
+    /// The names of the cohorts, as reads of a flag show them.
+    pub fn cohort_names(&self) -> BTreeMap<i64, String> {
+        let live = self.cohorts.iter().filter_map(|(id, cohort)| Some((*id, cohort.as_ref()?)));
+        live.map(|(id, cohort)| (id, cohort.name.clone())).collect()
+    }
+}
+
+/// The id of the flag that a property of type `flag` names. None when its key is not an integer.
+pub fn flag_id(property: &Value) -> Option<i64> {
+    match property.get("key")? {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => number.as_i64(),
+        _ => None,
+    }
+}
+
+/// The id of the cohort that a property of type `cohort` names. None when its value is not an integer.
+pub fn cohort_id(property: &Value) -> Option<i64> {
+    property.get("value").and_then(fields::as_integer)
+}
+
+/// The ids of the flags that filters depend on, in order of appearance, each once.
+pub fn flag_ids(filters: &Object) -> Vec<i64> {
+    distinct(
+        view::group_properties(filters).filter(|p| view::text(p, "type") == Some("flag")).filter_map(flag_id),
+    )
+}
+
+/// The ids of the cohorts that filters name anywhere, in order of appearance, each once.
+pub fn cohort_ids(filters: &Object) -> Vec<i64> {
+    let properties = view::all_conditions(filters).flat_map(view::properties);
+    distinct(properties.filter(|p| view::text(p, "type") == Some("cohort")).filter_map(cohort_id))
+}
+
+fn distinct(ids: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut seen = std::collections::BTreeSet::new();
+    ids.filter(|id| seen.insert(*id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cohort_is_read_at_any_depth() {
+        let filters = json!({"properties": {"type": "OR", "values": [
+            {"type": "AND", "values": [{"key": "id", "type": "cohort", "value": "4"}, {"type": "OR", "values": [
+                {"key": "id", "type": "cohort", "value": 2},
+                {"key": "$pageview", "type": "behavioral", "value": "performed_event"},
+            ]}]},
+            {"key": "email", "type": "person", "value": "x"},
+        ]}});
+        let cohort = CohortReference::read("c", false, &filters);
+        assert!(cohort.has_event_criterion);
+        assert_eq!(cohort.cohorts, [4, 2]);
+        let members = CohortReference::read("c", true, &filters);
+        assert!(!members.has_event_criterion && members.cohorts.is_empty());
+        assert!(CohortReference::read("c", false, &json!(null)).cohorts.is_empty());
+    }
+
+    #[test]
+    fn ids_that_filters_name() {
+        let filters = json!({
+            "groups": [{"properties": [
+                {"key": "7", "type": "flag"}, {"key": " 8 ", "type": "flag"}, {"key": 7, "type": "flag"},
+                {"key": "beta", "type": "flag"}, {"key": "id", "type": "cohort", "value": "3"},
+            ]}],
+            "super_groups": [{"properties": [{"key": "id", "type": "cohort", "value": 5}]}],
+        });
+        let Some(filters) = filters.as_object() else { unreachable!() };
+        assert_eq!(flag_ids(filters), [7, 8]);
+        assert_eq!(cohort_ids(filters), [3, 5]);
+    }
+}

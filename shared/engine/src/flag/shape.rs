@@ -1,0 +1,173 @@
+//! The shape of `filters`: types and ranges of conditions and variants, and the caps on their number.
+//!
+//! Must stay true: filters that pass have conditions that are objects with lists of objects as properties, and variants
+//! with a text key and a percentage; later rules rely on it. Rules run one after another, each over all conditions.
+
+use serde_json::Value;
+
+use super::{FieldError, filter_view as view, json, json::Object, limits, python};
+
+/// Checks everything here, in the order of the contract's table.
+pub fn check(filters: &Object) -> Result<(), FieldError> {
+    aggregation_index(filters)?;
+    conditions(filters)?;
+    multivariate(filters)?;
+    other_conditions(filters)
+}
+
+/// Checks the size and the nesting, before anything looks inside.
+pub fn check_size(filters: &Value) -> Result<(), FieldError> {
+    if json::depth(filters) > limits::NESTING {
+        return Err(refused(format!("filters must not be nested deeper than {} levels", limits::NESTING)));
+    }
+    if json::text_bytes(filters) > limits::FILTERS_BYTES {
+        return Err(refused(format!(
+            "filters must not be larger than {} KiB as JSON",
+            limits::FILTERS_BYTES / 1024
+        )));
+    }
+    Ok(())
+}
+
+fn aggregation_index(filters: &Object) -> Result<(), FieldError> {
+    match filters.get("aggregation_group_type_index") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Number(number)) if !number.is_f64() => Ok(()),
+        Some(other) => Err(wrong_type("aggregation_group_type_index", "an integer or null", other)),
+    }
+}
+
+fn conditions(filters: &Object) -> Result<(), FieldError> {
+    let groups = match filters.get("groups") {
+        Some(Value::Array(groups)) => groups,
+        other => return Err(wrong_type("groups", "a list", other.unwrap_or(&Value::Null))),
+    };
+    at_most(groups.len(), limits::CONDITIONS, "groups")?;
+    let rules: [fn(&str, &Value) -> Result<(), FieldError>; 5] =
+        [condition_is_object, condition_variant, rollout_is_number, rollout_in_range, condition_properties];
+    for rule in rules {
+        for (i, group) in groups.iter().enumerate() {
+            rule(&format!("groups[{i}]"), group)?;
+        }
+    }
+    Ok(())
+}
+
+fn condition_is_object(path: &str, condition: &Value) -> Result<(), FieldError> {
+    if condition.is_object() { Ok(()) } else { Err(wrong_type(path, "a dictionary", condition)) }
+}
+
+fn condition_variant(path: &str, condition: &Value) -> Result<(), FieldError> {
+    match condition.get("variant") {
+        None | Some(Value::Null | Value::String(_)) => Ok(()),
+        Some(other) => Err(wrong_type(&format!("{path}.variant"), "a string or null", other)),
+    }
+}
+
+fn rollout_is_number(path: &str, condition: &Value) -> Result<(), FieldError> {
+    match condition.get("rollout_percentage") {
+        None | Some(Value::Null | Value::Number(_)) => Ok(()),
+        Some(other) => Err(wrong_type(&format!("{path}.rollout_percentage"), "a number or null", other)),
+    }
+}
+
+fn rollout_in_range(path: &str, value: &Value) -> Result<(), FieldError> {
+    match view::rollout(value) {
+        Some(percentage) if !(0.0..=100.0).contains(&percentage) => {
+            let got = python::text(value.get("rollout_percentage").unwrap_or(&Value::Null));
+            Err(refused(format!("{path}.rollout_percentage must be between 0 and 100, got {got}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn condition_properties(path: &str, condition: &Value) -> Result<(), FieldError> {
+    let properties = match condition.get("properties") {
+        None => return Ok(()),
+        Some(Value::Array(properties)) => properties,
+        Some(other) => return Err(wrong_type(&format!("{path}.properties"), "a list", other)),
+    };
+    at_most(properties.len(), limits::PROPERTIES, &format!("{path}.properties"))?;
+    match properties.iter().enumerate().find(|(_, property)| !property.is_object()) {
+        Some((j, other)) => Err(wrong_type(&format!("{path}.properties[{j}]"), "a dictionary", other)),
+        None => Ok(()),
+    }
+}
+
+fn multivariate(filters: &Object) -> Result<(), FieldError> {
+    let multivariate = match filters.get("multivariate") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Object(multivariate)) if multivariate.is_empty() => return Ok(()),
+        Some(Value::Object(multivariate)) => multivariate,
+        Some(other) => return Err(wrong_type("multivariate", "a dictionary or null", other)),
+    };
+    let Some(Value::Array(variants)) = multivariate.get("variants") else {
+        return Err(refused("multivariate.variants must be a list".to_owned()));
+    };
+    at_most(variants.len(), limits::VARIANTS, "multivariate.variants")?;
+    for (i, variant) in variants.iter().enumerate() {
+        if view::text(variant, "key").is_none() {
+            return Err(refused(format!("multivariate.variants[{i}].key must be a string")));
+        }
+    }
+    for (i, variant) in variants.iter().enumerate() {
+        let path = format!("multivariate.variants[{i}]");
+        let wrong = |got| Err(refused(format!("{path}.rollout_percentage must be a number, got {got}")));
+        match variant.get("rollout_percentage") {
+            Some(Value::Number(_)) => rollout_in_range(&path, variant)?,
+            None | Some(Value::Null) => return wrong("null"),
+            Some(other) => return wrong(python::type_name(other)),
+        }
+    }
+    Ok(())
+}
+
+/// Super groups and holdouts are stored as they come; only what would make every later reader stumble is refused.
+fn other_conditions(filters: &Object) -> Result<(), FieldError> {
+    for name in ["super_groups", "holdout_groups"] {
+        match filters.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(conditions)) => {
+                at_most(conditions.len(), limits::CONDITIONS, name)?;
+                for (i, condition) in conditions.iter().enumerate() {
+                    let path = format!("{name}[{i}]");
+                    condition_is_object(&path, condition)?;
+                    condition_properties(&path, condition)?;
+                }
+            }
+            Some(other) => return Err(wrong_type(name, "a list or null", other)),
+        }
+    }
+    match filters.get("holdout") {
+        None | Some(Value::Null | Value::Object(_)) => Ok(()),
+        Some(other) => Err(wrong_type("holdout", "a dictionary or null", other)),
+    }
+}
+
+/// Checks that the percentages of the variants, if there are any, sum to 100.
+pub fn check_variant_sum(filters: &Object) -> Result<(), FieldError> {
+    const TOLERANCE: f64 = 1e-9;
+    let variants = view::variants(filters);
+    let sum: f64 = variants.iter().filter_map(view::rollout).sum();
+    if variants.is_empty() || (sum - 100.0).abs() <= TOLERANCE {
+        return Ok(());
+    }
+    let detail = "Invalid variant definitions: Variant rollout percentages must sum to 100.";
+    Err(refused(detail.to_owned()))
+}
+
+fn at_most(count: usize, most: usize, what: &str) -> Result<(), FieldError> {
+    if count <= most {
+        Ok(())
+    } else {
+        Err(refused(format!("{what} must not have more than {most} entries")))
+    }
+}
+
+fn wrong_type(what: &str, expected: &str, got: &Value) -> FieldError {
+    refused(format!("{what} must be {expected}, got {}", python::type_name(got)))
+}
+
+fn refused(detail: String) -> FieldError {
+    FieldError::invalid("filters", detail)
+}

@@ -1,0 +1,185 @@
+//! Whether a flag is in use: active, stale or deleted. One rule for the record's `status`, the status endpoint and the
+//! list filter.
+//!
+//! Must stay true: all three say the same of a flag at an instant (the list leaves out one shape more, see
+//! [`super::FlagRow`]).
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::{Flag, display, filter_view as view, json::Object};
+
+/// Days without a call, or since the creation of a flag that was never called, after which it may be stale.
+const STALE_DAYS: i64 = 30;
+
+/// The three words for a flag's use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// In use, or too young to tell.
+    Active,
+    /// Not called any more, or long fully rolled out.
+    Stale,
+    /// Soft-deleted.
+    Deleted,
+}
+
+impl Status {
+    /// The word in records.
+    pub fn in_records(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Stale => "STALE",
+            Self::Deleted => "DELETED",
+        }
+    }
+
+    /// The word in the answer of the status endpoint.
+    pub fn in_status_endpoint(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Stale => "stale",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// The one value that a fully rolled out flag gives everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FullRollout {
+    /// `true`, of a boolean flag.
+    True,
+    /// This variant.
+    Variant(String),
+}
+
+/// Whether everybody gets the same value, as far as the filters alone tell.
+pub fn full_rollout(filters: &Object) -> Option<FullRollout> {
+    let groups = view::groups(filters);
+    let is_full = |group: &&Value| view::rollout(group) == Some(100.0) && view::properties(group).is_empty();
+    let mut full = groups.iter().filter(is_full).peekable();
+    let variants = view::variants(filters);
+    if variants.is_empty() {
+        return (groups.is_empty() || full.peek().is_some()).then_some(FullRollout::True);
+    }
+    full.peek()?;
+    let named = full.find_map(view::condition_variant);
+    let whole = || variants.iter().find(|variant| view::rollout(variant) == Some(100.0));
+    let variant = named.or_else(|| view::text(whole()?, "key"))?;
+    Some(FullRollout::Variant(variant.to_owned()))
+}
+
+/// What the status of a flag depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Soft-deleted.
+    pub deleted: bool,
+    /// Switched on.
+    pub active: bool,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When an application last asked for it.
+    pub last_called_at: Option<DateTime<Utc>>,
+    /// Whether [`full_rollout`] names a value.
+    pub fully_rolled_out: bool,
+}
+
+/// Why a flag has its status. The first that applies, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Soft-deleted.
+    Deleted,
+    /// Switched off, so its use is not judged.
+    SwitchedOff,
+    /// Last called so many whole days ago, too long.
+    NotCalled(i64),
+    /// Last called so many whole days ago.
+    Called(i64),
+    /// Never called, old, and everybody gets the same.
+    RolledOut,
+    /// Nothing speaks against it.
+    NoData,
+}
+
+impl Reason {
+    /// Judges a flag's use at an instant.
+    pub fn of(usage: Usage, now: DateTime<Utc>) -> Self {
+        let limit = TimeDelta::days(STALE_DAYS);
+        if usage.deleted {
+            return Self::Deleted;
+        }
+        if !usage.active {
+            return Self::SwitchedOff;
+        }
+        match usage.last_called_at {
+            Some(called) if now - called > limit => Self::NotCalled((now - called).num_days()),
+            Some(called) => Self::Called((now - called).num_days().max(0)),
+            None if now - usage.created_at > limit && usage.fully_rolled_out => Self::RolledOut,
+            None => Self::NoData,
+        }
+    }
+
+    /// The status that follows.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Deleted => Status::Deleted,
+            Self::NotCalled(_) | Self::RolledOut => Status::Stale,
+            Self::SwitchedOff | Self::Called(_) | Self::NoData => Status::Active,
+        }
+    }
+
+    fn words(self, rollout: Option<&FullRollout>) -> String {
+        match self {
+            Self::Deleted => "The flag is soft-deleted".to_owned(),
+            Self::SwitchedOff => "The flag is switched off, staleness is not judged".to_owned(),
+            Self::NotCalled(days) => format!("Not called for {days} days"),
+            Self::Called(0) => "Last called today".to_owned(),
+            Self::Called(1) => "Last called 1 day ago".to_owned(),
+            Self::Called(days) => format!("Last called {days} days ago"),
+            Self::RolledOut => match rollout {
+                Some(FullRollout::Variant(variant)) => format!("Always variant \"{variant}\""),
+                _ => "Always \"true\"".to_owned(),
+            },
+            Self::NoData => "No usage data yet".to_owned(),
+        }
+    }
+}
+
+impl Flag {
+    /// The facts that the flag's status follows from.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            deleted: self.deleted,
+            active: self.active,
+            created_at: self.created_at,
+            last_called_at: self.last_called_at,
+            fully_rolled_out: full_rollout(&self.filters).is_some(),
+        }
+    }
+
+    /// The body of the status endpoint: `{status, reason, reason_states_rollout, rollout}`.
+    pub fn status_response(&self, now: DateTime<Utc>) -> Value {
+        let rollout = full_rollout(&self.filters);
+        let reason = Reason::of(self.usage(), now);
+        json!({
+            "status": reason.status().in_status_endpoint(),
+            "reason": reason.words(rollout.as_ref()),
+            "reason_states_rollout": reason == Reason::RolledOut,
+            "rollout": {
+                "effectively_full_rollout": rollout.is_some(),
+                "has_targeting_conditions":
+                    view::groups(&self.filters).iter().any(|group| !view::properties(group).is_empty()),
+                "max_rollout_percentage": max_rollout(&self.filters),
+                "is_multivariate": !view::variants(&self.filters).is_empty(),
+            },
+        })
+    }
+}
+
+/// The largest percentage of any condition, a missing one counting as 100; null without conditions.
+fn max_rollout(filters: &Object) -> Value {
+    let percentages = view::groups(filters).iter().map(|group| view::rollout(group).unwrap_or(100.0));
+    percentages.reduce(f64::max).map_or(Value::Null, |max| display::integral(&json!(max)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Records that the tests of this module start from.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::{FieldError, Flag, FlagInput, References, Surroundings, UserRef, Write, json::Object, timestamp};
+
+/// The instant at which tests run.
+pub fn now() -> DateTime<Utc> {
+    timestamp::parse("2026-01-05T10:00:00.123456Z").unwrap()
+}
+
+pub fn object(value: Value) -> Object {
+    value.as_object().unwrap().clone()
+}
+
+pub fn user() -> UserRef {
+    UserRef {
+        id: 1,
+        uuid: "0190".to_owned(),
+        distinct_id: "u1".to_owned(),
+        first_name: "Olive".to_owned(),
+        email: "owner@example.com".to_owned(),
+        ..UserRef::default()
+    }
+}
+
+/// Judges a body with nothing around it but `references`.
+pub fn judge_with(
+    body: Value,
+    stored: Option<&Flag>,
+    references: &References,
+) -> Result<FlagInput, FieldError> {
+    let write = if stored.is_some() { Write::Update } else { Write::Create };
+    let around = Surroundings {
+        stored,
+        key_taken: false,
+        references,
+        dashboards: &BTreeSet::from([1, 2]),
+        linked_to_early_access: false,
+    };
+    FlagInput::parse(&object(body), write, &around)
+}
+
+pub fn judge(body: Value, stored: Option<&Flag>) -> Result<FlagInput, FieldError> {
+    judge_with(body, stored, &References::default())
+}
+
+/// The flag that a body creates.
+pub fn created(body: Value) -> Flag {
+    Flag::create(12, &judge(body, None).unwrap(), now(), &user()).unwrap()
+}
+
+/// The flag after an update.
+pub fn updated(flag: &Flag, body: Value) -> Flag {
+    flag.apply(&judge(body, Some(flag)).unwrap(), now(), &user())
+}
+
+pub fn flag() -> Flag {
+    created(json!({"key": "omega-feature"}))
+}

@@ -1,0 +1,102 @@
+//! Writes that other records stand against: deleting, restoring, disabling and enabling a flag.
+//!
+//! Must stay true: a check is about a change from the stored flag to the one about to be stored; a write that leaves
+//! the state alone is never refused here.
+
+use super::{
+    FieldError, Flag, References,
+    dependencies::{self, Related, named},
+};
+
+/// What else the project has that bears on the write.
+#[derive(Debug, Clone, Copy)]
+pub struct Links<'a> {
+    /// Whether an early access feature uses the flag.
+    pub early_access: bool,
+    /// The ids of experiments on the flag that are not deleted, ascending.
+    pub live_experiments: &'a [i64],
+    /// Whether a deleted experiment was on the flag.
+    pub deleted_experiments: bool,
+    /// The active, live flags that depend on it: [`dependencies::dependents_of`].
+    pub dependents: &'a [Related],
+    /// The flags that it depends on.
+    pub references: &'a References,
+    /// Whether another live flag has its key.
+    pub key_taken: bool,
+}
+
+/// Checks the change from `before` to `after`. Errors are one 400 each.
+pub fn check(before: &Flag, after: &Flag, links: &Links<'_>) -> Result<(), FieldError> {
+    match (before.deleted, after.deleted) {
+        (false, true) => check_delete(links)?,
+        (true, false) if links.key_taken => return Err(FieldError::key_taken()),
+        _ => {}
+    }
+    match (before.active, after.active) {
+        (true, false) if !links.dependents.is_empty() => {
+            let list = named(links.dependents);
+            Err(FieldError::general(format!(
+                "Cannot disable this feature flag because other flags depend on it: {list}. \
+                 Please update or disable the dependent flags first."
+            )))
+        }
+        (false, true) => check_enable(after, links.references),
+        _ => Ok(()),
+    }
+}
+
+fn check_delete(links: &Links<'_>) -> Result<(), FieldError> {
+    if links.early_access {
+        return Err(FieldError::general(
+            "Cannot delete a feature flag that is in use with early access features. \
+             Please delete the early access feature before deleting the flag.",
+        ));
+    }
+    if !links.live_experiments.is_empty() {
+        let ids: Vec<String> = links.live_experiments.iter().map(i64::to_string).collect();
+        return Err(FieldError::general(format!(
+            "Cannot delete a feature flag that is linked to active experiment(s) with ID(s): {}. \
+             Please delete the experiment(s) before deleting the flag.",
+            ids.join(", ")
+        )));
+    }
+    if !links.dependents.is_empty() {
+        let list = named(links.dependents);
+        return Err(FieldError::general(format!(
+            "Cannot delete this feature flag because other flags depend on it: {list}. \
+             Please update or delete the dependent flags first."
+        )));
+    }
+    Ok(())
+}
+
+fn check_enable(after: &Flag, references: &References) -> Result<(), FieldError> {
+    let disabled = dependencies::disabled_dependencies(&after.filters, references);
+    if disabled.is_empty() {
+        return Ok(());
+    }
+    let list = named(&disabled);
+    Err(FieldError::general(format!(
+        "Cannot enable this feature flag because it depends on disabled flags: {list}. \
+         Please enable the dependency flags first."
+    )))
+}
+
+/// The key that a flag gets when it is deleted while only deleted experiments are linked to it: the experiments keep
+/// naming it, and its former key is free. None when the key stays.
+pub fn key_after_delete(before: &Flag, after: &Flag, links: &Links<'_>) -> Option<String> {
+    let is_delete = !before.deleted && after.deleted;
+    let only_deleted = links.deleted_experiments && links.live_experiments.is_empty();
+    (is_delete && only_deleted).then(|| format!("{}:deleted:{}", after.key, after.id))
+}
+
+/// The refusal of a create whose key belongs to a deleted flag that an experiment still uses.
+pub fn replaced_flag_is_in_experiment() -> FieldError {
+    FieldError::general(
+        "Feature flag with this key already exists and is used in an experiment. \
+         Please delete the experiment before deleting the flag.",
+    )
+}
+
+#[cfg(test)]
+mod tests;
