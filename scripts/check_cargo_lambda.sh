@@ -85,7 +85,7 @@ wait_for $! 120 curl -sf "http://127.0.0.1:$http_port/_health"
 server=$(field "$work/data/server.json" 'd["http"]')
 dynamodb=$(field "$work/data/server.json" 'd["dynamodb"]')
 key=$("$pennon" keys create --data "$work/data" --label packaging-check \
-    --scopes feature_flag:read,insight:read,project:read 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
+    --scope feature_flag:read --scope insight:read --scope project:read 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
 [[ -n $key ]] || fail "pennon keys create printed no key"
 bearer="Authorization: Bearer $key"
 ask projects "$server/api/projects/" -H "$bearer"
