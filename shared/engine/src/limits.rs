@@ -25,7 +25,11 @@ pub const REGEXES: usize = 64;
 /// Buckets of one series.
 pub const BUCKETS: usize = 10_000;
 /// Buckets of all series of an answer together.
-pub const POINTS: usize = 50_000;
+pub const POINTS: usize = 20_000;
+/// Bytes of one link in an answer: what servers take. A longer one is null.
+pub const LINK_BYTES: usize = 8_192;
+/// Bytes of all links in an answer together; beyond them links are null.
+pub const LINKS_BYTES: usize = 8 << 20;
 /// Bytes of one name: event, property key, custom name.
 pub const NAME_BYTES: usize = 4_096;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
@@ -44,4 +48,9 @@ pub fn too_many(attr: &str, what: &str, most: usize) -> CalcError {
 /// The refusal of a text that is too long.
 pub fn too_long(attr: &str, what: &str, most: usize) -> CalcError {
     CalcError::invalid(attr, format!("The {what} is too long: at most {most} bytes are allowed."))
+}
+
+/// Whether an answer can carry so many links of so many bytes each.
+pub fn links_fit(bytes: usize, links: usize) -> bool {
+    bytes <= LINK_BYTES && bytes.saturating_mul(links) <= LINKS_BYTES
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 /// Adds `key=value`, percent-encoded, and the `&` before it where one is needed.
 pub fn push_pair(url: &mut String, key: &str, value: &str) {
     if !url.ends_with(['?', '&']) {
@@ -10,6 +12,14 @@ pub fn push_pair(url: &mut String, key: &str, value: &str) {
     encode(url, key);
     url.push('=');
     encode(url, value);
+}
+
+/// The same for a JSON value: texts as they are, everything else as JSON text.
+pub fn push_value(url: &mut String, key: &str, value: &Value) {
+    match value {
+        Value::String(text) => push_pair(url, key, text),
+        other => push_pair(url, key, &other.to_string()),
+    }
 }
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986.

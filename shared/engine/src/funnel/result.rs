@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::Funnel;
 use crate::dates::zone::utc_text;
+use crate::limits;
 use crate::plan::Partial;
 use crate::query::{Query, Series};
 use crate::scan::Micros;
-use crate::url::push_pair;
+use crate::url::{push_pair, push_value};
 
 /// One object a step, also when nobody counted.
 pub(super) fn steps(funnel: &Funnel, mut sum: Partial) -> Value {
@@ -16,14 +17,14 @@ pub(super) fn steps(funnel: &Funnel, mut sum: Partial) -> Value {
     sum.hops.resize_with(steps, Vec::new);
     let link = people_link(funnel);
     let rows = funnel.query.series.iter().zip(sum.counts).zip(&mut sum.hops).enumerate();
-    rows.map(|(order, ((series, count), hops))| step(order, series, count, hops, &link)).collect()
+    rows.map(|(order, ((series, count), hops))| step(order, series, count, hops, link.as_deref())).collect()
 }
 
-fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: &str) -> Value {
+fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: Option<&str>) -> Value {
     let people = |step: String| {
-        let mut url = link.to_owned();
+        let mut url = link?.to_owned();
         push_pair(&mut url, "funnel_step", &step);
-        url
+        Some(url)
     };
     let name = series.event.as_deref().or(series.name.as_deref()).unwrap_or("All events");
     json!({
@@ -37,23 +38,22 @@ fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: &s
         "average_conversion_time": average(hops),
         "median_conversion_time": median(hops),
         "converted_people_url": people((order + 1).to_string()),
-        "dropped_people_url": (order > 0).then(|| people(format!("-{}", order + 1))),
+        "dropped_people_url": (order > 0).then(|| people(format!("-{}", order + 1))).flatten(),
     })
 }
 
-/// Everything of a link but the step: the request's own parameters, dates made absolute.
-fn people_link(funnel: &Funnel) -> String {
+/// Everything of a link but the step: the request's own parameters, dates made absolute. None when it is too long.
+fn people_link(funnel: &Funnel) -> Option<String> {
     let mut url = format!("/api/projects/{}/persons/funnel/?", funnel.project_id);
     for (key, value) in Query::Funnels(funnel.query.clone()).to_legacy() {
         if !matches!(key.as_str(), "date_from" | "date_to" | "explicit_date") {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            push_pair(&mut url, &key, &text);
+            push_value(&mut url, &key, &value);
         }
     }
     push_pair(&mut url, "date_from", &utc_text(&funnel.range.from));
     push_pair(&mut url, "date_to", &utc_text(&funnel.range.to));
     push_pair(&mut url, "explicit_date", "true");
-    url
+    limits::links_fit(url.len(), 2 * funnel.query.series.len()).then_some(url)
 }
 
 const MICROS: f64 = 1_000_000.0;
@@ -75,7 +75,7 @@ fn median(hops: &mut [Micros]) -> Option<f64> {
         return None;
     }
     let middle = hops.len() / 2;
-    let even = hops.len() % 2 == 0;
+    let even = hops.len().is_multiple_of(2);
     let (below, upper, _) = hops.select_nth_unstable(middle);
     let upper = *upper;
     let lower = if even { below.iter().max().copied().unwrap_or(upper) } else { upper };

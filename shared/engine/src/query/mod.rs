@@ -37,6 +37,7 @@ pub enum Query {
 
 /// What a request or a node turned out to be.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one a request")]
 pub enum Parsed {
     /// A question.
     Query(Query),

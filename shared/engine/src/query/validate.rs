@@ -155,10 +155,9 @@ fn series_entry(entry: &Value) -> CalcResult<()> {
         entry.as_object().ok_or_else(|| CalcError::parse("Each entry of \"series\" must be an object."))?;
     match fields.get("kind") {
         None => {}
+        Some(Value::String(kind)) if kind == "ActionsNode" && fields.get("id").is_some_and(is_id) => {}
         Some(Value::String(kind)) if kind == "ActionsNode" => {
-            if !fields.get("id").is_some_and(|id| id.is_i64() || id.is_u64()) {
-                return Err(CalcError::parse("An ActionsNode needs an \"id\" that is an integer."));
-            }
+            return Err(CalcError::parse("An ActionsNode needs an \"id\" that is an integer."));
         }
         Some(Value::String(kind))
             if matches!(kind.as_str(), "EventsNode" | "DataWarehouseNode" | "GroupNode") => {}
@@ -168,6 +167,10 @@ fn series_entry(entry: &Value) -> CalcResult<()> {
         check(fields.get(*field), *shape, "series", field)?;
     }
     Ok(())
+}
+
+fn is_id(value: &Value) -> bool {
+    value.is_i64() || value.is_u64()
 }
 
 fn check(value: Option<&Value>, shape: Shape, part: &str, field: &str) -> CalcResult<()> {

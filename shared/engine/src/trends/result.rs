@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::Trend;
 use crate::dates::zone::{from_micros, utc_text, zoned_text};
+use crate::limits;
 use crate::query::{Display, Query, Series, with_dates};
-use crate::url::push_pair;
+use crate::url::{push_pair, push_value};
 
 /// What all series of an answer share.
 pub(super) struct Context<'a> {
@@ -76,7 +77,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// A link to the people of each bucket, with the bucket's own absolute dates.
+    /// A link to the people of each bucket, with the bucket's own absolute dates; null where links would be too long.
     fn persons_urls(&self, order: usize, series: &Series) -> Value {
         let mut filter = self.filter.clone();
         filter.insert("entity_id".to_owned(), json!(series.event));
@@ -87,13 +88,17 @@ impl<'a> Context<'a> {
         let mut base = format!("/api/projects/{}/persons/trends/?", self.trend.project_id);
         for (key, value) in &filter {
             if !matches!(key.as_str(), "date_from" | "date_to") && !value.is_null() {
-                push_pair(&mut base, key, &parameter(value));
+                push_value(&mut base, key, value);
             }
         }
+        let short = limits::links_fit(base.len(), self.spans.len() * self.trend.series.len());
         let link = |(from, to): &(String, String)| {
-            let mut url = base.clone();
-            push_pair(&mut url, "date_from", from);
-            push_pair(&mut url, "date_to", to);
+            let url = short.then(|| {
+                let mut url = base.clone();
+                push_pair(&mut url, "date_from", from);
+                push_pair(&mut url, "date_to", to);
+                url
+            });
             json!({
                 "filter": {
                     "entity_id": series.event, "entity_type": "events", "entity_order": order,
@@ -104,11 +109,6 @@ impl<'a> Context<'a> {
         };
         self.spans.iter().map(link).collect()
     }
-}
-
-/// Texts as they are, everything else as JSON text.
-pub(crate) fn parameter(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn running_sum(counts: &[u64]) -> Vec<u64> {
