@@ -48,20 +48,22 @@ impl Page {
         json!({"count": count, "next": next, "previous": previous, "results": results})
     }
 
-    /// The request's URL with this limit and another offset; parameters sorted by name.
+    /// The request's URL with this limit and another offset.
     fn link(&self, call: &Call, offset: Option<usize>) -> String {
-        let mut pairs = call.query().to_vec();
-        pairs.retain(|(name, _)| name != "limit" && name != "offset" && name != "personal_api_key");
-        pairs.push(("limit".to_owned(), self.limit.to_string()));
-        pairs.extend(offset.map(|offset| ("offset".to_owned(), offset.to_string())));
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        let query = pairs
-            .iter()
-            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
-            .collect::<Vec<_>>()
-            .join("&");
-        format!("{}{}?{query}", call.url.origin, call.url.path)
+        link(call, &[("limit", Some(self.limit.to_string())), ("offset", offset.map(|offset| offset.to_string()))])
     }
+}
+
+/// The request's URL with the parameters in `set` replaced, or dropped where they are none; all sorted by name. A key
+/// never appears in a link.
+pub fn link(call: &Call, set: &[(&str, Option<String>)]) -> String {
+    let mut pairs = call.query().to_vec();
+    pairs.retain(|(name, _)| name != "personal_api_key" && !set.iter().any(|(changed, _)| changed == name));
+    pairs.extend(set.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?))));
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    let query =
+        pairs.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&");
+    format!("{}{}?{query}", call.url.origin, call.url.path)
 }
 
 fn encode(text: &str) -> String {
