@@ -8,6 +8,8 @@ pub mod grammar;
 pub mod instants;
 pub mod range;
 pub mod zone;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,8 @@
 
 mod result;
 pub mod scan;
+#[cfg(test)]
+mod tests;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
