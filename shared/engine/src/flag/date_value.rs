@@ -89,7 +89,7 @@ mod tests {
         for text in ["2022-05-01T10:00:00Z", "2022-05-01 10:00+02:00"] {
             assert!(matches!(parse(text), Some(DateValue::At(_))), "{text}");
         }
-        for text in ["soon", "2022-13-01", "1650000000", "01-05-2022"] {
+        for text in ["soon", "2022-13-01", "1650000000", "01-05-2022", "0000-01-01"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

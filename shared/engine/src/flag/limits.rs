@@ -22,9 +22,9 @@ pub const VALUES: usize = 1_000;
 /// Bytes of one regular expression.
 pub const PATTERN_BYTES: usize = 4_096;
 /// Regular expressions of one flag; compiling them is the costliest part of judging a body.
-pub const PATTERNS: usize = 200;
-/// Bytes that one compiled regular expression may take.
-pub const COMPILED_PATTERN_BYTES: usize = 1024 * 1024;
+pub const PATTERNS: usize = 100;
+/// Bytes that one compiled regular expression may take: room for 80 Unicode letters, and some 20 ms to compile.
+pub const COMPILED_PATTERN_BYTES: usize = 4 * 1024 * 1024;
 /// Flags, and likewise cohorts, that one flag may refer to.
 pub const REFERENCES: usize = 200;
 /// Bytes of `rollback_conditions` as compact JSON text.

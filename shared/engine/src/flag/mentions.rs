@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Flag, References, fields, json::Object, limits, references};
+use super::{Flag, References, fields, json::Object, limits, python, references};
 
 /// Records that a write mentions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,9 +24,8 @@ pub struct Mentions {
 
 /// What a create (no stored flag) or an update mentions.
 pub fn of_body(body: &Object, stored: Option<&Flag>) -> Mentions {
-    let sent_key = body.get("key").and_then(Value::as_str).map(str::trim).filter(|key| !key.is_empty());
     let mut mentions = Mentions {
-        key: sent_key.or(stored.map(|flag| flag.key.as_str())).map(str::to_owned),
+        key: sent_key(body).or_else(|| stored.map(|flag| flag.key.clone())),
         ..Mentions::default()
     };
     let sent = body.get("filters").and_then(Value::as_object);
@@ -39,6 +38,16 @@ pub fn of_body(body: &Object, stored: Option<&Flag>) -> Mentions {
     let dashboards = dashboards.into_iter().flatten().filter_map(fields::as_integer);
     mentions.dashboard_ids.extend(dashboards.take(limits::DASHBOARDS + 1));
     mentions
+}
+
+/// The key as a judged body would have it.
+fn sent_key(body: &Object) -> Option<String> {
+    let key = match body.get("key")? {
+        Value::String(key) => key.trim().to_owned(),
+        number @ Value::Number(_) => python::text(number),
+        _ => return None,
+    };
+    (!key.is_empty()).then_some(key)
 }
 
 impl Mentions {
@@ -76,7 +85,9 @@ mod tests {
         assert_eq!(mentions.cohort_ids, BTreeSet::from([9]));
         assert_eq!(mentions.dashboard_ids, BTreeSet::from([1, 2]));
         assert_eq!(of_body(&Object::new(), Some(&stored)).key, Some(stored.key));
-        let broken = testing::object(json!({"key": 1, "filters": [], "analytics_dashboards": {}}));
+        let numeric = testing::object(json!({"key": 12}));
+        assert_eq!(of_body(&numeric, None).key.as_deref(), Some("12"));
+        let broken = testing::object(json!({"key": true, "filters": [], "analytics_dashboards": {}}));
         assert_eq!(of_body(&broken, None), Mentions::default());
     }
 

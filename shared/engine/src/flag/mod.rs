@@ -36,6 +36,8 @@ pub mod timestamp;
 pub mod transition;
 
 #[cfg(test)]
+mod robustness;
+#[cfg(test)]
 mod testing;
 
 pub use display::{AccessLevel, Viewer};

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::{FieldError, filter_view as view, json, json::Object, limits, python};
 
+/// A rule about one condition, whose path in the filters is given for the error.
+type Rule = fn(&str, &Value) -> Result<(), FieldError>;
+
 /// Checks everything here, in the order of the contract's table.
 pub fn check(filters: &Object) -> Result<(), FieldError> {
     aggregation_index(filters)?;
@@ -43,7 +46,7 @@ fn conditions(filters: &Object) -> Result<(), FieldError> {
         other => return Err(wrong_type("groups", "a list", other.unwrap_or(&Value::Null))),
     };
     at_most(groups.len(), limits::CONDITIONS, "groups")?;
-    let rules: [fn(&str, &Value) -> Result<(), FieldError>; 5] =
+    let rules: [Rule; 5] =
         [condition_is_object, condition_variant, rollout_is_number, rollout_in_range, condition_properties];
     for rule in rules {
         for (i, group) in groups.iter().enumerate() {

@@ -127,7 +127,7 @@ fn digits(text: &str, count: usize) -> Option<u32> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Serde form of a timestamp: the text of [`format`].
+/// Serde form of a timestamp: the text of [`format()`].
 pub fn serialize<S: Serializer>(instant: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*instant))
 }
@@ -142,7 +142,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTim
 pub mod nullable {
     use super::*;
 
-    /// Null, or the text of [`format`](super::format).
+    /// Null, or the text of [`format()`](super::format()).
     pub fn serialize<S: Serializer>(
         instant: &Option<DateTime<Utc>>,
         serializer: S,

@@ -346,10 +346,10 @@ fn caps() {
     let pattern = |text: &str| json!({"key": "a", "type": "person", "operator": "regex", "value": text});
     let detail = "groups[0].properties[0].value: a pattern must not be longer than 4096 bytes";
     refused(with_property(pattern(&"a".repeat(4097))), detail);
-    let many = json!({"properties": vec![pattern("a"); 101]});
+    let many = json!({"properties": vec![pattern("a"); 51]});
     refused(
         with_groups(json!([many, many])),
-        "A feature flag must not have more than 200 regular expressions",
+        "A feature flag must not have more than 100 regular expressions",
     );
     let on_many = |kind: &str, key: &str| {
         let properties: Vec<Value> =

@@ -163,7 +163,7 @@ fn the_digest_of_these_tests_is_sha256() {
 
 /// The first `count` primes' roots give SHA-256 its constants: 32 bits of the fraction.
 fn root_bits(count: usize, root: fn(f64) -> f64) -> Vec<u32> {
-    let is_prime = |n: &u32| (2..*n).all(|divisor| n % divisor != 0);
+    let is_prime = |n: &u32| (2..*n).all(|divisor| !n.is_multiple_of(divisor));
     (2..)
         .filter(is_prime)
         .take(count)

@@ -180,6 +180,9 @@ fn encrypted_payloads_need_remote_configuration() {
     assert!(judge(json!({"has_encrypted_payloads": true}), Some(&flag)).is_ok());
     let error = judge(json!({"is_remote_configuration": false}), Some(&flag)).unwrap_err();
     assert_eq!((error.detail.as_str(), error.attr), (detail, None));
+    // A write about something else is not held up by a stored flag that breaks the rule.
+    let odd = Flag { is_remote_configuration: None, ..flag };
+    assert!(judge(json!({"name": "x"}), Some(&odd)).is_ok());
 }
 
 #[test]
