@@ -1,1 +1,111 @@
-//! Placeholder.
+//! Events: in, durable at once, counted once, and out in the order that calculations rely on.
+//!
+//! A captured batch becomes a *block* in DynamoDB ([`EventStore::append`]). Compaction turns blocks into *segments*,
+//! Parquet files on an object store; imported history goes straight there ([`EventStore::ingest`]). The *manifest*, rows
+//! in DynamoDB, says which segments there are and what each replaces. A scan ([`EventStore::scan`]) reads the manifest,
+//! the blocks and the wanted pages of the segments, applies merges of persons, and gives columns to the engine.
+//!
+//! What must always hold:
+//!
+//! 1. An event that was acknowledged is counted from then on, exactly once, whatever is compacted, re-sent or stopped.
+//! 2. An event is (project, uuid). Copies count once: the one that arrived first, and one in a segment before any in a
+//!    block, so that a copy that is sent later never changes an answer.
+//! 3. Equal times keep their arrival order: block by block as they came, line by line within an import.
+//! 4. Segments hold no copies of each other's events: whoever adds one has compared with all that the manifest lists,
+//!    and adds it only if the manifest is still that one.
+
+mod block;
+mod cache;
+mod codec;
+mod compact;
+mod error;
+mod event;
+mod identity;
+mod ingest;
+mod keys;
+mod manifest;
+mod merge_rows;
+mod objects;
+mod person;
+mod records;
+mod scan;
+mod segment;
+mod snapshot;
+mod sweep;
+mod tail;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pennon_core::store::Store;
+use pennon_core::store::keys::ProjectId;
+
+pub use compact::Compacted;
+pub use error::EventStoreError;
+pub use event::Event;
+pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
+pub use person::derived;
+pub use records::{GroupRecord, Person, PersonRecord};
+pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
+pub use sweep::{GRACE_MICROS, Swept};
+
+use cache::Cache;
+use objects::Objects;
+use records::PersonsObject;
+use segment::read::SegmentFile;
+use snapshot::Resolved;
+
+/// The events of all projects. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct EventStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    objects: Objects,
+    ties: AtomicU32,
+    marked: Mutex<HashSet<ProjectId>>,
+    segments: Cache<Arc<SegmentFile>>,
+    persons: Cache<Arc<PersonsObject>>,
+    resolutions: Cache<Arc<Resolved>>,
+}
+
+/// Opened segments that are remembered: footer and page index of each.
+const SEGMENTS_REMEMBERED: usize = 256;
+/// Objects with persons that are remembered.
+const PERSONS_REMEMBERED: usize = 32;
+/// Projects whose merged persons are remembered.
+const RESOLUTIONS_REMEMBERED: usize = 16;
+
+impl EventStore {
+    /// The events in the tables of `store` and the objects at `events_url`: `file:///directory`, which is made when it
+    /// is missing, or `s3://bucket/prefix`, with credentials, region and endpoint from the environment.
+    pub fn open(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
+        let inner = Inner {
+            store,
+            objects: Objects::open(events_url)?,
+            // A start by chance, so that two processes do not count in step.
+            ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
+            marked: Mutex::default(),
+            segments: Cache::new(SEGMENTS_REMEMBERED),
+            persons: Cache::new(PERSONS_REMEMBERED),
+            resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
+        };
+        Ok(EventStore { inner: Arc::new(inner) })
+    }
+
+    /// Ascends within the process, for batches that arrive in one microsecond.
+    fn next_tie(&self) -> u32 {
+        self.inner.ties.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    /// The projects whose rows this process has made. A panic elsewhere leaves the set usable.
+    fn marked(&self) -> MutexGuard<'_, HashSet<ProjectId>> {
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,159 @@
+//! Blocks into segments, and small segments into larger ones.
+//!
+//! Must stay true: doing it twice, at the same time or halfway changes no answer; a run takes a bounded number of
+//! blocks and rows, so that it ends.
+
+use std::collections::HashSet;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::ingest::TRIES;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::segment::values;
+use crate::segment::write::Replaces;
+use crate::tail::{resolve, rows_of};
+
+/// Most blocks of one run; their ids must fit into the segment's entry.
+const BLOCKS_MAX: usize = 2000;
+/// Most compressed bytes of blocks of one run.
+const BLOCK_BYTES_MAX: usize = 32 << 20;
+/// Segments below this number of rows are merged.
+const SMALL_ROWS: u64 = 200_000;
+/// Most rows of a merged segment.
+const MERGED_ROWS_MAX: u64 = 400_000;
+/// Most small segments that are left as they are.
+const SMALL_SEGMENTS_MAX: usize = 8;
+
+/// What a compaction did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Blocks that segments hold now.
+    pub blocks: usize,
+    /// Events of them that were new.
+    pub events: u64,
+    /// Events of them that were copies.
+    pub copies: u64,
+    /// Segments that were merged into a larger one.
+    pub merged_segments: usize,
+    /// Whether blocks are left for another run.
+    pub more: bool,
+}
+
+impl EventStore {
+    /// Compacts a project's events once. Does nothing, cheaply, when there is nothing to do.
+    pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+        let mut compacted = self.compact_blocks(project, now).await?;
+        compacted.merged_segments = self.merge_segments(project, now).await?;
+        Ok(compacted)
+    }
+
+    async fn compact_blocks(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+        for _ in 0..TRIES {
+            let (manifest, mut blocks) = self.manifest_and_blocks(project).await?;
+            let all = blocks.len();
+            let mut bytes = 0;
+            let fits = blocks.iter().take(BLOCKS_MAX).take_while(|block| {
+                let first = bytes == 0;
+                bytes += block.len();
+                first || bytes <= BLOCK_BYTES_MAX
+            });
+            let count = fits.count();
+            blocks.truncate(count);
+            if blocks.is_empty() {
+                return Ok(Compacted::default());
+            }
+            let replaced = blocks.iter().map(|block| block.id.to_string()).collect();
+            let replaces = Replaces { blocks: replaced, segments: Vec::new() };
+            let rows = rows_of(project, blocks, &HashSet::new()).await?;
+            let all_rows = rows.len() as u64;
+            let mut rows = self.not_in_segments(&manifest, rows).await?;
+            let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
+            resolve(&mut rows, &resolution);
+            let (rows, added) = self.add_segment(project, &manifest, rows, replaces, now).await?;
+            if added {
+                let events = rows.len() as u64;
+                let copies = all_rows - events;
+                return Ok(Compacted {
+                    blocks: count,
+                    events,
+                    copies,
+                    more: count < all,
+                    ..Compacted::default()
+                });
+            }
+        }
+        Err(EventStoreError::Contended)
+    }
+
+    /// Merges the oldest small segments when there are many. Returns how many.
+    async fn merge_segments(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
+        for _ in 0..TRIES {
+            let manifest = Manifest::load(&self.inner.store, project).await?;
+            let together = mergeable(&manifest.segments);
+            if together.is_empty() {
+                return Ok(0);
+            }
+            let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
+            let mut rows = Vec::new();
+            for entry in &together {
+                rows.extend(self.all_rows(entry).await?);
+            }
+            resolve(&mut rows, &resolution);
+            let segments = together.iter().map(|entry| entry.id.clone()).collect();
+            let replaces = Replaces { blocks: Vec::new(), segments };
+            if self.add_segment(project, &manifest, rows, replaces, now).await?.1 {
+                return Ok(together.len());
+            }
+        }
+        Err(EventStoreError::Contended)
+    }
+
+    async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
+        if entry.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let file = self.segment(entry).await?;
+        let columns = file.columns();
+        let mut rows = Vec::new();
+        for group in 0..file.metadata().num_row_groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
+            let file = file.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                decoded
+                    .batches
+                    .iter()
+                    .map(|batch| values::rows(batch, &file.footer))
+                    .collect::<Result<Vec<_>, _>>()
+            });
+            rows.extend(read.await??.into_iter().flatten());
+        }
+        if rows.len() as u64 == entry.rows {
+            return Ok(rows);
+        }
+        Err(EventStoreError::Corrupt(format!(
+            "segment {} has {} of {} events",
+            entry.id,
+            rows.len(),
+            entry.rows
+        )))
+    }
+}
+
+/// The oldest small segments that fit into one, when there are more small ones than are left alone.
+fn mergeable(segments: &[SegmentEntry]) -> Vec<SegmentEntry> {
+    let small = segments.iter().filter(|entry| entry.rows < SMALL_ROWS).collect::<Vec<_>>();
+    if small.len() <= SMALL_SEGMENTS_MAX {
+        return Vec::new();
+    }
+    let mut rows = 0;
+    let fits = small.into_iter().take_while(|entry| {
+        rows += entry.rows;
+        rows <= MERGED_ROWS_MAX
+    });
+    let together = fits.cloned().collect::<Vec<_>>();
+    if together.len() < 2 { Vec::new() } else { together }
+}

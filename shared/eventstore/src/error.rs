@@ -1,0 +1,59 @@
+//! What can go wrong in the event store, as far as callers treat it differently.
+//!
+//! Must stay true: stored data that cannot be read is [`EventStoreError::Corrupt`], never a panic and never fewer
+//! events.
+
+use pennon_core::store::StoreError;
+
+/// A failed call to the event store.
+#[derive(Debug, thiserror::Error)]
+pub enum EventStoreError {
+    /// DynamoDB.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The object store.
+    #[error("the object store: {0}")]
+    Objects(#[from] object_store::Error),
+    /// Something stored is not what was written.
+    #[error("stored events cannot be read: {0}")]
+    Corrupt(String),
+    /// More than one request may take; the text says what and how much, for the caller to show.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The address of the object store is not one.
+    #[error("{0}")]
+    Location(String),
+    /// Other writers changed the project's segments each time; nothing was written.
+    #[error("the segments are being changed by others")]
+    Contended,
+}
+
+impl EventStoreError {
+    pub(crate) fn corrupt(what: impl std::fmt::Display) -> EventStoreError {
+        EventStoreError::Corrupt(what.to_string())
+    }
+}
+
+impl From<parquet::errors::ParquetError> for EventStoreError {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        EventStoreError::corrupt(error)
+    }
+}
+
+impl From<arrow::error::ArrowError> for EventStoreError {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        EventStoreError::corrupt(error)
+    }
+}
+
+impl From<serde_json::Error> for EventStoreError {
+    fn from(error: serde_json::Error) -> Self {
+        EventStoreError::corrupt(error)
+    }
+}
+
+impl From<tokio::task::JoinError> for EventStoreError {
+    fn from(error: tokio::task::JoinError) -> Self {
+        EventStoreError::Corrupt(format!("a reader stopped: {error}"))
+    }
+}

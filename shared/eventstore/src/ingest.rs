@@ -1,0 +1,151 @@
+//! Rows into a new segment: imported history, and what compaction writes.
+//!
+//! Must stay true: the objects are safely stored before the manifest names them; a segment is added only on top of the
+//! manifest that its rows were compared with, so that no event is in two segments.
+
+use std::collections::{BTreeSet, HashSet};
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::{Event, Row, drop_copies, seq_of_line};
+use crate::manifest::{Manifest, SegmentEntry, new_id};
+use crate::person::derived;
+use crate::segment::FORMAT;
+use crate::segment::write::{Replaces, encode};
+use crate::tail::resolve;
+use crate::{identity, keys};
+
+/// Most events of one call of [`EventStore::ingest`].
+pub const EVENTS_PER_SEGMENT_MAX: usize = 500_000;
+/// How often a writer starts anew when others change the manifest meanwhile.
+pub(crate) const TRIES: usize = 8;
+
+/// What became of imported events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ingested {
+    /// Events that are new.
+    pub stored: u64,
+    /// Events whose uuid was there already; they were left as they were.
+    pub copies: u64,
+}
+
+impl EventStore {
+    /// Stores history straight as a segment, each event with the number of its line. `now` is the beginning of the
+    /// import, the same for all its calls, so that line order is arrival order.
+    ///
+    /// [`EventStoreError::TooLarge`] above [`EVENTS_PER_SEGMENT_MAX`] events; nothing is stored then.
+    pub async fn ingest(
+        &self,
+        project: ProjectId,
+        events: Vec<(u64, Event)>,
+        now: Micros,
+    ) -> Result<Ingested, EventStoreError> {
+        let sent = events.len();
+        if sent > EVENTS_PER_SEGMENT_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "{sent} events at once, above {EVENTS_PER_SEGMENT_MAX}"
+            )));
+        }
+        if sent == 0 {
+            return Ok(Ingested::default());
+        }
+        let rows = tokio::task::spawn_blocking(move || {
+            let row = |(line, event): (u64, Event)| {
+                let person = derived(project, &event.distinct_id);
+                Row { seq: seq_of_line(now, line), person, event }
+            };
+            let mut rows = events.into_iter().map(row).collect::<Vec<_>>();
+            drop_copies(&mut rows);
+            rows
+        });
+        let mut rows = rows.await?;
+        self.mark_project(project).await?;
+        for _ in 0..TRIES {
+            let snapshot = self.snapshot(project).await?;
+            // An event that was captured before stays the one that counts.
+            let hot = snapshot.hot.iter().map(|row| row.event.uuid).collect::<HashSet<_>>();
+            rows.retain(|row| !hot.contains(&row.event.uuid));
+            rows = self.not_in_segments(&snapshot.manifest, rows).await?;
+            if rows.is_empty() {
+                return Ok(Ingested { stored: 0, copies: sent as u64 });
+            }
+            resolve(&mut rows, &snapshot.resolution);
+            let (back, added) =
+                self.add_segment(project, &snapshot.manifest, rows, Replaces::default(), now).await?;
+            rows = back;
+            if added {
+                let stored = rows.len() as u64;
+                return Ok(Ingested { stored, copies: sent as u64 - stored });
+            }
+        }
+        Err(EventStoreError::Contended)
+    }
+
+    /// Writes `rows` as a segment on top of `manifest`. False, and nothing stays, when the manifest has changed. The
+    /// rows come back, in another order.
+    pub(crate) async fn add_segment(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        rows: Vec<Row>,
+        replaces: Replaces,
+        now: Micros,
+    ) -> Result<(Vec<Row>, bool), EventStoreError> {
+        let id = new_id(now);
+        let (rows, files, entry) =
+            tokio::task::spawn_blocking(move || files(project, id, rows, replaces, now)).await??;
+        for (object, bytes) in &files {
+            self.inner.objects.create(object, bytes.clone()).await?;
+        }
+        let added = manifest.add(&self.inner.store, project, keys::SEGMENT, &entry.id, &entry).await;
+        // A failed call may have been carried out all the same: only a definite no lets the objects go.
+        if let Ok(false) = &added {
+            for (object, _) in &files {
+                self.inner.objects.delete(object).await?;
+            }
+        }
+        Ok((rows, added?))
+    }
+}
+
+type Files = Vec<(String, Bytes)>;
+
+fn files(
+    project: ProjectId,
+    id: String,
+    mut rows: Vec<Row>,
+    replaces: Replaces,
+    now: Micros,
+) -> Result<(Vec<Row>, Files, SegmentEntry), EventStoreError> {
+    let names = rows.iter().map(|row| row.event.event.as_str()).collect::<BTreeSet<_>>();
+    let times = || rows.iter().map(|row| row.event.timestamp);
+    let mut entry = SegmentEntry {
+        events: SegmentEntry::listed(&names),
+        format: FORMAT,
+        object: None,
+        hashes: None,
+        rows: rows.len() as u64,
+        bytes: 0,
+        min_time: times().min().unwrap_or(0),
+        max_time: times().max().unwrap_or(0),
+        replaces_blocks: replaces.blocks.clone(),
+        replaces_segments: replaces.segments.clone(),
+        at: now,
+        id,
+    };
+    let mut files = Files::new();
+    if !rows.is_empty() {
+        let hashes = identity::file(rows.iter().map(|row| row.event.uuid));
+        let segment = encode(&mut rows, &replaces)?;
+        entry.bytes = segment.len() as u64;
+        let name = |ending: &str| format!("project={project}/events/{}.{ending}", entry.id);
+        let (object, hash_object) = (name("parquet"), name("uuids"));
+        files = vec![(object.clone(), segment), (hash_object.clone(), hashes)];
+        (entry.object, entry.hashes) = (Some(object), Some(hash_object));
+    }
+    Ok((rows, files, entry))
+}

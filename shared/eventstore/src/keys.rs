@@ -1,0 +1,153 @@
+//! The key grammar of the event store's rows: the only place that knows which of them lies where.
+//!
+//! | what | table | pk | sk |
+//! |---|---|---|---|
+//! | part of a block | blocks | `PROJECT#{p}#SHARD#{n}` | `{arrival µs}-{tie}-{random}-{parts}-{part}` |
+//! | that a project has events | records | `EVENTS` | `PROJECT#{p}` |
+//! | version of a project's manifest | records | `PROJECT#{p}#SEGMENT` | `HEAD` |
+//! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
+//! | a merge of one person into another | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{from}`; forced: `MERGE#{from}#{to}` |
+//! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
+//!
+//! Numbers are padded so that text order is arrival order.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pennon_core::store::Key;
+use pennon_core::store::keys::{ProjectId, padded};
+use uuid::Uuid;
+
+use crate::error::EventStoreError;
+
+/// How many partitions the blocks of a project are spread over. May only grow: readers ask all of them.
+pub(crate) const SHARDS: u8 = 4;
+
+/// Names a block: where it lies, when it arrived, and of how many parts it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct BlockId {
+    /// Arrival in microseconds since the epoch.
+    pub micros: u64,
+    /// Tells blocks of one microsecond apart, in the order of one process.
+    pub tie: u32,
+    /// Tells blocks of different processes apart.
+    pub random: u32,
+    /// How many items it takes.
+    pub parts: u8,
+}
+
+impl BlockId {
+    /// The partition number that the block lies in.
+    fn shard(&self) -> u8 {
+        // Any function of the id will do; readers ask all shards.
+        (self.random % u32::from(SHARDS)) as u8
+    }
+
+    /// Where part `part` lies.
+    pub(crate) fn part(&self, project: ProjectId, part: u8) -> Key {
+        Key::new(shard_pk(project, self.shard()), format!("{self}-{part:02}"))
+    }
+
+    /// All its parts.
+    pub(crate) fn keys(&self, project: ProjectId) -> impl Iterator<Item = Key> {
+        let id = *self;
+        (0..id.parts).map(move |part| id.part(project, part))
+    }
+
+    /// The block and the part that a sort key names.
+    pub(crate) fn of_sk(sk: &str) -> Result<(BlockId, u8), EventStoreError> {
+        let wrong = || EventStoreError::Corrupt(format!("{sk} names no block"));
+        let (id, part) = sk.rsplit_once('-').ok_or_else(wrong)?;
+        Ok((id.parse()?, part.parse().map_err(|_| wrong())?))
+    }
+}
+
+impl fmt::Display for BlockId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:020}-{:08x}-{:08x}-{:02}", self.micros, self.tie, self.random, self.parts)
+    }
+}
+
+impl FromStr for BlockId {
+    type Err = EventStoreError;
+
+    fn from_str(text: &str) -> Result<BlockId, EventStoreError> {
+        let parsed = || {
+            let mut fields = text.split('-');
+            let id = BlockId {
+                micros: fields.next()?.parse().ok()?,
+                tie: u32::from_str_radix(fields.next()?, 16).ok()?,
+                random: u32::from_str_radix(fields.next()?, 16).ok()?,
+                parts: fields.next()?.parse().ok()?,
+            };
+            fields.next().is_none().then_some(id)
+        };
+        parsed().ok_or_else(|| EventStoreError::Corrupt(format!("{text} names no block")))
+    }
+}
+
+/// Partition of one shard's blocks.
+pub(crate) fn shard_pk(project: ProjectId, shard: u8) -> String {
+    format!("PROJECT#{project}#SHARD#{shard}")
+}
+
+/// Partition of the list of projects that have events.
+pub(crate) const PROJECTS_PK: &str = "EVENTS";
+const PROJECT_PREFIX: &str = "PROJECT#";
+
+/// That a project has events.
+pub(crate) fn project_with_events(project: ProjectId) -> Key {
+    Key::new(PROJECTS_PK, format!("{PROJECT_PREFIX}{}", padded(project)))
+}
+
+/// The project that a sort key of [`PROJECTS_PK`] names.
+pub(crate) fn project_of_sk(sk: &str) -> Option<ProjectId> {
+    sk.strip_prefix(PROJECT_PREFIX)?.parse().ok()
+}
+
+/// Partition of a project's manifest.
+pub(crate) fn manifest_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#SEGMENT")
+}
+
+/// Version of a project's manifest.
+pub(crate) fn head(project: ProjectId) -> Key {
+    Key::new(manifest_pk(project), HEAD)
+}
+
+/// Sort key of the manifest's version.
+pub(crate) const HEAD: &str = "HEAD";
+/// Prefix of segments.
+pub(crate) const SEGMENT: &str = "SEGMENT#";
+/// Prefix of person objects.
+pub(crate) const PERSONS: &str = "PERSONS#";
+/// Prefix of group objects.
+pub(crate) const GROUPS: &str = "GROUPS#";
+
+/// An entry of a project's manifest.
+pub(crate) fn entry(project: ProjectId, prefix: &str, id: &str) -> Key {
+    Key::new(manifest_pk(project), format!("{prefix}{id}"))
+}
+
+/// Partition of a project's merges.
+pub(crate) fn override_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#OVERRIDE")
+}
+
+/// Prefix of merges.
+pub(crate) const MERGE: &str = "MERGE#";
+
+/// The one merge of `from` that an identification may make.
+pub(crate) fn merge(project: ProjectId, from: Uuid) -> Key {
+    Key::new(override_pk(project), format!("{MERGE}{from}"))
+}
+
+/// A merge that was forced; a person may have any number.
+pub(crate) fn forced_merge(project: ProjectId, from: Uuid, to: Uuid) -> Key {
+    Key::new(override_pk(project), format!("{MERGE}{from}#{to}"))
+}
+
+/// That a person has been identified.
+pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
+    Key::new(override_pk(project), format!("IDENTIFIED#{person}"))
+}

@@ -1,0 +1,138 @@
+//! What a reader sees of a project at one moment: manifest, blocks, merged persons.
+//!
+//! Must stay true: manifest, blocks and merges may be read in any order and at slightly different times without
+//! harm, because a segment names what it replaces, and what is replaced stays readable for the grace period.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::identity;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::person::{Link, Resolution, derived};
+use crate::records;
+use crate::segment::read::SegmentFile;
+use crate::tail::{RawBlock, rows_of};
+
+/// A project at one moment.
+pub(crate) struct Snapshot {
+    pub manifest: Manifest,
+    /// Events of blocks, without copies of each other; some may be copies of events in segments.
+    pub hot: Vec<Row>,
+    pub resolution: Arc<Resolution>,
+}
+
+/// A resolution and what it was made from.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    objects: Vec<String>,
+    merges: Vec<Link>,
+    resolution: Arc<Resolution>,
+}
+
+impl EventStore {
+    /// The project as it is now.
+    pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
+        let (manifest, blocks, merges) = futures::try_join!(
+            Manifest::load(&self.inner.store, project),
+            self.raw_blocks(project),
+            self.merges(project)
+        )?;
+        let hot = rows_of(project, blocks, &manifest.replaced_blocks).await?;
+        let resolution = self.resolution(project, &manifest, merges).await?;
+        Ok(Snapshot { manifest, hot, resolution })
+    }
+
+    /// The manifest, and the blocks that it does not replace.
+    pub(crate) async fn manifest_and_blocks(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Manifest, Vec<RawBlock>), EventStoreError> {
+        let loaded = futures::try_join!(Manifest::load(&self.inner.store, project), self.raw_blocks(project));
+        let (manifest, mut blocks) = loaded?;
+        blocks.retain(|block| !manifest.replaced_blocks.contains(&block.id));
+        Ok((manifest, blocks))
+    }
+
+    /// Who is who by now, from imported persons first, then from merges.
+    pub(crate) async fn resolution(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        merges: Vec<Link>,
+    ) -> Result<Arc<Resolution>, EventStoreError> {
+        let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect::<Vec<_>>();
+        let name = project.to_string();
+        if let Some(known) = self.inner.resolutions.get(&name)
+            && known.objects == objects
+            && known.merges == merges
+        {
+            return Ok(known.resolution.clone());
+        }
+        let persons = self.persons_objects(project, manifest).await?;
+        let of_merges = merges.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            Resolution::of(records::links(&persons).into_iter().chain(of_merges))
+        });
+        let resolution = Arc::new(made.await?);
+        let resolved = Resolved { objects, merges, resolution: resolution.clone() };
+        self.inner.resolutions.put(&name, Arc::new(resolved));
+        Ok(resolution)
+    }
+
+    /// The opened segment of an entry.
+    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
+        let name = entry.object.as_deref().unwrap_or_default();
+        if let Some(file) = self.inner.segments.get(name) {
+            return Ok(file);
+        }
+        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
+        self.inner.segments.put(name, file.clone());
+        Ok(file)
+    }
+
+    /// Those of `rows` whose uuids no segment of the manifest holds.
+    pub(crate) async fn not_in_segments(
+        &self,
+        manifest: &Manifest,
+        mut rows: Vec<Row>,
+    ) -> Result<Vec<Row>, EventStoreError> {
+        let mut hashes = rows.iter().map(|row| identity::hash(row.event.uuid)).collect::<Vec<_>>();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut held: HashSet<Uuid> = HashSet::new();
+        if !hashes.is_empty() {
+            for segment in &manifest.segments {
+                let hits = identity::probe(&self.inner.objects, segment, &hashes).await?;
+                if !hits.is_empty() {
+                    let file = self.segment(segment).await?;
+                    held.extend(file.uuids(&self.inner.objects, &hits).await?);
+                }
+            }
+        }
+        rows.retain(|row| !held.contains(&row.event.uuid));
+        Ok(rows)
+    }
+
+    /// The time of the earliest event, if there is one. Copies are not told apart: a copy with an earlier time counts.
+    pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
+        let snapshot = self.snapshot(project).await?;
+        let segments =
+            snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0).map(|entry| entry.min_time);
+        Ok(segments.chain(snapshot.hot.iter().map(|row| row.event.timestamp)).min())
+    }
+
+    /// The person that events of `distinct_id` count as.
+    pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
+        let (manifest, merges) =
+            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
+        let resolution = self.resolution(project, &manifest, merges).await?;
+        Ok(resolution.person(derived(project, distinct_id)))
+    }
+}

@@ -1,0 +1,148 @@
+//! Blocks: captured batches that no segment holds yet.
+//!
+//! Must stay true: a batch is stored whole or not at all, in one transaction; once [`EventStore::append`] has returned,
+//! every later read sees it. A block of which a reader sees only some parts is being written and not acknowledged yet;
+//! it is ignored.
+
+use std::collections::{BTreeMap, HashSet};
+
+use pennon_core::ids::random_below;
+use pennon_core::store::keys::{ProjectId, project_ingested};
+use pennon_core::store::{Guard, Item, Query, Write};
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::block;
+use crate::error::EventStoreError;
+use crate::event::{Event, Row, drop_copies, micros_u64, seq};
+use crate::keys::{self, BlockId};
+use crate::person::{Resolution, derived};
+
+/// Most blocks of a shard that wait for compaction and can still be read by one question.
+const BLOCKS_PER_SHARD_MAX: usize = 5000;
+/// Most compressed bytes of blocks that are read by one question.
+const BLOCK_BYTES_MAX: usize = 128 << 20;
+
+/// A block's bytes as read.
+pub(crate) struct RawBlock {
+    pub id: BlockId,
+    bytes: Vec<u8>,
+}
+
+impl RawBlock {
+    /// Compressed size.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl EventStore {
+    /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and the
+    /// merges that they ask for have happened.
+    ///
+    /// [`EventStoreError::TooLarge`] when they do not fit into one transaction; nothing is stored then.
+    pub async fn append(
+        &self,
+        project: ProjectId,
+        events: &[Event],
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let block = block::encode(events)?;
+        self.mark_project(project).await?;
+        let parts = block.chunks(block::PART_BYTES_MAX);
+        let id = BlockId {
+            micros: micros_u64(now),
+            tie: self.next_tie(),
+            random: random_below(1 << 32) as u32,
+            parts: parts.len() as u8,
+        };
+        let writes = parts.enumerate().map(|(part, bytes)| {
+            Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
+        });
+        self.inner.store.blocks.transact(writes.collect()).await?;
+        self.merge_persons(project, events, now).await
+    }
+
+    /// Makes the rows that say that the project has events, once a process.
+    pub(crate) async fn mark_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
+        if self.inner.marked().contains(&project) {
+            return Ok(());
+        }
+        for key in [keys::project_with_events(project), project_ingested(project)] {
+            match self.inner.store.records.put(Item::empty(key), Guard::Absent).await {
+                Err(error) if !error.is_condition(0) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        self.inner.marked().insert(project);
+        Ok(())
+    }
+
+    /// The projects that have events.
+    pub async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
+        let items = self.inner.store.records.query(Query::partition(keys::PROJECTS_PK)).await?;
+        Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
+    }
+
+    /// The complete blocks of `project`, oldest first; those that a segment replaces too.
+    pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
+        let shards = (0..keys::SHARDS).map(|shard| {
+            let query = Query::partition(keys::shard_pk(project, shard)).limit(BLOCKS_PER_SHARD_MAX + 1);
+            self.inner.store.blocks.query(query)
+        });
+        let shards = futures::future::try_join_all(shards).await?;
+        let bytes = shards.iter().flatten().map(|item| item.bytes.len()).sum::<usize>();
+        if bytes > BLOCK_BYTES_MAX || shards.iter().any(|items| items.len() > BLOCKS_PER_SHARD_MAX) {
+            return Err(EventStoreError::TooLarge(
+                "Too many captured events wait for compaction. Ask again when it has caught up.".to_owned(),
+            ));
+        }
+        let mut blocks: BTreeMap<BlockId, Vec<Vec<u8>>> = BTreeMap::new();
+        for item in shards.into_iter().flatten() {
+            let (id, _) = BlockId::of_sk(&item.key.sk)?;
+            // Parts of a block come in their order, that of the sort keys.
+            blocks.entry(id).or_default().push(item.bytes);
+        }
+        let complete = blocks.into_iter().filter(|(id, parts)| parts.len() == usize::from(id.parts));
+        Ok(complete.map(|(id, parts)| RawBlock { id, bytes: parts.concat() }).collect())
+    }
+}
+
+/// The events of `blocks`, copies dropped, in order of arrival.
+pub(crate) async fn rows_of(
+    project: ProjectId,
+    blocks: Vec<RawBlock>,
+    replaced: &HashSet<BlockId>,
+) -> Result<Vec<Row>, EventStoreError> {
+    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
+    if live.is_empty() {
+        return Ok(Vec::new());
+    }
+    tokio::task::spawn_blocking(move || decoded(project, &live)).await?
+}
+
+fn decoded(project: ProjectId, blocks: &[RawBlock]) -> Result<Vec<Row>, EventStoreError> {
+    let mut rows = Vec::new();
+    for RawBlock { id, bytes } in blocks {
+        let events =
+            block::decode(bytes).map_err(|e| EventStoreError::Corrupt(format!("block {id}: {e}")))?;
+        let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
+        rows.extend(events.into_iter().enumerate().map(|(index, event)| Row {
+            seq: seq(micros, id.tie, index as u32),
+            person: derived(project, &event.distinct_id),
+            event,
+        }));
+    }
+    drop_copies(&mut rows);
+    Ok(rows)
+}
+
+/// Puts rows under the persons that they are by now.
+pub(crate) fn resolve(rows: &mut [Row], resolution: &Resolution) {
+    if !resolution.is_empty() {
+        rows.iter_mut().for_each(|row| row.person = resolution.person(row.person));
+    }
+}
