@@ -1,4 +1,8 @@
 //! The `pennon` command: one binary that runs the whole product on one machine, and administers it anywhere.
 
+pub mod args;
+pub mod data;
 pub mod embedded;
+pub mod keys;
+pub mod serve;
 pub mod workspace;

@@ -31,7 +31,11 @@ impl Connector {
 }
 
 impl HttpClient for Connector {
-    fn http_connector(&self, _settings: &HttpConnectorSettings, _components: &RuntimeComponents) -> SharedHttpConnector {
+    fn http_connector(
+        &self,
+        _settings: &HttpConnectorSettings,
+        _components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
         SharedHttpConnector::new(self.clone())
     }
 }
@@ -53,7 +57,8 @@ impl HttpConnector for Connector {
                 Ok(body) => (200, body),
                 Err(error) => (error.status_code(), error.to_json()),
             };
-            let status = StatusCode::try_from(status).map_err(|error| ConnectorError::other(error.into(), None))?;
+            let status =
+                StatusCode::try_from(status).map_err(|error| ConnectorError::other(error.into(), None))?;
             let mut response = HttpResponse::new(status, body.into());
             response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
             Ok(response)
@@ -76,7 +81,9 @@ fn dispatch(database: &Database, operation: &str, body: &str) -> Result<String, 
         "DescribeTable" => run(body, |request| database.describe_table(request)),
         "UpdateTimeToLive" => run(body, |request| database.update_time_to_live(request)),
         "DescribeTimeToLive" => run(body, |request| database.describe_time_to_live(request)),
-        other => Err(DynoxideError::ValidationException(format!("{other} is not an operation of the embedded store"))),
+        other => Err(DynoxideError::ValidationException(format!(
+            "{other} is not an operation of the embedded store"
+        ))),
     }
 }
 

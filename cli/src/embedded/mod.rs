@@ -121,7 +121,9 @@ mod tests {
         assert_eq!(table.increment(&key, 1).await.unwrap(), 101);
     }
 
-    async fn futures_join(calls: impl Iterator<Item = impl Future<Output = Result<i64, StoreError>>>) -> Vec<i64> {
+    async fn futures_join(
+        calls: impl Iterator<Item = impl Future<Output = Result<i64, StoreError>>>,
+    ) -> Vec<i64> {
         let mut given = Vec::new();
         for call in calls.collect::<Vec<_>>() {
             given.push(call.await.unwrap());
@@ -134,7 +136,14 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("pennon-test-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir_all(&directory).unwrap();
         let item = Item::new(Key::new("P", "S"), &vec![50.0, 12.5]).unwrap().with_version(3);
-        Embedded::open(&directory).await.unwrap().store(None).records.put(item.clone(), Guard::None).await.unwrap();
+        Embedded::open(&directory)
+            .await
+            .unwrap()
+            .store(None)
+            .records
+            .put(item.clone(), Guard::None)
+            .await
+            .unwrap();
         let again = Embedded::open(&directory).await.unwrap().store(None).records;
         assert_eq!(again.get(&item.key).await.unwrap(), Some(item));
         std::fs::remove_dir_all(&directory).unwrap();

@@ -87,7 +87,11 @@ async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError
 }
 
 /// Writes the difference between two sets of rows.
-async fn write(records: &Table, before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<(), StoreError> {
+async fn write(
+    records: &Table,
+    before: &BTreeMap<Key, Value>,
+    after: &BTreeMap<Key, Value>,
+) -> Result<(), StoreError> {
     let mut writes = Vec::new();
     for (key, body) in after {
         if before.get(key) != Some(body) {
@@ -128,4 +132,13 @@ fn name(key: &Key, declared: &Value) -> String {
         "ORG" => format!("organization {id} \"{label}\""),
         other => format!("{} {id} \"{label}\"", other.to_lowercase()),
     }
+}
+
+/// Removes the key of this hash and its declaration, both or neither.
+pub async fn revoke(records: &Table, hash: &str) -> Result<(), StoreError> {
+    let writes = vec![
+        Write::Delete(keys::api_key(hash), Guard::None),
+        Write::Delete(keys::declared("KEY", hash), Guard::None),
+    ];
+    records.transact(writes).await
 }

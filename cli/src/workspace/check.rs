@@ -26,7 +26,11 @@ pub fn check(workspace: &Workspace) -> Result<(), String> {
     unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
     unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
     unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
-    unique("dashboards", "id", workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)))?;
+    unique(
+        "dashboards",
+        "id",
+        workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)),
+    )?;
 
     for (at, user) in workspace.users.iter().enumerate() {
         require(!user.email.trim().is_empty(), || format!("users[{at}].email: may not be empty"))?;
@@ -59,7 +63,9 @@ pub fn check(workspace: &Workspace) -> Result<(), String> {
             format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
         })?;
         if let Some(scope) = key.scopes.iter().find(|scope| !is_scope(scope)) {
-            return Err(format!("keys[{at}].scopes: \"{scope}\" is no scope; use object:read, object:write or *"));
+            return Err(format!(
+                "keys[{at}].scopes: \"{scope}\" is no scope; use object:read, object:write or *"
+            ));
         }
         for project in &key.projects {
             known(&projects, project, || format!("keys[{at}].projects"))?;

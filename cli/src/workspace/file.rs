@@ -231,7 +231,8 @@ pub struct DashboardSpec {
 impl Workspace {
     /// Reads a file; the error says where it is wrong.
     pub fn read(path: &Path) -> Result<Workspace, String> {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
         Workspace::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
@@ -278,7 +279,9 @@ impl TryFrom<NumberOrText> for u64 {
     fn try_from(value: NumberOrText) -> Result<u64, String> {
         match value {
             NumberOrText::Number(number) => Ok(number),
-            NumberOrText::Text(text) => text.parse().map_err(|_| format!("\"{text}\" is not a project number")),
+            NumberOrText::Text(text) => {
+                text.parse().map_err(|_| format!("\"{text}\" is not a project number"))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ mod file;
 mod rows;
 mod state;
 
-pub use apply::{Applied, ApplyError, Options, apply};
+pub use apply::{Applied, ApplyError, Options, apply, revoke};
 pub use file::{KeySpec, Workspace};
 pub use state::{NewKey, State};
 

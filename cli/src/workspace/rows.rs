@@ -41,7 +41,8 @@ pub fn rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
     for role in state.roles.values() {
         let members = role.spec.members.iter().filter_map(|email| {
             let member = user_of(state, email)?;
-            let level = member.spec.memberships.iter().find(|it| it.organization == role.spec.organization)?.level;
+            let level =
+                member.spec.memberships.iter().find(|it| it.organization == role.spec.organization)?.level;
             Some(RoleMember { user: shown(&member.spec), level, joined_at: role.created_at })
         });
         let record = Role {

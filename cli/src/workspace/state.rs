@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::file::{
-    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, UserSpec, Workspace,
+    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, UserSpec,
+    Workspace,
 };
 
 /// One declared thing.
@@ -140,7 +141,7 @@ impl State {
     /// not declare is no longer declared.
     pub fn merged(&self, file: &Workspace, prune: bool, now: DateTime<Utc>) -> (State, Vec<NewKey>) {
         let place = |project: u64, id: u64| format!("{project}/{id}");
-                let mut made = Vec::new();
+        let mut made = Vec::new();
         let mut named_keys = Vec::new();
         for (spec, name) in file.keys.iter().zip(self.key_names(file)) {
             let stored = KeySpec { value: None, ..spec.clone() };
@@ -157,17 +158,34 @@ impl State {
         let kept: BTreeSet<&String> = named_keys.iter().map(|(hash, ..)| hash).collect();
         keys.retain(|hash, key| {
             kept.contains(hash)
-                || !named_keys.iter().any(|(_, new, _)| new.label == key.spec.label && new.user == key.spec.user)
+                || !named_keys
+                    .iter()
+                    .any(|(_, new, _)| new.label == key.spec.label && new.user == key.spec.user)
         });
         let state = State {
-            organizations: merge(&self.organizations, keyed(&file.organizations, |org| org.id.to_string()), prune, now),
+            organizations: merge(
+                &self.organizations,
+                keyed(&file.organizations, |org| org.id.to_string()),
+                prune,
+                now,
+            ),
             users: merge(&self.users, keyed(&file.users, |user| user.id.to_string()), prune, now),
-            projects: merge(&self.projects, keyed(&file.projects, |project| project.id.to_string()), prune, now),
+            projects: merge(
+                &self.projects,
+                keyed(&file.projects, |project| project.id.to_string()),
+                prune,
+                now,
+            ),
             keys,
             roles: merge(&self.roles, keyed(&file.roles, |role| role.id.to_string()), prune, now),
             actions: merge(&self.actions, keyed(&file.actions, |it| place(it.project, it.id)), prune, now),
             cohorts: merge(&self.cohorts, keyed(&file.cohorts, |it| place(it.project, it.id)), prune, now),
-            dashboards: merge(&self.dashboards, keyed(&file.dashboards, |it| place(it.project, it.id)), prune, now),
+            dashboards: merge(
+                &self.dashboards,
+                keyed(&file.dashboards, |it| place(it.project, it.id)),
+                prune,
+                now,
+            ),
         };
         (state, made)
     }

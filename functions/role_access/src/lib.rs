@@ -1,1 +1,37 @@
-//! Placeholder.
+//! Which roles may edit a flag.
+//!
+//! Must stay true: a role has access to a flag once at most, which its uniqueness row ensures; a record belongs to the
+//! flag of its partition, so records of a flag that is gone are reached by nobody.
+
+mod handlers;
+mod store;
+pub mod viewer;
+
+use axum::Router;
+use axum::http::Method;
+use pennon_core::app::App;
+use pennon_core::error::ApiError;
+use pennon_core::http::Routes;
+use pennon_engine::flag::FieldError;
+
+const LIST: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access";
+const ONE: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access/{id}";
+
+/// The route table.
+pub fn routes() -> Routes<App> {
+    Routes::new()
+        .add(Method::GET, LIST, handlers::list)
+        .add(Method::POST, LIST, handlers::create)
+        .add(Method::GET, ONE, handlers::retrieve)
+        .add(Method::DELETE, ONE, handlers::destroy)
+}
+
+/// The routes over `app`, without the edge.
+pub fn router(app: &App) -> Router {
+    routes().into_router(app.clone(), app)
+}
+
+/// The 400 that a refused field stands for.
+pub fn refused(error: FieldError) -> ApiError {
+    ApiError::invalid(error.code, error.detail, error.attr.as_deref())
+}

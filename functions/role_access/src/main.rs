@@ -1,2 +1,16 @@
-//! The function.
-fn main() {}
+//! The function `role_access`.
+
+use pennon_core::app::App;
+use pennon_core::clock::Clock;
+use pennon_core::config::Config;
+use pennon_core::http::edge;
+use pennon_core::lambda;
+use pennon_core::store::Store;
+
+#[tokio::main]
+async fn main() -> Result<(), lambda::Error> {
+    lambda::start_logging();
+    let config = Config::from_env();
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    lambda::run(edge(pennon_role_access::router(&app), app.clock)).await
+}

@@ -49,7 +49,10 @@ impl ApiError {
 
     /// 401: the key found in `source` is not a live one.
     pub fn bad_key(source: &str) -> ApiError {
-        ApiError::unauthorized("authentication_failed", format!("Personal API key found in request {source} is invalid."))
+        ApiError::unauthorized(
+            "authentication_failed",
+            format!("Personal API key found in request {source} is invalid."),
+        )
     }
 
     /// 401: the token of the query string names no project.
@@ -166,8 +169,12 @@ impl From<StoreError> for ApiError {
                 tracing::warn!(cause = %error, "the store is busy");
                 ApiError::busy(1)
             }
-            StoreError::TooLarge => ApiError::invalid("invalid_input", "The record is too large to be stored.", None),
-            StoreError::Condition { .. } | StoreError::Corrupt(_) | StoreError::Failed(_) => ApiError::internal(&error),
+            StoreError::TooLarge => {
+                ApiError::invalid("invalid_input", "The record is too large to be stored.", None)
+            }
+            StoreError::Condition { .. } | StoreError::Corrupt(_) | StoreError::Failed(_) => {
+                ApiError::internal(&error)
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! [`App`]: app::App
 //! [`ApiError`]: error::ApiError
 
+pub mod activity;
 pub mod app;
 pub mod auth;
 pub mod clock;

@@ -181,7 +181,8 @@ impl App {
         wanted: impl Fn(ProjectId) -> [Key; N],
     ) -> ApiResult<(Access, [Option<Item>; N])> {
         let (access, items) = self.project_with(call, scope, |id| wanted(id).to_vec()).await?;
-        let items = <[Option<Item>; N]>::try_from(items).map_err(|_| ApiError::internal(&"a batch came back short"))?;
+        let items = <[Option<Item>; N]>::try_from(items)
+            .map_err(|_| ApiError::internal(&"a batch came back short"))?;
         Ok((access, items))
     }
 

@@ -85,7 +85,10 @@ impl KeyRecord {
 
     /// The user's membership of `organization`.
     pub fn level_in(&self, organization: Uuid) -> Option<Level> {
-        self.memberships.iter().find(|membership| membership.organization == organization).map(|found| found.level)
+        self.memberships
+            .iter()
+            .find(|membership| membership.organization == organization)
+            .map(|found| found.level)
     }
 }
 

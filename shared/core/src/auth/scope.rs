@@ -11,7 +11,8 @@ pub fn grants(granted: &[String], wanted: &str) -> bool {
 
 /// Whether `text` has the form of a scope.
 pub fn is_scope(text: &str) -> bool {
-    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let word =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     text == "*" || matches!(text.split_once(':'), Some((object, "read" | "write")) if word(object))
 }
 

@@ -103,7 +103,8 @@ fn multipart(declared: &str, body: &[u8]) -> ApiResult<Fields> {
         let Some((head, value)) = part.split_once("\r\n\r\n") else {
             return Err(ApiError::parse("Multipart form parse error - a part without a head"));
         };
-        let disposition = head.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"));
+        let disposition =
+            head.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"));
         let name = disposition.and_then(|line| quoted(line, "name=\""));
         let is_file = disposition.is_some_and(|line| line.contains("filename="));
         if let (Some(name), false) = (name, is_file) {
@@ -134,7 +135,10 @@ mod tests {
     #[test]
     fn json_and_both_forms_are_read() {
         assert_eq!(read("application/json; charset=utf-8", r#"{"a": 1}"#), Ok(json!({"a": 1})));
-        assert_eq!(read("application/x-www-form-urlencoded", "a=1&b=x+y%21"), Ok(json!({"a": "1", "b": "x y!"})));
+        assert_eq!(
+            read("application/x-www-form-urlencoded", "a=1&b=x+y%21"),
+            Ok(json!({"a": "1", "b": "x y!"}))
+        );
         let body = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--B--\r\n";
         assert_eq!(read("multipart/form-data; boundary=B", body), Ok(json!({"a": "1"})));
         assert_eq!(read("text/plain", ""), Ok(json!({})));
@@ -142,7 +146,9 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_refused_by_its_python_type() {
-        for (body, kind) in [("[]", "list"), ("\"a\"", "str"), ("1", "int"), ("1.5", "float"), ("true", "bool")] {
+        for (body, kind) in
+            [("[]", "list"), ("\"a\"", "str"), ("1", "int"), ("1.5", "float"), ("true", "bool")]
+        {
             let error = read("application/json", body).unwrap_err();
             assert_eq!(error["detail"], format!("Invalid data. Expected a dictionary, but got {kind}."));
         }

@@ -124,7 +124,11 @@ impl Call {
             return None;
         }
         let fields = self.fields().or_else(|_| json_object(&self.body)).ok()?;
-        fields.get("personal_api_key").and_then(Value::as_str).filter(|key| !key.is_empty()).map(str::to_owned)
+        fields
+            .get("personal_api_key")
+            .and_then(Value::as_str)
+            .filter(|key| !key.is_empty())
+            .map(str::to_owned)
     }
 }
 
@@ -170,9 +174,13 @@ async fn read(body: Body) -> ApiResult<Bytes> {
 fn client_url(parts: &Parts) -> ClientUrl {
     let text = |name| parts.headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
     let first = |list: &str| list.split(',').next().unwrap_or("").trim().to_owned();
-    let scheme = text("x-forwarded-proto").map(first).filter(|scheme| scheme == "https").unwrap_or("http".to_owned());
+    let scheme =
+        text("x-forwarded-proto").map(first).filter(|scheme| scheme == "https").unwrap_or("http".to_owned());
     let host = text("host").or(parts.uri.host()).unwrap_or("localhost");
-    let path = parts.extensions.get::<ClientPath>().map_or_else(|| parts.uri.path().to_owned(), |path| path.0.clone());
+    let path = parts
+        .extensions
+        .get::<ClientPath>()
+        .map_or_else(|| parts.uri.path().to_owned(), |path| path.0.clone());
     ClientUrl { origin: format!("{scheme}://{host}"), path }
 }
 

@@ -61,7 +61,8 @@ impl Service<Request> for Edge {
 fn rewrite_path(request: &mut Request) {
     let sent = request.uri().path().to_owned();
     let stage = request.extensions().get::<StagePrefix>().map(|stage| stage.0.clone());
-    let rest = stage.as_deref().and_then(|stage| sent.strip_prefix(stage)).filter(|rest| rest.starts_with('/'));
+    let rest =
+        stage.as_deref().and_then(|stage| sent.strip_prefix(stage)).filter(|rest| rest.starts_with('/'));
     let plain = rest.unwrap_or(&sent);
     let plain = match plain.strip_suffix('/') {
         Some(shorter) if !shorter.is_empty() => shorter,

@@ -143,7 +143,8 @@ impl Refuse {
             headers.insert(header::ALLOW, allow.clone());
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow);
         }
-        let any = "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
+        let any =
+            "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(any));
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
         response

@@ -8,9 +8,10 @@
 //! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
 //! | API key | `KEY#{hash}` | `KEY` |
 //! | project token | `TOKEN#{token}` | `TOKEN` |
-//! | flag; its summary row; who has a key | `PROJECT#{id}#FLAG`, `#FLAGROW`, `#FLAGKEY` | padded id, padded id, key |
+//! | flag; its summary row while it is not deleted | `PROJECT#{id}#FLAG`, `#FLAGROW` | padded id |
+//! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
 //! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
-//! | insight; its short id | `PROJECT#{id}#INSIGHT`, `#SHORT` | padded id, short id |
+//! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#{item}` | time and uuid |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
@@ -56,6 +57,8 @@ pub enum Kind {
     FlagRow,
     /// An insight.
     Insight,
+    /// The summary row of an insight that is not deleted.
+    InsightRow,
     /// An action.
     Action,
     /// A cohort.
@@ -70,6 +73,7 @@ impl Kind {
             Kind::Flag => "FLAG",
             Kind::FlagRow => "FLAGROW",
             Kind::Insight => "INSIGHT",
+            Kind::InsightRow => "INSIGHTROW",
             Kind::Action => "ACTION",
             Kind::Cohort => "COHORT",
             Kind::Dashboard => "DASHBOARD",
@@ -155,10 +159,28 @@ pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
     Key::new(records_pk(project, kind), padded(id))
 }
 
-/// Which flags have, or had, a key.
-pub fn flag_key(project: ProjectId, key: &str) -> Key {
-    Key::new(format!("PROJECT#{project}#FLAGKEY"), key)
+/// Partition of the rows that say which flags have, or had, a key.
+pub fn flag_keys_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#FLAGKEY")
 }
+
+/// Prefix of the rows of one key. A key holds no `#`.
+pub fn flag_key_prefix(key: &str) -> String {
+    format!("{key}#")
+}
+
+/// There while a live flag has the key.
+pub fn flag_key_live(project: ProjectId, key: &str) -> Key {
+    Key::new(flag_keys_pk(project), format!("{key}#LIVE"))
+}
+
+/// There while the deleted flag `id` has the key.
+pub fn flag_key_deleted(project: ProjectId, key: &str, id: u64) -> Key {
+    Key::new(flag_keys_pk(project), format!("{key}#{FLAG_KEY_DELETED}{}", padded(id)))
+}
+
+/// What follows the key in the row of a deleted flag, before its number.
+pub const FLAG_KEY_DELETED: &str = "DELETED#";
 
 /// Partition of what belongs to one flag.
 pub fn flag_children_pk(project: ProjectId, flag: u64) -> String {

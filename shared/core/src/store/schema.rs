@@ -54,7 +54,9 @@ pub async fn create(client: &Client, name: &str, schema: &TableSchema) -> Result
         call = call.stream_specification(stream);
     }
     match call.send().await {
-        Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => return Ok(()),
+        Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => {
+            return Ok(());
+        }
         other => other?,
     };
     let expiry = TimeToLiveSpecification::builder()

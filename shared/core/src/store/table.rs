@@ -9,7 +9,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{
-    ConditionCheck, Delete, DeleteRequest, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update, WriteRequest,
+    ConditionCheck, Delete, DeleteRequest, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
+    WriteRequest,
 };
 
 use super::StoreError;
@@ -190,7 +191,8 @@ impl Table {
         debug_assert!(writes.len() <= TRANSACTION_WRITES_MAX, "a transaction of {} writes", writes.len());
         let items = writes.iter().map(|write| self.transact_item(write)).collect::<Result<Vec<_>, _>>()?;
         for attempt in 0.. {
-            let sent = self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
+            let sent =
+                self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
             let Err(error) = sent else { return Ok(()) };
             let failure = match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
@@ -244,7 +246,11 @@ impl Table {
             .send()
             .await;
         match sent {
-            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => Ok(()),
+            Err(error)
+                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
+            {
+                Ok(())
+            }
             other => other.map(|_| ()).map_err(StoreError::from),
         }
     }
@@ -262,7 +268,10 @@ impl Table {
                 .map_err(|e| StoreError::Failed(e.to_string()))?;
             for attempt in 0.. {
                 let answer = self.client.batch_write_item().request_items(&*self.name, wanted).send().await?;
-                wanted = answer.unprocessed_items.and_then(|mut left| left.remove(&*self.name)).unwrap_or_default();
+                wanted = answer
+                    .unprocessed_items
+                    .and_then(|mut left| left.remove(&*self.name))
+                    .unwrap_or_default();
                 if wanted.is_empty() {
                     break;
                 }

@@ -1,0 +1,160 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Parser, Subcommand};
+
+/// Feature flags and insights that cost nothing at rest.
+#[derive(Debug, Parser)]
+#[command(name = "pennon", version, about, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What to do; `serve` when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole product on this machine.
+    Serve(Serve),
+    /// Make an installation match a workspace file.
+    Apply(Apply),
+    /// Load a history of events, persons and groups.
+    Import(Import),
+    /// Make, list and revoke API keys.
+    Keys(Keys),
+    /// Print every route that the functions answer.
+    Routes(Routes),
+}
+
+/// Where the data of a local installation lies.
+#[derive(Debug, Clone, Args)]
+pub struct Data {
+    /// Directory of the data; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "pennon-data")]
+    pub data: PathBuf,
+}
+
+/// `pennon serve`
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// Where the data lies.
+    #[command(flatten)]
+    pub data: Data,
+    /// Port of the API on 127.0.0.1; 0 takes any free one.
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// Port on which the embedded DynamoDB is offered on 127.0.0.1; 0 takes any free one.
+    #[arg(long, default_value_t = 0)]
+    pub dynamodb_port: u16,
+    /// Workspace file to apply at the start. With it, no demo is made.
+    #[arg(long, value_name = "FILE")]
+    pub workspace: Option<PathBuf>,
+    /// Freeze the clock at this instant, and let requests name another by the header X-Pennon-Now.
+    #[arg(long, value_name = "RFC3339")]
+    pub now: Option<DateTime<Utc>>,
+}
+
+impl Default for Serve {
+    /// What a plain `pennon` means.
+    fn default() -> Self {
+        Serve {
+            data: Data { data: PathBuf::from("pennon-data") },
+            port: 8080,
+            dynamodb_port: 0,
+            workspace: None,
+            now: None,
+        }
+    }
+}
+
+/// `pennon apply`
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The workspace file, YAML or JSON.
+    pub file: PathBuf,
+    /// Where the data lies.
+    #[command(flatten)]
+    pub data: Data,
+    /// Remove what the file does not declare.
+    #[arg(long)]
+    pub prune: bool,
+    /// Print what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `pennon import`
+#[derive(Debug, Args)]
+pub struct Import {
+    /// JSON lines (.jsonl, .jsonl.gz) or Parquet (.parquet).
+    pub file: PathBuf,
+    /// Where the data lies.
+    #[command(flatten)]
+    pub data: Data,
+    /// The project of lines that name none.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+}
+
+/// `pennon keys`
+#[derive(Debug, Args)]
+pub struct Keys {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: KeysCommand,
+}
+
+/// What to do with keys.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make a key and print it, once.
+    Create(CreateKey),
+    /// List the keys, without their secrets.
+    List(Data),
+    /// Make a key useless. It works for five seconds more at most.
+    Revoke(RevokeKey),
+}
+
+/// `pennon keys create`
+#[derive(Debug, Args)]
+pub struct CreateKey {
+    /// Where the data lies.
+    #[command(flatten)]
+    pub data: Data,
+    /// Mail address of the owner; may be left out where there is one user only.
+    #[arg(long)]
+    pub user: Option<String>,
+    /// A name for people, unique for the owner.
+    #[arg(long)]
+    pub label: String,
+    /// What it allows, such as feature_flag:read; repeat for several. Everything when left out.
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub scopes: Vec<String>,
+    /// The projects that it is limited to; repeat for several.
+    #[arg(long = "project", value_name = "ID")]
+    pub projects: Vec<u64>,
+    /// When it stops working: an instant in RFC 3339, or a number of days such as 90d.
+    #[arg(long, value_name = "WHEN")]
+    pub expires: Option<String>,
+}
+
+/// `pennon keys revoke`
+#[derive(Debug, Args)]
+pub struct RevokeKey {
+    /// Where the data lies.
+    #[command(flatten)]
+    pub data: Data,
+    /// The key itself, its mask, or its label.
+    pub key: String,
+}
+
+/// `pennon routes`
+#[derive(Debug, Args)]
+pub struct Routes {
+    /// As JSON: a list of {group, method, path}.
+    #[arg(long)]
+    pub json: bool,
+}

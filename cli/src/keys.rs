@@ -1,0 +1,120 @@
+//! `pennon keys`: API keys without a workspace file.
+//!
+//! A key is declared like one of a file, so that both ways see each other's keys.
+
+use chrono::{DateTime, Duration, Utc};
+use pennon_core::auth::hash_key;
+use pennon_core::store::Table;
+
+use crate::args::CreateKey;
+use crate::workspace::{self, KeySpec, NewKey, Options, State, Workspace};
+
+/// Makes a key.
+pub async fn create(records: &Table, wanted: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
+    let state = load(records).await?;
+    let user = match &wanted.user {
+        Some(email) => email.clone(),
+        None => only_user(&state)?,
+    };
+    if state.keys.values().any(|key| key.spec.label == wanted.label && key.spec.user == user) {
+        return Err(format!(
+            "{user} has a key labelled \"{}\" already; choose another --label, or revoke that one first",
+            wanted.label
+        ));
+    }
+    let expires_at = wanted.expires.as_deref().map(|text| expiry(text, now)).transpose()?;
+    let scopes = if wanted.scopes.is_empty() { vec!["*".to_owned()] } else { wanted.scopes.clone() };
+    let spec = KeySpec {
+        label: wanted.label.clone(),
+        user,
+        scopes,
+        projects: wanted.projects.clone(),
+        organizations: Vec::new(),
+        expires_at,
+        value: None,
+    };
+    let file = Workspace { keys: vec![spec], ..Workspace::default() };
+    let applied =
+        workspace::apply(records, &file, Options::default(), now).await.map_err(|e| e.to_string())?;
+    applied.new_keys.into_iter().next().ok_or_else(|| "the key was not made".to_owned())
+}
+
+/// One line per key.
+pub async fn list(records: &Table) -> Result<Vec<String>, String> {
+    let state = load(records).await?;
+    let lines = state.keys.values().map(|key| {
+        let spec = &key.spec;
+        let limits = match spec.projects.as_slice() {
+            [] => "all projects".to_owned(),
+            ids => format!("projects {}", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        let end =
+            spec.expires_at.map_or("never expires".to_owned(), |end| format!("expires {}", end.to_rfc3339()));
+        format!("{}  {}  {}  [{}]  {limits}  {end}", key.mask, spec.label, spec.user, spec.scopes.join(" "))
+    });
+    Ok(lines.collect())
+}
+
+/// Revokes the key that `named` is, or that has it as mask or label; returns its label.
+pub async fn revoke(records: &Table, named: &str) -> Result<String, String> {
+    let state = load(records).await?;
+    let hash = hash_key(named);
+    let meant: Vec<_> = state
+        .keys
+        .iter()
+        .filter(|(own, key)| **own == hash || key.mask == named || key.spec.label == named)
+        .map(|(own, key)| (own.clone(), key.spec.label.clone()))
+        .collect();
+    match meant.as_slice() {
+        [] => Err("no such key; `pennon keys list` shows those there are".to_owned()),
+        [(hash, label)] => {
+            workspace::revoke(records, hash).await.map_err(|e| e.to_string())?;
+            Ok(label.clone())
+        }
+        several => Err(format!("{} keys are called that; name one by its mask", several.len())),
+    }
+}
+
+async fn load(records: &Table) -> Result<State, String> {
+    State::load(records).await.map_err(|e| e.to_string())
+}
+
+fn only_user(state: &State) -> Result<String, String> {
+    let mut users = state.users.values();
+    match (users.next(), users.next()) {
+        (Some(only), None) => Ok(only.spec.email.clone()),
+        (None, _) => Err("there is no user yet; declare one with `pennon apply`".to_owned()),
+        _ => Err("there are several users; say whose key it is with --user EMAIL".to_owned()),
+    }
+}
+
+/// An instant, or a number of days from `now`.
+fn expiry(text: &str, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u16>().ok());
+    let end = match days {
+        Some(days) => now + Duration::days(days.into()),
+        None => DateTime::parse_from_rfc3339(text)
+            .map_err(|_| format!("--expires {text}: an instant like 2027-01-31T00:00:00Z, or days like 90d"))?
+            .with_timezone(&Utc),
+    };
+    if end <= now {
+        return Err(format!("--expires {text} lies in the past"));
+    }
+    Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_key_expires_at_an_instant_or_after_days() {
+        let now = "2026-01-05T10:00:00Z".parse().unwrap();
+        assert_eq!(expiry("90d", now).unwrap().to_rfc3339(), "2026-04-05T10:00:00+00:00");
+        assert_eq!(expiry("2027-01-31T00:00:00Z", now).unwrap().to_rfc3339(), "2027-01-31T00:00:00+00:00");
+        for bad in ["0d", "soon", "2020-01-01T00:00:00Z", "-1d"] {
+            assert!(expiry(bad, now).is_err(), "{bad}");
+        }
+    }
+}

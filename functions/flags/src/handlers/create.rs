@@ -1,0 +1,80 @@
+//! `POST P/feature_flags/`: a new flag.
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_core::app::App;
+use pennon_core::auth::Access;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, Fields, created};
+use pennon_core::store::keys::{self, Counter};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions};
+
+use super::TRIES;
+use crate::mentioned::look_up;
+use crate::store::{Holders, Outcome, holders, rows};
+use crate::user::user_ref;
+use pennon_role_access::refused;
+use pennon_role_access::viewer::Viewers;
+
+/// Creates a flag. Deleted flags that had its key are removed for good.
+pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, _) = app.project(&call, crate::WRITE, |_| []).await?;
+    let body = call.fields()?;
+    let mut id = None;
+    for _ in 0..TRIES {
+        let (input, held) = judge(&app, &access, &body).await?;
+        let id = match id {
+            Some(id) => id,
+            None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
+        };
+        let user = access.caller.user();
+        let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
+        let records = &app.store.records;
+        let written = crate::store::create(records, access.project.id, &flag, &held.deleted, user).await?;
+        if written == Outcome::Done {
+            let viewers = Viewers::load(&app, &access, &[&flag]).await?;
+            return Ok(created(viewers.show(&flag, call.now)));
+        }
+    }
+    Err(ApiError::busy(1))
+}
+
+/// The body as input, and who has had the key.
+async fn judge(app: &App, access: &Access, body: &Fields) -> ApiResult<(FlagInput, Holders)> {
+    let project = access.project.id;
+    let mentions = mentions::of_body(body, None);
+    let held = async {
+        match &mentions.key {
+            Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
+            _ => Ok::<_, ApiError>(Holders::default()),
+        }
+    };
+    let found = async {
+        let rows =
+            if mentions.flag_ids.is_empty() { Vec::new() } else { rows(&app.store.records, project).await? };
+        look_up(app, project, &mentions, &rows).await
+    };
+    let (held, found) = tokio::try_join!(held, found)?;
+    let around = Surroundings {
+        stored: None,
+        key_taken: held.live,
+        references: &found.references,
+        dashboards: &found.dashboards,
+        linked_to_early_access: false,
+    };
+    let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
+    if input.should_create_usage_dashboard {
+        let detail = "Usage dashboards are not supported yet.";
+        return Err(ApiError::invalid("invalid_input", detail, Some("_should_create_usage_dashboard")));
+    }
+    if input.has_encrypted_payloads == Some(Some(true)) {
+        let detail = "Encrypted payloads are not supported yet.";
+        return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
+    }
+    Ok((input, held))
+}
+
+/// Whether a key can be looked up at all; longer ones are refused when the body is judged.
+pub(super) fn is_short(key: &str) -> bool {
+    key.chars().count() <= pennon_engine::flag::limits::KEY_CHARS && !key.contains('#')
+}

@@ -1,0 +1,16 @@
+//! One file per action.
+
+mod create;
+mod destroy;
+mod list;
+mod retrieve;
+mod update;
+
+pub use create::create;
+pub use destroy::destroy;
+pub use list::list;
+pub use retrieve::retrieve;
+pub use update::{replace, update};
+
+/// How often a lost race is judged again before the caller is told to come back.
+const TRIES: u32 = 12;

@@ -1,0 +1,201 @@
+//! The handlers: parse, read, judge, answer.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use pennon_core::app::App;
+use pennon_core::auth::Access;
+use pennon_core::clock::timestamp;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, Page, created, empty, json};
+use pennon_core::model::{Role, RoleMember};
+use pennon_core::store::Item;
+use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_engine::flag::Flag;
+use pennon_engine::flag::fields::{self, Field};
+use serde_json::{Value, json as object};
+use uuid::Uuid;
+
+use crate::refused;
+use crate::store::{self, Outcome, RoleAccess};
+use crate::viewer::Viewers;
+
+const READ: &str = "feature_flag:read";
+const WRITE: &str = "feature_flag:write";
+
+/// `GET P/feature_flags/{feature_flag_id}/role_access/`: of an unknown flag an empty page.
+pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, flag) = flag_of(&app, &call, READ).await?;
+    let page = Page::of(&call);
+    let Some(flag) = flag else { return Ok(json(page.envelope(&call, 0, Vec::new()))) };
+    let all = store::list(&app.store.records, access.project.id, id_of(&flag)).await?;
+    let shown = page.slice(&all);
+    let results = show(&app, &access, &call, &flag, shown).await?;
+    Ok(json(page.envelope(&call, all.len(), results)))
+}
+
+/// `POST P/feature_flags/{feature_flag_id}/role_access/`
+pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, flag) = flag_of(&app, &call, WRITE).await?;
+    let flag = flag.ok_or_else(flag_not_found)?;
+    require_right(&app, &access, &flag).await?;
+    let body = call.fields()?;
+    let named = Field::of(&body, "role_id").required(fields::uuid_key).map_err(refused)?;
+    let key = keys::role(access.project.organization, named);
+    let role = app
+        .store
+        .records
+        .get(&key)
+        .await?
+        .ok_or_else(|| refused(fields::does_not_exist("role_id", named)))?;
+    let role: Role = role.body()?;
+    let id = app.store.records.increment(&keys::counter(Counter::RoleAccess), 1).await?;
+    let record = RoleAccess {
+        id: id.unsigned_abs(),
+        flag: id_of(&flag),
+        role: role.id,
+        added_at: call.now,
+        updated_at: call.now,
+    };
+    match store::add(&app.store.records, access.project.id, &record).await? {
+        Outcome::Done => {
+            let shown = show(&app, &access, &call, &flag, &[record]).await?;
+            shown.into_iter().next().map(created).ok_or_else(ApiError::not_found)
+        }
+        Outcome::Taken => {
+            let detail = "The fields role, feature_flag must make a unique set.";
+            Err(ApiError::invalid("unique", detail, None))
+        }
+        Outcome::Gone => Err(flag_not_found()),
+    }
+}
+
+/// `GET P/feature_flags/{feature_flag_id}/role_access/{id}/`
+pub async fn retrieve(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, flag, record) = record_of(&app, &call, READ).await?;
+    let (Some(flag), Some(record)) = (flag, record) else { return Err(ApiError::not_found()) };
+    let shown = show(&app, &access, &call, &flag, &[record]).await?;
+    shown.into_iter().next().map(json).ok_or_else(ApiError::not_found)
+}
+
+/// `DELETE P/feature_flags/{feature_flag_id}/role_access/{id}/`
+pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let (access, flag, record) = record_of(&app, &call, WRITE).await?;
+    let flag = flag.ok_or_else(flag_not_found)?;
+    require_right(&app, &access, &flag).await?;
+    let record = record.ok_or_else(ApiError::not_found)?;
+    match store::remove(&app.store.records, access.project.id, &record).await? {
+        Outcome::Done => Ok(empty(StatusCode::NO_CONTENT)),
+        _ => Err(ApiError::not_found()),
+    }
+}
+
+async fn flag_of(app: &App, call: &Call, scope: &str) -> ApiResult<(Access, Option<Flag>)> {
+    let id = call.id("feature_flag_id");
+    let wanted = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
+    let (access, items) = app.project_with(call, scope, wanted).await?;
+    Ok((access, read(items.into_iter().next().flatten())?))
+}
+
+/// The flag and the role access that the path names, in one round trip.
+async fn record_of(
+    app: &App,
+    call: &Call,
+    scope: &str,
+) -> ApiResult<(Access, Option<Flag>, Option<RoleAccess>)> {
+    let ids = call.id("feature_flag_id").zip(call.id("id"));
+    let wanted = |project| match ids {
+        Some((flag, id)) => {
+            vec![keys::record(project, Kind::Flag, flag), keys::role_access(project, flag, id)]
+        }
+        None => call
+            .id("feature_flag_id")
+            .map(|flag| keys::record(project, Kind::Flag, flag))
+            .into_iter()
+            .collect(),
+    };
+    let (access, items) = app.project_with(call, scope, wanted).await?;
+    let mut items = items.into_iter();
+    let flag = read(items.next().flatten())?;
+    Ok((access, flag, read(items.next().flatten())?))
+}
+
+fn read<T: serde::de::DeserializeOwned>(item: Option<Item>) -> ApiResult<Option<T>> {
+    Ok(item.map(|item| item.body()).transpose()?)
+}
+
+/// The records as answers show them, each with its flag and its role.
+async fn show(
+    app: &App,
+    access: &Access,
+    call: &Call,
+    flag: &Flag,
+    records: &[RoleAccess],
+) -> ApiResult<Vec<Value>> {
+    if records.is_empty() {
+        return Ok(Vec::new());
+    }
+    let organization = access.project.organization;
+    let wanted: Vec<_> = records.iter().map(|record| keys::role(organization, record.role)).collect();
+    let shown = [flag];
+    let (viewers, roles) = tokio::try_join!(Viewers::load(app, access, &shown), async {
+        Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?)
+    })?;
+    let flag = viewers.show(flag, call.now);
+    let shown = records.iter().zip(roles).map(|(record, role)| {
+        let role = read::<Role>(role)?.map(|role| show_role(&role));
+        Ok(object!({
+            "id": record.id,
+            "feature_flag": flag,
+            "role": role,
+            "added_at": timestamp(record.added_at),
+            "updated_at": timestamp(record.updated_at),
+        }))
+    });
+    shown.collect()
+}
+
+fn show_role(role: &Role) -> Value {
+    object!({
+        "id": role.id,
+        "name": role.name,
+        "feature_flags_access_level": u8::from(role.feature_flags_access_level),
+        "created_at": timestamp(role.created_at),
+        "created_by": null,
+        "members": role.members.iter().map(|member| show_member(role, member)).collect::<Vec<_>>(),
+    })
+}
+
+fn show_member(role: &Role, member: &RoleMember) -> Value {
+    let joined_at = timestamp(member.joined_at);
+    let derived = |kind: &str| Uuid::new_v5(&role.id, format!("{kind}/{}", member.user.id).as_bytes());
+    object!({
+        "id": derived("role membership"),
+        "role_id": role.id,
+        "organization_member": {
+            "id": derived("organization membership"),
+            "user": member.user,
+            "level": member.level.number(),
+            "joined_at": joined_at,
+            "updated_at": joined_at,
+        },
+        "user": member.user,
+        "joined_at": joined_at,
+        "updated_at": joined_at,
+    })
+}
+
+async fn require_right(app: &App, access: &Access, flag: &Flag) -> ApiResult<()> {
+    if Viewers::load(app, access, &[flag]).await?.can_change_role_access(flag) {
+        return Ok(());
+    }
+    Err(ApiError::forbidden("You can't edit roles for this feature flag."))
+}
+
+fn flag_not_found() -> ApiError {
+    ApiError::missing("Feature flag not found.")
+}
+
+fn id_of(flag: &Flag) -> u64 {
+    flag.id.unsigned_abs()
+}
