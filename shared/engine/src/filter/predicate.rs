@@ -134,14 +134,4 @@ impl Mask {
             }
         }
     }
-
-    /// Whether a row passes.
-    #[inline]
-    pub(crate) fn passes(&self, row: usize) -> bool {
-        match self {
-            Self::Every => true,
-            Self::Nothing => false,
-            Self::Rows(rows) => rows.get(row).copied().unwrap_or(false),
-        }
-    }
 }

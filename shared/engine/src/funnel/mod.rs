@@ -3,6 +3,7 @@
 //! Must stay true: the pass over the events yields one outcome an actor ([`Outcome`]); counts and times are folds over
 //! these, as lists of people and correlation will be.
 
+mod merge;
 mod result;
 pub mod scan;
 #[cfg(test)]
@@ -17,7 +18,8 @@ use crate::filter::{Mask, Predicate};
 use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
 use crate::query::{FunnelsQuery, Series};
 use crate::scan::{Micros, Partition, Run, ScanRequest};
-use scan::{Marks, Scanner, StepEvent};
+use merge::{MarkedRun, RowMarks, Ticks};
+use scan::{Marks, Scanner};
 
 /// Actors between two looks at the clock.
 const ACTORS_PER_LOOK: usize = 4_096;
@@ -109,100 +111,46 @@ impl Funnel {
             if stop() {
                 return Err(CalcError::timeout());
             }
-            if let Some(marks) = self.marks(run) {
-                runs.push(MarkedRun { run, marks, next: 0 });
-            }
+            runs.extend(self.marks(run).map(|marks| MarkedRun::new(run, marks)));
         }
+        let entrants = merge::entrants(&runs);
         let mut scanner = Scanner::new(self.query.series.len(), self.query.window.micros());
-        let mut events = Vec::new();
-        for (looked, actor) in entrants(&runs).into_iter().enumerate() {
+        let mut ticks = Ticks::new(&runs, self.bounds);
+        for (looked, actor) in entrants.into_iter().enumerate() {
             if looked % ACTORS_PER_LOOK == 0 && stop() {
                 return Err(CalcError::timeout());
             }
-            events.clear();
-            let contributing =
-                runs.iter_mut().filter_map(|run| run.take(actor, self.bounds, &mut events)).count();
-            if contributing > 1 {
-                // Each run is in order already; the stable sort merges them.
-                events.sort_by_key(|event| (event.time, event.seq));
+            ticks.seek(actor);
+            scanner.begin();
+            while !scanner.is_complete()
+                && let Some(tick) = ticks.next()
+            {
+                scanner.tick(tick);
             }
-            if let Some(reached) = scanner.run(&events) {
+            if let Some(reached) = scanner.reached() {
                 back(Outcome { times: reached.times });
             }
         }
         Ok(())
     }
 
-    /// What each row of a run matches; none when no row can match anything.
-    fn marks(&self, run: &Run) -> Option<Vec<Marks>> {
+    /// What the rows of a run match; none when no row can match anything.
+    fn marks(&self, run: &Run) -> Option<RowMarks> {
         let matchers = self
             .matchers
             .iter()
             .filter(|matcher| matcher.event.as_ref().is_none_or(|name| *name == run.event));
-        let mut marks: Option<Vec<Marks>> = None;
+        let mut marks = RowMarks::Same(Marks::default());
         let mut shared: Option<Mask> = None;
         for matcher in matchers {
             let shared = shared.get_or_insert_with(|| self.shared.mask(run));
             if *shared == Mask::Nothing {
                 return None;
             }
-            let mask = shared.clone().and(matcher.predicate.mask(run));
-            if mask == Mask::Nothing {
-                continue;
-            }
-            let marks = marks.get_or_insert_with(|| vec![Marks::default(); run.actors.len()]);
-            for (row, mark) in marks.iter_mut().enumerate() {
-                if mask.passes(row) {
-                    *mark = mark.with(matcher.marks);
-                }
-            }
+            marks = marks.with(matcher.marks, &shared.clone().and(matcher.predicate.mask(run)));
         }
-        marks
+        (marks != RowMarks::Same(Marks::default())).then_some(marks)
     }
-}
-
-/// A run, what its rows match, and how far it has been read.
-struct MarkedRun<'a> {
-    run: &'a Run,
-    marks: Vec<Marks>,
-    next: usize,
-}
-
-impl MarkedRun<'_> {
-    /// Moves on to an actor and adds its events that match something; none when there are none.
-    fn take(&mut self, actor: u32, bounds: (Micros, Micros), into: &mut Vec<StepEvent>) -> Option<()> {
-        let run = self.run;
-        while self.next < run.actors.len() && run.actors[self.next] < actor {
-            self.next += 1;
-        }
-        let before = into.len();
-        while self.next < run.actors.len() && run.actors[self.next] == actor {
-            let (row, marks) = (self.next, self.marks[self.next]);
-            self.next += 1;
-            let time = run.times[row];
-            if !marks.is_empty() && (bounds.0..=bounds.1).contains(&time) {
-                into.push(StepEvent { time, seq: run.seqs[row], marks });
-            }
-        }
-        (into.len() > before).then_some(())
-    }
-}
-
-/// The actors with an event that takes the first step, ascending.
-fn entrants(runs: &[MarkedRun<'_>]) -> Vec<u32> {
-    let mut actors: Vec<u32> = Vec::new();
-    for run in runs {
-        let mut newest = None;
-        for (actor, marks) in run.run.actors.iter().zip(&run.marks) {
-            if marks.enters() && newest != Some(*actor) {
-                newest = Some(*actor);
-                actors.push(*actor);
-            }
-        }
-    }
-    actors.sort();
-    actors.dedup();
-    actors
 }
 
 impl Funnel {

@@ -5,15 +5,13 @@
 //! same instant are one tick: when they differ in what they match, they are taken in the order of the steps and no event
 //! stands twice on a path.
 
-use crate::scan::{Micros, Seq};
+use crate::scan::Micros;
 
 /// An event of one actor that matters to the funnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepEvent {
     /// When it happened.
     pub time: Micros,
-    /// When it arrived, among those of the same time.
-    pub seq: Seq,
     /// What it matches.
     pub marks: Marks,
 }
@@ -78,6 +76,8 @@ pub struct Scanner {
     /// By depth and step: when the step was taken, and by which event.
     times: Vec<Micros>,
     events: Vec<usize>,
+    /// How many events were taken in so far, of all actors; each is known by its number.
+    taken: usize,
     best: Best,
 }
 
@@ -100,36 +100,39 @@ impl Scanner {
             tainted: vec![false; steps + 1],
             times: vec![0; cells],
             events: vec![0; cells],
+            taken: 0,
             best: Best { times: vec![0; steps], ..Best::default() },
         }
     }
 
-    /// The best path of an actor with these events, which are ordered by time and arrival. None when it never takes the
-    /// first step, or when an exclusion voids all that it did.
-    pub fn run(&mut self, events: &[StepEvent]) -> Option<Reached<'_>> {
+    /// Forgets the actor before.
+    pub fn begin(&mut self) {
         self.starts.fill(None);
         self.best.depth = 0;
         self.best.tainted = false;
-        let mut first = 0;
-        while first < events.len() && self.starts[self.steps].is_none() {
-            let time = events[first].time;
-            let same = events[first..].iter().take_while(|event| event.time == time).count();
-            self.tick(events, first, first + same);
-            first += same;
-        }
+    }
+
+    /// True when the last step was taken: later events change nothing.
+    pub fn is_complete(&self) -> bool {
+        self.starts[self.steps].is_some()
+    }
+
+    /// The best path. None when the first step was never taken, or when an exclusion voids all that was done.
+    pub fn reached(&self) -> Option<Reached<'_>> {
         let best = &self.best;
         (best.depth > 0 && !best.tainted).then(|| Reached { times: &best.times[..best.depth] })
     }
 
-    /// The events from `first` up to `end`, all of one instant.
-    fn tick(&mut self, events: &[StepEvent], first: usize, end: usize) {
-        let time = events[first].time;
+    /// The events of one instant, in order of arrival. Instants must ascend.
+    pub fn tick(&mut self, tick: &[StepEvent]) {
+        let Some(StepEvent { time, marks }) = tick.first().copied() else { return };
         self.starts[0] = Some(time);
         self.tainted[0] = false;
-        let tick = &events[first..end];
-        if tick.iter().all(|event| event.marks == tick[0].marks) {
-            for (index, event) in (first..).zip(tick) {
-                self.plain(time, index, event.marks);
+        let first = self.taken;
+        self.taken += tick.len();
+        if tick.iter().all(|event| event.marks == marks) {
+            for index in first..self.taken {
+                self.plain(time, index, marks);
             }
         } else {
             for depth in 1..=self.steps {
@@ -188,9 +191,12 @@ impl Scanner {
         if !tainted {
             let slot = depth * self.steps;
             self.times.copy_within(path..path + before, slot);
-            self.events.copy_within(path..path + before, slot);
+            // Only an instant of several events looks at these, and only for events of its own.
+            if once {
+                self.events.copy_within(path..path + before, slot);
+                self.events[slot + before] = index;
+            }
             self.times[slot + before] = time;
-            self.events[slot + before] = index;
             self.starts[depth] = Some(start);
             self.tainted[depth] = false;
         }

@@ -7,15 +7,22 @@ use super::scan::{Marks, Scanner, StepEvent};
 use crate::scan::Micros;
 
 /// An event given by its time, the steps that it matches and the gaps `(from, to)` that it is an exclusion for.
-fn event(time: Micros, seq: usize, steps: &[usize], excludes: &[(usize, usize)]) -> StepEvent {
+fn event(time: Micros, steps: &[usize], excludes: &[(usize, usize)]) -> StepEvent {
     let steps = steps.iter().map(|step| Marks::step(*step));
     let gaps = excludes.iter().map(|(from, to)| Marks::exclusion(*from, *to));
-    StepEvent { time, seq: seq as u128, marks: steps.chain(gaps).fold(Marks::default(), Marks::with) }
+    StepEvent { time, marks: steps.chain(gaps).fold(Marks::default(), Marks::with) }
 }
 
 /// The times of the best path, empty when the actor does not count.
 fn scan(steps: usize, window: Micros, events: &[StepEvent]) -> Vec<Micros> {
-    Scanner::new(steps, window).run(events).map(|reached| reached.times.to_vec()).unwrap_or_default()
+    let mut scanner = Scanner::new(steps, window);
+    scanner.begin();
+    for tick in events.chunk_by(|one, next| one.time == next.time) {
+        if !scanner.is_complete() {
+            scanner.tick(tick);
+        }
+    }
+    scanner.reached().map(|reached| reached.times.to_vec()).unwrap_or_default()
 }
 
 /// Letters are steps, `x` is an exclusion of the whole funnel: `("ab", 10, "a0 x3 b5")`.
@@ -23,12 +30,11 @@ fn told(funnel: &str, window: Micros, story: &str) -> Vec<Micros> {
     let last = funnel.len() - 1;
     let events: Vec<StepEvent> = story
         .split_whitespace()
-        .enumerate()
-        .map(|(seq, word)| {
+        .map(|word| {
             let (name, time) = word.split_at(1);
             let matches: Vec<usize> = funnel.match_indices(name).map(|(index, _)| index).collect();
             let excludes: &[(usize, usize)] = if name == "x" { &[(0, last)] } else { &[] };
-            event(time.parse().unwrap(), seq, &matches, excludes)
+            event(time.parse().unwrap(), &matches, excludes)
         })
         .collect();
     scan(funnel.len(), window, &events)
@@ -88,12 +94,8 @@ fn an_exclusion_voids_the_path_until_a_fresh_start_gets_as_deep() {
 #[test]
 fn exclusions_act_only_in_their_gaps() {
     let story = |gaps: &[(usize, usize)], at: Micros| {
-        let mut events = vec![
-            event(0, 0, &[0], &[]),
-            event(10, 1, &[1], &[]),
-            event(20, 2, &[2], &[]),
-            event(at, 3, &[], gaps),
-        ];
+        let mut events =
+            vec![event(0, &[0], &[]), event(10, &[1], &[]), event(20, &[2], &[]), event(at, &[], gaps)];
         events.sort_by_key(|event| event.time);
         scan(3, 100, &events).len()
     };
@@ -148,8 +150,7 @@ fn stories(distinct_times: bool) -> impl Strategy<Value = Vec<(Micros, usize)>> 
 
 fn build(story: &[(Micros, usize)], names: &[Vec<usize>]) -> (Vec<StepEvent>, Vec<Vec<usize>>) {
     let matches: Vec<Vec<usize>> = story.iter().map(|(_, name)| names[*name].clone()).collect();
-    let events = story.iter().zip(&matches).enumerate();
-    let events = events.map(|(seq, ((time, _), steps))| event(*time, seq, steps, &[])).collect();
+    let events = story.iter().zip(&matches).map(|((time, _), steps)| event(*time, steps, &[])).collect();
     (events, matches)
 }
 

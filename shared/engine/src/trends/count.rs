@@ -23,52 +23,88 @@ pub(super) enum Per {
     Person,
 }
 
+/// Bits that may be spent on who was seen in which bucket: 32 MiB.
+const SEEN_BITS: usize = 1 << 28;
+
+fn add_one(counts: &mut [u64], bucket: usize) {
+    if let Some(count) = counts.get_mut(bucket) {
+        *count += 1;
+    }
+}
+
 impl Counted<'_> {
     /// Adds the number of events to each bucket.
     pub(super) fn events(&self, counts: &mut [u64]) {
         for (run, mask) in self.rows {
-            self.each(run, mask, |_, bucket| {
-                if let Some(count) = counts.get_mut(bucket) {
-                    *count += 1;
+            self.each(run, mask, |_, bucket| add_one(counts, bucket));
+        }
+    }
+
+    /// Adds the number of distinct persons to each bucket. `actors` are how many the partition has.
+    pub(super) fn persons(&self, per: Per, actors: usize, counts: &mut [u64]) {
+        match (per, self.rows) {
+            (Per::Person, rows) => self.first_buckets(rows, actors, counts),
+            (Per::Bucket, [(run, mask)]) => {
+                // Within a run rows come by actor and time, so that equal pairs are neighbours.
+                let mut last = None;
+                self.each(run, mask, |actor, bucket| {
+                    if last.replace((actor, bucket)) != Some((actor, bucket)) {
+                        add_one(counts, bucket);
+                    }
+                });
+            }
+            (Per::Bucket, _) if actors.saturating_mul(counts.len()) <= SEEN_BITS => self.seen(actors, counts),
+            (Per::Bucket, _) => self.sorted(counts),
+        }
+    }
+
+    /// Each person in the first of its buckets.
+    fn first_buckets(&self, rows: &[(&Run, Mask)], actors: usize, counts: &mut [u64]) {
+        let mut first = vec![usize::MAX; actors];
+        for (run, mask) in rows {
+            self.each(run, mask, |actor, bucket| {
+                if let Some(first) = first.get_mut(actor as usize) {
+                    *first = bucket.min(*first);
+                }
+            });
+        }
+        first.into_iter().for_each(|bucket| add_one(counts, bucket));
+    }
+
+    /// One bit for each person and bucket.
+    fn seen(&self, actors: usize, counts: &mut [u64]) {
+        let width = counts.len();
+        let mut bits = vec![0_u64; (actors * width).div_ceil(64)];
+        for (run, mask) in self.rows {
+            self.each(run, mask, |actor, bucket| {
+                let place = actor as usize * width + bucket;
+                let (word, bit) = (place / 64, 1 << (place % 64));
+                if let Some(word) = bits.get_mut(word)
+                    && *word & bit == 0
+                {
+                    *word |= bit;
+                    add_one(counts, bucket);
                 }
             });
         }
     }
 
-    /// Adds the number of distinct persons to each bucket.
-    pub(super) fn persons(&self, per: Per, counts: &mut [u64]) {
-        let mut last: Option<(u32, usize)> = None;
-        let mut count = |actor: u32, bucket: usize| {
-            let seen = match per {
-                Per::Bucket => last == Some((actor, bucket)),
-                Per::Person => last.is_some_and(|(seen, _)| seen == actor),
-            };
-            if !seen {
-                last = Some((actor, bucket));
-                if let Some(count) = counts.get_mut(bucket) {
-                    *count += 1;
+    /// Where bits would take too much room: all pairs, sorted.
+    fn sorted(&self, counts: &mut [u64]) {
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        for (run, mask) in self.rows {
+            let mut last = None;
+            self.each(run, mask, |actor, bucket| {
+                let pair = (actor, u32::try_from(bucket).unwrap_or(u32::MAX));
+                if last.replace(pair) != Some(pair) {
+                    pairs.push(pair);
                 }
-            }
-        };
-        match self.rows {
-            // Within a run rows come by actor and time, so that equal pairs are neighbours.
-            [(run, mask)] => self.each(run, mask, count),
-            several => {
-                let mut pairs: Vec<(u32, usize)> = Vec::new();
-                for (run, mask) in several {
-                    let mut newest = None;
-                    self.each(run, mask, |actor, bucket| {
-                        if newest != Some((actor, bucket)) {
-                            newest = Some((actor, bucket));
-                            pairs.push((actor, bucket));
-                        }
-                    });
-                }
-                // The pairs of each run are in order already; the sort merges them.
-                pairs.sort();
-                pairs.into_iter().for_each(|(actor, bucket)| count(actor, bucket));
-            }
+            });
         }
+        // The pairs of each run are in order already; a stable sort merges them.
+        pairs.sort();
+        pairs.dedup();
+        pairs.into_iter().for_each(|(_, bucket)| add_one(counts, bucket as usize));
     }
 
     /// Calls back with actor and bucket of each row that counts.

@@ -70,7 +70,7 @@ impl Trend {
     }
 
     pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
-        let width = self.width();
+        let (width, actors) = (self.width(), partition.actors.len());
         let mut counts = vec![0; width * self.series.len()];
         if width == 0 {
             return Ok(Partial { counts, hops: Vec::new() });
@@ -95,8 +95,10 @@ impl Trend {
             let counted = Counted { rows: &rows, buckets, bounds: self.bounds };
             match (series.math, self.query.display) {
                 (Math::Total, _) => counted.events(counts),
-                (Math::Dau, Display::ActionsLineGraphCumulative) => counted.persons(Per::Person, counts),
-                (Math::Dau, _) => counted.persons(Per::Bucket, counts),
+                (Math::Dau, Display::ActionsLineGraphCumulative) => {
+                    counted.persons(Per::Person, actors, counts)
+                }
+                (Math::Dau, _) => counted.persons(Per::Bucket, actors, counts),
             }
         }
         Ok(Partial { counts, hops: Vec::new() })

@@ -1,0 +1,184 @@
+//! The events of one actor from several runs, instant by instant.
+//!
+//! Must stay true: instants ascend, events of an instant stand in order of arrival, rows that match nothing are not seen.
+//! Actors are visited in ascending order, so that each run is read once from its first row to its last.
+
+use super::scan::{Marks, StepEvent};
+use crate::filter::Mask;
+use crate::scan::{Micros, Run, Seq};
+
+/// What the rows of a run match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RowMarks {
+    /// Every row the same.
+    Same(Marks),
+    /// One entry a row.
+    Each(Vec<Marks>),
+}
+
+impl RowMarks {
+    /// Adds marks to the rows that pass a mask.
+    #[must_use]
+    pub(super) fn with(self, more: Marks, mask: &Mask) -> Self {
+        match (self, mask) {
+            (marks, Mask::Nothing) => marks,
+            (Self::Same(marks), Mask::Every) => Self::Same(marks.with(more)),
+            (Self::Each(mut marks), Mask::Every) => {
+                marks.iter_mut().for_each(|marks| *marks = marks.with(more));
+                Self::Each(marks)
+            }
+            (Self::Same(marks), Mask::Rows(rows)) => {
+                Self::Each(rows.iter().map(|passes| if *passes { marks.with(more) } else { marks }).collect())
+            }
+            (Self::Each(mut marks), Mask::Rows(rows)) => {
+                for (marks, _) in marks.iter_mut().zip(rows).filter(|(_, passes)| **passes) {
+                    *marks = marks.with(more);
+                }
+                Self::Each(marks)
+            }
+        }
+    }
+
+    #[inline]
+    fn of(&self, row: usize) -> Marks {
+        match self {
+            Self::Same(marks) => *marks,
+            Self::Each(marks) => marks.get(row).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// A run and what its rows match.
+pub(super) struct MarkedRun<'a> {
+    run: &'a Run,
+    marks: RowMarks,
+}
+
+impl<'a> MarkedRun<'a> {
+    pub(super) fn new(run: &'a Run, marks: RowMarks) -> Self {
+        Self { run, marks }
+    }
+}
+
+/// The actors with an event that takes the first step, ascending.
+pub(super) fn entrants(runs: &[MarkedRun<'_>]) -> Vec<u32> {
+    let mut actors: Vec<u32> = Vec::new();
+    for MarkedRun { run, marks } in runs {
+        let mut newest = None;
+        for (row, actor) in run.actors.iter().enumerate() {
+            if newest != Some(*actor) && marks.of(row).enters() {
+                newest = Some(*actor);
+                actors.push(*actor);
+            }
+        }
+    }
+    // Each run is in order already; the stable sort merges them.
+    actors.sort();
+    actors.dedup();
+    actors
+}
+
+/// Walks through the instants of one actor after the other.
+pub(super) struct Ticks<'a> {
+    runs: &'a [MarkedRun<'a>],
+    bounds: (Micros, Micros),
+    /// By run.
+    heads: Vec<Head>,
+    /// The run whose event comes next.
+    front: Option<usize>,
+    tick: Vec<StepEvent>,
+}
+
+/// Where one run stands.
+#[derive(Clone, Copy)]
+struct Head {
+    /// The actor's first row that is not yet given out, and the row after its last.
+    next: usize,
+    end: usize,
+    /// Time of that row; none is left where it is [`NEVER`].
+    time: Micros,
+}
+
+/// Later than every event.
+const NEVER: Micros = Micros::MAX;
+
+impl<'a> Ticks<'a> {
+    /// Only events from the first to the last of these instants are given out.
+    pub(super) fn new(runs: &'a [MarkedRun<'a>], bounds: (Micros, Micros)) -> Self {
+        let heads = vec![Head { next: 0, end: 0, time: NEVER }; runs.len()];
+        Self { runs, bounds, heads, front: None, tick: Vec::new() }
+    }
+
+    /// Goes on to an actor, who must stand behind the one before.
+    pub(super) fn seek(&mut self, actor: u32) {
+        for (marked, head) in self.runs.iter().zip(&mut self.heads) {
+            let actors = &marked.run.actors;
+            head.next = head.end;
+            while actors.get(head.next).is_some_and(|other| *other < actor) {
+                head.next += 1;
+            }
+            head.end = head.next;
+            while actors.get(head.end) == Some(&actor) {
+                head.end += 1;
+            }
+            head.load(marked, self.bounds);
+        }
+        self.front = self.earliest();
+    }
+
+    /// The events of the actor's next instant.
+    pub(super) fn next(&mut self) -> Option<&[StepEvent]> {
+        self.tick.clear();
+        let time = self.heads[self.front?].time;
+        while let Some(index) = self.front
+            && self.heads[index].time == time
+        {
+            let (marked, head) = (&self.runs[index], &mut self.heads[index]);
+            self.tick.push(StepEvent { time, marks: marked.marks.of(head.next) });
+            head.next += 1;
+            head.load(marked, self.bounds);
+            self.front = self.earliest();
+        }
+        Some(&self.tick)
+    }
+
+    /// The run whose next event is the earliest; of equal times the first to arrive.
+    #[inline]
+    fn earliest(&self) -> Option<usize> {
+        let mut best = None;
+        let mut time = NEVER;
+        for (index, head) in self.heads.iter().enumerate() {
+            if head.time < time {
+                (best, time) = (Some(index), head.time);
+            } else if head.time == time
+                && let Some(other) = best
+                && self.seq(index) < self.seq(other)
+            {
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    fn seq(&self, index: usize) -> Seq {
+        self.runs[index].run.seqs[self.heads[index].next]
+    }
+}
+
+impl Head {
+    /// Finds the next row that matters.
+    #[inline]
+    fn load(&mut self, marked: &MarkedRun<'_>, bounds: (Micros, Micros)) {
+        self.time = NEVER;
+        while self.next < self.end {
+            let time = marked.run.times[self.next];
+            if time >= bounds.0 && !marked.marks.of(self.next).is_empty() {
+                if time <= bounds.1 {
+                    self.time = time;
+                }
+                return;
+            }
+            self.next += 1;
+        }
+    }
+}
