@@ -7,9 +7,9 @@ pub mod buckets;
 pub mod grammar;
 pub mod instants;
 pub mod range;
-pub mod zone;
 #[cfg(test)]
 mod tests;
+pub mod zone;
 
 use serde::{Deserialize, Serialize};
 
