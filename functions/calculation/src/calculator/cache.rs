@@ -1,0 +1,146 @@
+//! Results kept in the records table.
+//!
+//! Must stay true: a result is found by the text of its question alone, so that it can be read in the same round trip
+//! as the project, and used only if the project's settings are those that it was calculated with. A result that does
+//! not fit into an item is not kept; failing to keep one fails no request.
+
+use chrono::{DateTime, Duration, Utc};
+use pennon_core::clock::Clock;
+use pennon_core::error::ApiResult;
+use pennon_core::model::Project;
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Guard, Item, Key, StoreError};
+use pennon_engine::Query;
+use pennon_engine::query::cache_target_age;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Calculated, Calculator};
+
+/// How long a result is kept.
+const KEPT: Duration = Duration::days(7);
+/// Part of every key: raised when the meaning of questions or the shape of results changes.
+const FORMAT: u32 = 1;
+const KEY_PREFIX: &str = "cache_";
+
+/// Who shares results with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Saved insights and query nodes: equal questions share a result.
+    Saved,
+    /// Calculation endpoints, which keep results of their own.
+    Request,
+}
+
+/// The name of a question's result. `invalidation` tells equal questions apart.
+pub fn cache_key(purpose: Purpose, query: &Query, invalidation: Option<&str>) -> String {
+    let purpose = match purpose {
+        Purpose::Saved => "saved",
+        Purpose::Request => "request",
+    };
+    let name = json!([FORMAT, purpose, query.normalised(), invalidation]).to_string();
+    format!("{KEY_PREFIX}{}", digest(&name))
+}
+
+/// Where a result lies in the table.
+pub fn result_key(project: ProjectId, cache_key: &str) -> Key {
+    keys::result(project, cache_key)
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A result as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Digest of the project settings that it depends on.
+    settings: String,
+    result: Value,
+    has_more: Option<bool>,
+    hogql: String,
+    timezone: String,
+    last_refresh: DateTime<Utc>,
+    next_allowed_client_refresh: DateTime<Utc>,
+}
+
+impl Stored {
+    /// The result that an item holds; none where there is no item, or one that this release cannot read.
+    pub fn read(item: Option<&Item>) -> Option<Stored> {
+        item?.body().inspect_err(|error| tracing::warn!(%error, "a stored result is passed over")).ok()
+    }
+
+    /// The result, if it was calculated with the project's present settings and is not too old.
+    pub(super) fn of(&self, project: &Project, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
+        if self.settings != settings(project, query) || now - self.last_refresh > KEPT {
+            return None;
+        }
+        Some(Calculated {
+            result: self.result.clone(),
+            has_more: self.has_more,
+            hogql: self.hogql.clone(),
+            timezone: self.timezone.clone(),
+            last_refresh: self.last_refresh,
+            cache_target_age: cache_target_age(query, self.last_refresh),
+            next_allowed_client_refresh: self.next_allowed_client_refresh,
+            is_cached: true,
+        })
+    }
+
+    /// Whether it holds no row at all.
+    pub fn is_empty(&self) -> bool {
+        self.result.as_array().is_some_and(Vec::is_empty)
+    }
+}
+
+/// The settings of a project on which a question's answer depends.
+fn settings(project: &Project, query: &Query) -> String {
+    let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
+    let settings = json!([
+        project.timezone,
+        project.week_start_day.unwrap_or(0),
+        project.group_types,
+        project.aggregate_users_by_distinct_id,
+        filters,
+    ]);
+    digest(&settings.to_string())
+}
+
+impl Calculator {
+    /// What is stored under each of `cache_keys`, in their order.
+    pub async fn stored(&self, project: ProjectId, cache_keys: &[String]) -> ApiResult<Vec<Option<Stored>>> {
+        let keys: Vec<Key> = cache_keys.iter().map(|key| result_key(project, key)).collect();
+        let items = self.records.batch_get(&keys).await?;
+        Ok(items.iter().map(|item| Stored::read(item.as_ref())).collect())
+    }
+
+    /// Keeps a result.
+    pub(super) async fn store(&self, project: &Project, query: &Query, key: &str, calculated: &Calculated) {
+        let stored = Stored {
+            settings: settings(project, query),
+            result: calculated.result.clone(),
+            has_more: calculated.has_more,
+            hogql: calculated.hogql.clone(),
+            timezone: calculated.timezone.clone(),
+            last_refresh: calculated.last_refresh,
+            next_allowed_client_refresh: calculated.next_allowed_client_refresh,
+        };
+        // DynamoDB removes items by the machine's clock, whatever clock the service is told to have.
+        let expires_at = (Clock::Running.now(None) + KEPT).timestamp();
+        let kept = match Item::new(result_key(project.id, key), &stored) {
+            Ok(item) => self.records.put(item.expiring(expires_at), Guard::None).await,
+            Err(error) => Err(error),
+        };
+        match kept {
+            Ok(()) => {}
+            Err(StoreError::TooLarge) => {
+                tracing::debug!(project = project.id, key, "the result is too large to be kept")
+            }
+            Err(error) => tracing::warn!(project = project.id, key, %error, "the result could not be kept"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use pennon_core::model::AccessLevel;
+use pennon_engine::Parsed;
+use uuid::Uuid;
+
+fn instant(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+fn project() -> Project {
+    Project {
+        id: 7,
+        uuid: Uuid::nil(),
+        organization: Uuid::nil(),
+        name: "Shop".to_owned(),
+        token: "phc_a".to_owned(),
+        timezone: "UTC".to_owned(),
+        week_start_day: None,
+        test_account_filters: Vec::new(),
+        group_types: Vec::new(),
+        aggregate_users_by_distinct_id: false,
+        feature_flags_access_level: AccessLevel::Edit,
+        created_at: instant("2024-01-01T00:00:00Z"),
+        updated_at: instant("2024-01-01T00:00:00Z"),
+    }
+}
+
+fn trend(request: Value) -> Query {
+    match Query::from_legacy_trends(request.as_object().unwrap()).unwrap() {
+        Parsed::Query(query) => query,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn stored_for(query: &Query) -> Stored {
+    let project = &project();
+    Stored {
+        settings: settings(project, query),
+        result: json!([{"count": 1.0}]),
+        has_more: Some(false),
+        hogql: "SELECT".to_owned(),
+        timezone: project.timezone.clone(),
+        last_refresh: instant("2024-01-10T00:00:00Z"),
+        next_allowed_client_refresh: instant("2024-01-10T00:15:00Z"),
+    }
+}
+
+#[test]
+fn equal_questions_have_one_key_and_others_have_others() {
+    let one = trend(json!({"events": [{"id": "a"}]}));
+    let same = trend(json!({"interval": "day", "events": "[{\"id\": \"a\"}]"}));
+    let other = trend(json!({"events": [{"id": "b"}]}));
+    let key = cache_key(Purpose::Request, &one, None);
+    assert_eq!(key, cache_key(Purpose::Request, &same, None));
+    assert_ne!(key, cache_key(Purpose::Request, &other, None));
+    assert_ne!(key, cache_key(Purpose::Request, &one, Some("v2")));
+    assert_ne!(key, cache_key(Purpose::Saved, &one, None));
+}
+
+#[test]
+fn a_result_is_for_the_settings_that_it_was_calculated_with() {
+    let query = trend(json!({"events": [{"id": "a"}]}));
+    let now = instant("2024-01-10T01:00:00Z");
+    let stored = stored_for(&query);
+    let shown = stored.of(&project(), &query, now).unwrap();
+    assert!(shown.is_cached);
+    assert_eq!(shown.cache_target_age, instant("2024-01-10T06:00:00Z"));
+    let moved = Project { timezone: "Europe/Paris".to_owned(), ..project() };
+    assert_eq!(stored.of(&moved, &query, now), None);
+    let sunday = Project { week_start_day: Some(1), ..project() };
+    assert_eq!(stored.of(&sunday, &query, now), None);
+    // Test account filters matter only to questions that apply them.
+    let filtered = Project { test_account_filters: vec![json!({"key": "a", "value": "b"})], ..project() };
+    assert!(stored.of(&filtered, &query, now).is_some());
+    let query = trend(json!({"events": [{"id": "a"}], "filter_test_accounts": true}));
+    let stored = stored_for(&query);
+    assert_eq!(stored.of(&filtered, &query, now), None);
+}
+
+#[test]
+fn a_result_is_kept_for_seven_days() {
+    let query = trend(json!({"events": [{"id": "a"}]}));
+    let stored = stored_for(&query);
+    assert!(stored.of(&project(), &query, instant("2024-01-17T00:00:00Z")).is_some());
+    assert!(stored.of(&project(), &query, instant("2024-01-17T00:00:01Z")).is_none());
+}

@@ -1,0 +1,202 @@
+//! Calculates questions over stored events, within a time and a number of calculations at once, and keeps the results.
+//!
+//! Must stay true: what is returned as calculated was calculated now, from all events of the project; a stored result
+//! is only ever given to the question and the project settings that it was calculated for; a calculation whose asker
+//! has gone, or whose time is up, stops.
+
+mod cache;
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pennon_core::app::App;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::model::Project;
+use pennon_core::store::Table;
+use pennon_engine::dates::WeekStart;
+use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+use pennon_engine::{ProjectContext, Query};
+use pennon_eventstore::EventStore;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+pub use cache::{Purpose, Stored, cache_key, result_key};
+
+use crate::Refresh;
+use crate::errors::{RETRY_AFTER_SECONDS, refusal, unreadable};
+use run::Stop;
+
+/// How much calculations may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Time for one request, waiting for its turn included. Gateways give up after 29 or 30 seconds.
+    pub time: Duration,
+    /// Calculations at once; more wait for their turn.
+    pub at_once: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { time: Duration::from_secs(25), at_once: run::cores().max(2) }
+    }
+}
+
+/// The one place where questions are calculated. Cheap to clone; clones share the number of calculations at once.
+#[derive(Debug, Clone)]
+pub struct Calculator {
+    records: Table,
+    events: EventStore,
+    limits: Limits,
+    permits: Arc<Semaphore>,
+}
+
+/// A result, just calculated or stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calculated {
+    /// In the contract's `result` shape.
+    pub result: Value,
+    /// For trends whether breakdown values were cut off.
+    pub has_more: Option<bool>,
+    /// Readable text of the calculation.
+    pub hogql: String,
+    /// Zone of its dates.
+    pub timezone: String,
+    /// When it was calculated.
+    pub last_refresh: DateTime<Utc>,
+    /// When it begins to age.
+    pub cache_target_age: DateTime<Utc>,
+    /// When a client should ask for a recalculation again.
+    pub next_allowed_client_refresh: DateTime<Utc>,
+    /// Whether it was stored before this request.
+    pub is_cached: bool,
+}
+
+impl Calculator {
+    /// A calculator over the events and the tables of `app`, with the default limits.
+    pub fn new(app: &App, events: EventStore) -> Calculator {
+        Calculator::with_limits(app, events, Limits::default())
+    }
+
+    /// A calculator with other limits.
+    pub fn with_limits(app: &App, events: EventStore, limits: Limits) -> Calculator {
+        let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
+        Calculator { records: app.store.records.clone(), events, limits, permits }
+    }
+
+    /// When a request that begins now has used up its time.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.time
+    }
+
+    /// Calculates a question as of `now`; 503 when it is not done by `deadline`.
+    pub async fn calculate(
+        &self,
+        project: &Project,
+        query: &Query,
+        now: DateTime<Utc>,
+        deadline: Instant,
+    ) -> ApiResult<Calculated> {
+        let calculation = self.run(project, query, now, Stop::at(deadline));
+        match tokio::time::timeout_at(deadline, calculation).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                tracing::warn!(project = project.id, "a calculation did not finish in its time");
+                Err(ApiError::busy(RETRY_AFTER_SECONDS))
+            }
+        }
+    }
+
+    async fn run(
+        &self,
+        project: &Project,
+        query: &Query,
+        now: DateTime<Utc>,
+        stop: Stop,
+    ) -> ApiResult<Calculated> {
+        let mut context = context(project)?;
+        if query.needs_earliest() {
+            context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
+        }
+        // What the engine refuses is refused before it waits for its turn.
+        let plan = Arc::new(query.plan(&context, now).map_err(refusal)?);
+        let permit =
+            self.permits.clone().acquire_owned().await.map_err(|error| ApiError::internal(&error))?;
+        let scan =
+            self.events.scan(project.id, &project.group_types, plan.scan()).await.map_err(unreadable)?;
+        tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
+        let answer = run::answer(plan, scan.partitions, &stop, Arc::new(permit)).await?;
+        Ok(Calculated {
+            result: answer.result,
+            has_more: answer.has_more,
+            hogql: query.describe(),
+            timezone: project.timezone.clone(),
+            last_refresh: now,
+            cache_target_age: cache_target_age(query, now),
+            next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
+                .map_err(refusal)?,
+            is_cached: false,
+        })
+    }
+
+    /// What a synchronous mode shows, given what was stored under `key`; none where it may not calculate and nothing
+    /// was stored. A result that is calculated is stored.
+    pub async fn answer(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<Option<Calculated>> {
+        let Question { project, query, key, stored, now, deadline } = *question;
+        let stored =
+            stored.filter(|_| !refresh.is_forced()).and_then(|stored| stored.of(project, query, now));
+        match (refresh, stored) {
+            (Refresh::ForceCache, stored) => return Ok(stored),
+            (_, Some(stored)) if is_fresh(project, query, stored.last_refresh, now)? => {
+                return Ok(Some(stored));
+            }
+            _ => {}
+        }
+        let calculated = self.calculate(project, query, now, deadline).await?;
+        self.store(project, query, key, &calculated).await;
+        Ok(Some(calculated))
+    }
+}
+
+/// A question with everything that its answer depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// Whose events.
+    pub project: &'a Project,
+    /// What is asked.
+    pub query: &'a Query,
+    /// Where its result is kept, see [`cache_key`].
+    pub key: &'a str,
+    /// What was found there.
+    pub stored: Option<&'a Stored>,
+    /// The instant of the request.
+    pub now: DateTime<Utc>,
+    /// When its time is up, see [`Calculator::deadline`].
+    pub deadline: Instant,
+}
+
+/// What the engine has to know of a project, but for its earliest event.
+fn context(project: &Project) -> ApiResult<ProjectContext> {
+    let timezone = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
+    Ok(ProjectContext {
+        project_id: project.id.to_string(),
+        timezone,
+        week_start: WeekStart::from_day(project.week_start_day.unwrap_or(0).into()),
+        test_account_filters: project.test_account_filters.clone(),
+        earliest_event: None,
+        aggregate_by_distinct_id: project.aggregate_users_by_distinct_id,
+    })
+}
+
+/// Whether a result needs no recalculation. The end of its range decides, so the earliest event plays no part.
+fn is_fresh(
+    project: &Project,
+    query: &Query,
+    last_refresh: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> ApiResult<bool> {
+    let class = freshness(query, &context(project)?, last_refresh, now).map_err(refusal)?;
+    Ok(class == Freshness::Fresh)
+}

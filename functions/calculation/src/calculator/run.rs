@@ -1,0 +1,103 @@
+//! Counts the partitions of a scan on all cores, off the threads that answer requests.
+//!
+//! Must stay true: nothing here blocks a thread of the runtime; work stops soon after nobody waits for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_engine::scan::Partition;
+use pennon_engine::{Answer, CalcResult, Partial, Plan};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::errors::refusal;
+
+/// Tells the threads of a calculation to stop, when its time is up or when this is dropped.
+#[derive(Debug)]
+pub(super) struct Stop {
+    deadline: Instant,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Stop {
+    pub(super) fn at(deadline: Instant) -> Stop {
+        Stop { deadline, dropped: Arc::default() }
+    }
+
+    /// The question that the engine asks now and then.
+    fn is_due(&self) -> impl Fn() -> bool + Send + 'static {
+        let (deadline, dropped) = (self.deadline, self.dropped.clone());
+        move || dropped.load(Ordering::Relaxed) || Instant::now() >= deadline
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// The answer of `plan` over `partitions`. `turn` is held until the last thread has stopped.
+pub(super) async fn answer(
+    plan: Arc<Plan>,
+    partitions: Vec<Partition>,
+    stop: &Stop,
+    turn: Arc<OwnedSemaphorePermit>,
+) -> ApiResult<Answer> {
+    let workers = cores().min(partitions.len());
+    let queue = Arc::new(Mutex::new(partitions.into_iter()));
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (plan, queue, is_due, turn) = (plan.clone(), queue.clone(), stop.is_due(), turn.clone());
+        tasks.spawn_blocking(move || {
+            let _turn = turn;
+            count(&plan, &queue, &is_due)
+        });
+    }
+    let mut parts = Vec::with_capacity(workers);
+    while let Some(joined) = tasks.join_next().await {
+        parts.push(joined.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?);
+    }
+    let finished = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge))
+    });
+    finished.await.map_err(|error| ApiError::internal(&error))
+}
+
+/// Counts partitions until none is left; each is freed when it is counted.
+fn count(
+    plan: &Plan,
+    queue: &Mutex<std::vec::IntoIter<Partition>>,
+    is_due: &dyn Fn() -> bool,
+) -> CalcResult<Partial> {
+    let mut sum = Partial::default();
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(partition) = next else { return Ok(sum) };
+        sum = sum.merge(plan.partial(&partition, is_due)?);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_calculation_stops_at_its_deadline_and_when_nobody_waits() {
+        let stop = Stop::at(Instant::now() + Duration::from_secs(3600));
+        let is_due = stop.is_due();
+        assert!(!is_due());
+        drop(stop);
+        assert!(is_due());
+        assert!(Stop::at(Instant::now()).is_due()());
+    }
+}

@@ -1,0 +1,55 @@
+//! Refusals of the engine and failures of the event store, as answers.
+
+use pennon_core::error::ApiError;
+use pennon_engine::{CalcError, ErrorKind};
+use pennon_eventstore::EventStoreError;
+
+/// Seconds after which a question that took too long may be asked again.
+pub(crate) const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// The answer to a question that the engine refuses.
+pub fn refusal(error: CalcError) -> ApiError {
+    match error.kind {
+        ErrorKind::Validation => ApiError::invalid(error.code, error.detail, error.attr.as_deref()),
+        ErrorKind::Parse => ApiError::parse(error.detail),
+        ErrorKind::Timeout => ApiError::busy(RETRY_AFTER_SECONDS),
+    }
+}
+
+/// The answer when the events cannot be read.
+pub(crate) fn unreadable(error: EventStoreError) -> ApiError {
+    match error {
+        EventStoreError::Store(error) => error.into(),
+        EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
+        EventStoreError::Contended => ApiError::busy(1),
+        other => ApiError::internal(&other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_refusal_keeps_code_text_and_field() {
+        let error = refusal(CalcError::coded("required", Some("events"), "This field is required."));
+        assert_eq!(error.status().as_u16(), 400);
+        let body = json!({
+            "type": "validation_error", "code": "required", "detail": "This field is required.", "attr": "events",
+        });
+        assert_eq!(error.body(), body);
+        let error = refusal(CalcError::parse("no kind"));
+        assert_eq!(error.body()["type"], "invalid_request");
+        assert_eq!(error.body()["code"], "parse_error");
+        assert_eq!(refusal(CalcError::timeout()).status().as_u16(), 503);
+    }
+
+    #[test]
+    fn a_question_that_is_too_large_is_the_askers_fault() {
+        let error = unreadable(EventStoreError::TooLarge("too many events".to_owned()));
+        assert_eq!((error.status().as_u16(), error.detail()), (400, "too many events"));
+        assert_eq!(unreadable(EventStoreError::Contended).status().as_u16(), 503);
+        assert_eq!(unreadable(EventStoreError::Corrupt("x".to_owned())).status().as_u16(), 500);
+    }
+}
