@@ -1,1 +1,12 @@
-//! Placeholder.
+//! Black-box tests: the real routers over the real embedded DynamoDB, one workspace a test, no ports and no sleeping.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop at once"
+)]
+
+mod answer;
+mod app;
+
+pub use answer::Answer;
+pub use app::{Keys, NOW, TestApp};

@@ -19,7 +19,7 @@ use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::Embedded;
 use crate::workspace::{self, Options, Workspace};
 
-pub use router::{Group, api, groups};
+pub use router::{Group, Services, api, groups};
 
 /// How long requests may go on after the signal to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let embedded = Embedded::open(directory.path()).await.map_err(|e| e.to_string())?;
     let clock = options.now.map_or(Clock::Running, Clock::Frozen);
     let app = App::new(embedded.store(None), clock);
-    let services = router::Services::open(app, &directory.events_url())?;
+    let services = Services::open(app, &directory.events_url())?;
 
     let info = ServerInfo {
         http: format!("http://{}", address(&listener)?),
@@ -70,7 +70,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
 }
 
 /// Applies the workspace file, or makes the demo on the first start of an empty installation.
-async fn prepare(options: &Serve, services: &router::Services) -> Result<Option<demo::Demo>, String> {
+async fn prepare(options: &Serve, services: &Services) -> Result<Option<demo::Demo>, String> {
     let store: &Store = &services.app.store;
     let now = services.app.clock.now(None);
     if let Some(path) = &options.workspace {

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use pennon_core::app::App;
 use pennon_core::http::{Route, edge};
+use pennon_eventstore::EventStore;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -12,13 +13,15 @@ use tokio::sync::watch;
 pub struct Services {
     /// The store, the clock and the keys.
     pub app: App,
+    /// The events.
+    pub events: EventStore,
 }
 
 impl Services {
     /// Over `app`, with events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
-        let _ = events_url;
-        Ok(Services { app })
+        let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
+        Ok(Services { app, events })
     }
 }
 

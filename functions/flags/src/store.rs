@@ -149,7 +149,7 @@ fn activity(
         json!({"changes": changes, "trigger": null, "type": null, "name": after.key, "short_id": null});
     let kind = changes::kind(before, after);
     let entry = Entry { scope: SCOPE, item: number(after.id), activity: kind.as_str(), user, at, detail };
-    entry.writes(project, ids::new_uuid(at))
+    entry.writes(project, ids::new_uuid())
 }
 
 async fn send(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {

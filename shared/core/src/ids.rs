@@ -31,11 +31,10 @@ pub fn new_project_token() -> String {
     format!("phc_{}", random_text(43))
 }
 
-/// A new UUID that sorts by `at`.
-pub fn new_uuid(at: chrono::DateTime<chrono::Utc>) -> Uuid {
-    let seconds = u64::try_from(at.timestamp()).unwrap_or(0);
-    let time = uuid::Timestamp::from_unix(uuid::NoContext, seconds, at.timestamp_subsec_nanos());
-    Uuid::new_v7(time)
+/// A new UUID. Those of one process ascend, so that entries of one instant keep the order of their writing, a frozen
+/// clock included.
+pub fn new_uuid() -> Uuid {
+    Uuid::now_v7()
 }
 
 fn random_u64() -> u64 {

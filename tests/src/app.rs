@@ -1,0 +1,164 @@
+//! One installation for one test.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, header};
+use chrono::{DateTime, Utc};
+use http_body_util::BodyExt;
+use pennon::embedded::Embedded;
+use pennon::serve::{Services, api};
+use pennon::workspace::{Options, Workspace, apply};
+use pennon_core::app::App;
+use pennon_core::clock::Clock;
+use pennon_core::store::round_trips::RoundTrips;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::Answer;
+
+/// The instant at which a test's clock stands.
+pub const NOW: &str = "2026-01-05T10:00:00Z";
+
+/// The secrets of the keys that every test's workspace has.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys;
+
+impl Keys {
+    /// Olive, owner of the organization, with every scope.
+    pub const OWNER: &'static str = "phx_owner_0123456789012345678901234567890123456";
+    /// Mel, a member, with every scope.
+    pub const MEMBER: &'static str = "phx_member_012345678901234567890123456789012345";
+    /// Olive's key that may only read flags.
+    pub const READ_FLAGS: &'static str = "phx_readflags_0123456789012345678901234567890";
+    /// Olive's key that is limited to project 2.
+    pub const ONLY_SECOND: &'static str = "phx_onlysecond_012345678901234567890123456789";
+    /// Olive's key without scopes.
+    pub const NO_SCOPES: &'static str = "phx_noscopes_01234567890123456789012345678901";
+    /// Sam, owner of another organization.
+    pub const STRANGER: &'static str = "phx_stranger_0123456789012345678901234567890";
+}
+
+/// The standard workspace: projects 1 and 2 of one organization, project 9 of another.
+fn standard() -> Value {
+    let org = "01900000-0000-7000-8000-000000000001";
+    let other = "01900000-0000-7000-8000-000000000002";
+    let user = |id: u64, name: &str, email: &str, organization: &str, level: &str| {
+        json!({"id": id, "email": email, "first_name": name, "distinct_id": format!("user-{id}"),
+               "memberships": [{"organization": organization, "level": level}]})
+    };
+    let key = |label: &str, user: &str, scopes: Value, projects: Value, value: &str| json!({"label": label, "user": user, "scopes": scopes, "projects": projects, "value": value});
+    let project = |id: &str, organization: &str, name: &str| {
+        json!({"id": id, "organization": organization, "name": name, "token": format!("phc_project_{id}"),
+               "timezone": "UTC", "group_types": ["organization", "company"]})
+    };
+    let olive = "owner@example.com";
+    json!({
+        "organizations": [{"id": org, "name": "Acme"}, {"id": other, "name": "Other"}],
+        "users": [user(1, "Olive", olive, org, "owner"), user(2, "Mel", "member@example.com", org, "member"),
+                  user(3, "Sam", "stranger@example.com", other, "owner")],
+        "projects": [project("1", org, "Shop"), project("2", org, "Blog"), project("9", other, "Foreign")],
+        "keys": [
+            key("owner", olive, json!(["*"]), json!([]), Keys::OWNER),
+            key("member", "member@example.com", json!(["*"]), json!([]), Keys::MEMBER),
+            key("read", olive, json!(["feature_flag:read"]), json!([]), Keys::READ_FLAGS),
+            key("second", olive, json!(["*"]), json!(["2"]), Keys::ONLY_SECOND),
+            key("none", olive, json!([]), json!([]), Keys::NO_SCOPES),
+            key("stranger", "stranger@example.com", json!(["*"]), json!([]), Keys::STRANGER),
+        ],
+    })
+}
+
+/// A whole installation in memory, its events in a directory that goes with it.
+pub struct TestApp {
+    /// What the functions were given.
+    pub services: Services,
+    /// Counts the calls to DynamoDB.
+    pub round_trips: RoundTrips,
+    router: Router,
+    _events: Arc<tempfile::TempDir>,
+}
+
+impl TestApp {
+    /// The standard workspace.
+    pub async fn new() -> TestApp {
+        TestApp::with(json!({})).await
+    }
+
+    /// The standard workspace, with the lists of `more` appended to its lists.
+    pub async fn with(more: Value) -> TestApp {
+        let mut workspace = standard();
+        for (section, added) in more.as_object().expect("sections") {
+            let list = workspace[section].as_array().cloned().unwrap_or_default();
+            workspace[section] =
+                list.into_iter().chain(added.as_array().cloned().unwrap_or_default()).collect();
+        }
+        TestApp::of(&workspace).await
+    }
+
+    /// Exactly this workspace.
+    pub async fn of(workspace: &Value) -> TestApp {
+        let now: DateTime<Utc> = NOW.parse().expect("an instant");
+        let embedded = Embedded::in_memory().await.expect("an embedded database");
+        let round_trips = RoundTrips::new();
+        let app = App::new(embedded.store(Some(round_trips.clone())), Clock::Frozen(now));
+        let events = tempfile::tempdir().expect("a directory");
+        let url = format!("file://{}", events.path().display());
+        let services = Services::open(app, &url).expect("services");
+        let file = Workspace::parse(&workspace.to_string()).expect("a workspace");
+        apply(&services.app.store.records, &file, Options::default(), now)
+            .await
+            .expect("an applied workspace");
+        round_trips.reset();
+        TestApp { router: api(&services), services, round_trips, _events: Arc::new(events) }
+    }
+
+    /// Sends a request.
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.expect("an answer");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
+        Answer { status: parts.status, headers: parts.headers, text }
+    }
+
+    /// Sends a request as the key `key`, with a JSON body unless it is null.
+    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> Answer {
+        self.send(TestApp::request(key, method, path, body)).await
+    }
+
+    /// A request to build upon.
+    pub fn request(key: &str, method: &str, path: &str, body: Value) -> Request<Body> {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "api.test");
+        if !key.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        if body.is_null() {
+            return request.body(Body::empty()).expect("a request");
+        }
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        request.body(Body::from(body.to_string())).expect("a request")
+    }
+
+    /// GET as the owner.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Keys::OWNER, "GET", path, Value::Null).await
+    }
+
+    /// POST as the owner.
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Keys::OWNER, "POST", path, body).await
+    }
+
+    /// PATCH as the owner.
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.call(Keys::OWNER, "PATCH", path, body).await
+    }
+
+    /// Makes a flag with this key in project 1; returns its number.
+    pub async fn flag(&self, key: &str) -> u64 {
+        let made = self.post("/api/projects/1/feature_flags/", json!({"key": key})).await;
+        made.expect(201)["id"].as_u64().expect("a number")
+    }
+}

@@ -1,0 +1,218 @@
+//! Feature flags over HTTP.
+#![allow(clippy::unwrap_used)]
+
+use pennon_core::store::Query;
+use pennon_core::store::keys::{Kind, records_pk};
+use pennon_tests::{Keys, TestApp};
+use serde_json::{Value, json};
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+fn one(id: u64) -> String {
+    format!("{FLAGS}{id}/")
+}
+
+/// The activity entries of the flags of project 1, oldest first.
+async fn activity(app: &TestApp) -> Vec<Value> {
+    let query = Query::partition("PROJECT#1#ACTIVITY#FeatureFlag#2026-01");
+    let items = app.services.app.store.records.query(query).await.unwrap();
+    items.iter().map(|item| item.body().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_new_flag_has_the_fields_of_the_contract_in_their_order() {
+    let app = TestApp::new().await;
+    let made = app.post(FLAGS, json!({"key": "omega-feature"})).await;
+    let olive = json!({
+        "id": 1, "uuid": made.expect(201)["created_by"]["uuid"], "distinct_id": "user-1", "first_name": "Olive",
+        "last_name": "", "email": "owner@example.com", "is_email_verified": null, "hedgehog_config": null,
+        "role_at_organization": null,
+    });
+    let expected = json!({
+        "id": 1, "name": "", "key": "omega-feature",
+        "filters": {"groups": [{"properties": [], "rollout_percentage": null}]}, "deleted": false, "active": true,
+        "created_by": olive, "created_at": "2026-01-05T10:00:00Z", "updated_at": "2026-01-05T10:00:00Z", "version": 1,
+        "last_modified_by": olive, "is_simple_flag": true, "rollout_percentage": null,
+        "ensure_experience_continuity": false, "experiment_set": [], "surveys": [], "features": [],
+        "rollback_conditions": null, "performed_rollback": null, "can_edit": true, "tags": [], "evaluation_tags": [],
+        "evaluation_contexts": [], "usage_dashboard": null, "analytics_dashboards": [],
+        "has_enriched_analytics": false, "user_access_level": "manager", "creation_context": "feature_flags",
+        "is_remote_configuration": false, "has_encrypted_payloads": false, "status": "ACTIVE",
+        "evaluation_runtime": "all", "bucketing_identifier": "distinct_id", "last_called_at": null,
+    });
+    assert_eq!(made.text, expected.to_string());
+    assert_eq!(app.get(&one(1)).await.text, expected.to_string());
+    assert_eq!(app.get("/api/environments/1/feature_flags/1").await.text, expected.to_string());
+}
+
+#[tokio::test]
+async fn a_key_is_unique_among_live_flags_and_free_after_a_deletion() {
+    let app = TestApp::new().await;
+    let first = app.flag("a").await;
+    let taken = app.post(FLAGS, json!({"key": "a"})).await;
+    taken.expect_invalid("unique", "There is already a feature flag with this key.", Some("key"));
+    let other_project = app.post("/api/projects/2/feature_flags/", json!({"key": "a"})).await;
+    assert_eq!(other_project.status, 201);
+    app.patch(&one(first), json!({"deleted": true})).await.expect(200);
+    assert_eq!(app.get(&one(first)).await.expect(200)["status"], "DELETED");
+    let second = app.flag("a").await;
+    assert_eq!(app.get(&one(first)).await.status, 404, "the deleted flag made room for good");
+    assert_eq!(app.patch(&one(first), json!({"deleted": false})).await.status, 404);
+    let b = app.flag("b").await;
+    let renamed = app.patch(&one(b), json!({"key": "a"})).await;
+    renamed.expect_invalid("unique", "There is already a feature flag with this key.", Some("key"));
+    app.patch(&one(second), json!({"key": "c"})).await.expect(200);
+    assert_eq!(app.patch(&one(b), json!({"key": "a"})).await.expect(200)["key"], "a");
+}
+
+#[tokio::test]
+async fn a_restore_asks_for_the_key_again() {
+    let app = TestApp::new().await;
+    let first = app.flag("a").await;
+    app.patch(&one(first), json!({"deleted": true})).await.expect(200);
+    let other = app.flag("b").await;
+    app.patch(&one(other), json!({"key": "a"})).await.expect(200);
+    let refused = app.patch(&one(first), json!({"deleted": false})).await;
+    refused.expect_invalid("unique", "There is already a feature flag with this key.", Some("key"));
+    app.patch(&one(other), json!({"key": "b"})).await.expect(200);
+    assert_eq!(app.patch(&one(first), json!({"deleted": false})).await.expect(200)["deleted"], false);
+    assert_eq!(app.get(FLAGS).await.expect(200)["count"], 2);
+}
+
+#[tokio::test]
+async fn every_write_raises_the_version_and_leaves_one_activity_entry() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    app.patch(&one(id), json!({"name": "A", "filters": {"groups": [{"rollout_percentage": 74}]}}))
+        .await
+        .expect(200);
+    app.call(Keys::MEMBER, "PATCH", &one(id), json!({"deleted": true})).await.expect(200);
+    let restored = app.patch(&one(id), json!({"deleted": false})).await.expect(200);
+    assert_eq!(restored["version"], 4);
+    let log = activity(&app).await;
+    let kinds: Vec<&str> = log.iter().map(|entry| entry["activity"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["created", "updated", "deleted", "restored"]);
+    assert_eq!(log[2]["user"], json!({"first_name": "Mel", "email": "member@example.com"}));
+    let filters = json!({"type": "FeatureFlag", "action": "created", "field": "filters", "before": null,
+                         "after": {"groups": [{"rollout_percentage": 74}]}});
+    assert_eq!(log[1]["detail"]["changes"][1], filters);
+    let refused = app.patch(&one(id), json!({"key": ""})).await;
+    refused.expect_invalid("blank", "This field may not be blank.", Some("key"));
+    assert_eq!(activity(&app).await.len(), 4, "a refused write leaves no entry");
+    let own = format!("PROJECT#1#ACTIVITY#FeatureFlag#ITEM#{id}");
+    let pointers = app.services.app.store.records.query(Query::partition(own)).await.unwrap();
+    assert_eq!(pointers.len(), 4);
+}
+
+#[tokio::test]
+async fn a_list_has_pages_search_and_filters() {
+    let app = TestApp::new().await;
+    for key in ["alpha", "beta", "gamma-one", "gamma-two"] {
+        app.flag(key).await;
+    }
+    app.call(Keys::MEMBER, "POST", FLAGS, json!({"key": "mels", "active": false})).await.expect(201);
+    let keys = |page: Value| -> Vec<String> {
+        page["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|flag| flag["key"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let page = app.get(&format!("{FLAGS}?limit=2&offset=2")).await.expect(200);
+    assert_eq!(page["count"], 5);
+    assert_eq!(page["next"], "http://api.test/api/projects/1/feature_flags/?limit=2&offset=4");
+    assert_eq!(page["previous"], "http://api.test/api/projects/1/feature_flags/?limit=2");
+    assert_eq!(keys(page), ["gamma-one", "beta"]);
+    assert_eq!(keys(app.get(&format!("{FLAGS}?search=GAMMA%20t")).await.expect(200)), ["gamma-two"]);
+    assert_eq!(keys(app.get(&format!("{FLAGS}?search=gamma%20o")).await.expect(200)), ["gamma-one"]);
+    assert_eq!(keys(app.get(&format!("{FLAGS}?active=false")).await.expect(200)), ["mels"]);
+    assert_eq!(keys(app.get(&format!("{FLAGS}?created_by_id=2")).await.expect(200)), ["mels"]);
+    assert_eq!(keys(app.get(&format!("{FLAGS}?type=multivariant")).await.expect(200)), Vec::<String>::new());
+    assert_eq!(keys(app.get(&format!("{FLAGS}?order=key&limit=1")).await.expect(200)), ["alpha"]);
+    let bad = app.get(&format!("{FLAGS}?created_by_id=me")).await;
+    bad.expect_invalid("invalid_input", "A valid integer is required.", Some("created_by_id"));
+}
+
+#[tokio::test]
+async fn a_hard_delete_is_refused_without_a_body() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    for path in [one(id), one(999)] {
+        let refused = app.call(Keys::OWNER, "DELETE", &path, Value::Null).await;
+        assert_eq!((refused.status.as_u16(), refused.text.as_str()), (405, ""));
+        assert_eq!(refused.header("allow"), "GET, HEAD, OPTIONS, PATCH, PUT");
+        assert_eq!(refused.header("content-type"), "");
+    }
+    assert_eq!(app.get(&one(id)).await.expect(200)["deleted"], false);
+}
+
+#[tokio::test]
+async fn an_overlapping_change_of_an_older_version_is_a_conflict() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    let original = app.get(&one(id)).await.expect(200);
+    app.patch(&one(id), json!({"name": "theirs"})).await.expect(200);
+    let overlapping = json!({"name": "mine", "version": 1, "original_flag": original});
+    let conflict = app.patch(&one(id), overlapping).await;
+    let detail = "The feature flag was updated by owner@example.com since you started editing it. \
+                  Please refresh and try again.";
+    conflict.expect_error(409, "server_error", "conflict", detail, None);
+    let apart = json!({"active": false, "version": 1, "original_flag": original});
+    let merged = app.patch(&one(id), apart).await.expect(200);
+    assert_eq!((&merged["name"], &merged["active"]), (&json!("theirs"), &json!(false)));
+}
+
+#[tokio::test]
+async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_all_kept() {
+    let app = TestApp::new().await;
+    let creates = (0..16).map(|_| app.post(FLAGS, json!({"key": "once"})));
+    let statuses: Vec<u16> =
+        futures::future::join_all(creates).await.iter().map(|it| it.status.as_u16()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 15, "{statuses:?}");
+    let flags = app.get(FLAGS).await.expect(200);
+    let id = flags["results"][0]["id"].as_u64().unwrap();
+    let changes =
+        [json!({"name": "n"}), json!({"active": false}), json!({"tags": ["t"]}), json!({"key": "k"})];
+    let path = one(id);
+    let answers = futures::future::join_all(changes.into_iter().map(|body| app.patch(&path, body))).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    let flag = app.get(&path).await.expect(200);
+    assert_eq!(flag["version"], 5);
+    let kept = (&flag["name"], &flag["active"], &flag["tags"], &flag["key"]);
+    assert_eq!(kept, (&json!("n"), &json!(false), &json!(["t"]), &json!("k")));
+    assert_eq!(activity(&app).await.len(), 5);
+    let rows =
+        app.services.app.store.records.query(Query::partition(records_pk(1, Kind::FlagRow))).await.unwrap();
+    assert_eq!(rows.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_supported_yet_is_refused_by_name() {
+    let app = TestApp::new().await;
+    for field in ["_should_create_usage_dashboard", "has_encrypted_payloads"] {
+        let body = json!({"key": "a", "is_remote_configuration": true, field: true});
+        let refused = app.post(FLAGS, body).await.expect(400);
+        assert_eq!(refused["attr"], field);
+    }
+    assert_eq!(app.get(FLAGS).await.expect(200)["count"], 0);
+}
+
+/// Round trips with a cold key, one after the other.
+#[tokio::test]
+async fn a_read_costs_one_wait_a_list_and_a_change_two() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    let waits = async |method: &str, path: &str, body: Value| {
+        app.services.app.keys.clear();
+        app.round_trips.reset();
+        let answer = app.call(Keys::OWNER, method, path, body).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+        app.round_trips.sequential()
+    };
+    assert_eq!(waits("GET", &one(id), Value::Null).await, 1, "retrieve");
+    assert_eq!(waits("GET", FLAGS, Value::Null).await, 2, "list");
+    assert_eq!(waits("PATCH", &one(id), json!({"name": "b"})).await, 2, "change");
+    assert_eq!(waits("POST", FLAGS, json!({"key": "b"})).await, 3, "create");
+}
