@@ -47,6 +47,9 @@ impl HttpConnector for Connector {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
             let body = request.body().bytes().unwrap_or_default().to_vec();
+            // The database may answer before this task is polled again. Calls that a task makes side by side should
+            // all begin before the first ends, as they do over a network.
+            tokio::task::yield_now().await;
             // SQLite blocks its thread, and other requests must go on meanwhile.
             let answer = tokio::task::spawn_blocking(move || {
                 dispatch(&database, &operation, &String::from_utf8_lossy(&body))

@@ -6,7 +6,7 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created};
-use pennon_core::store::keys::{self, Counter};
+use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions};
 
 use super::TRIES;
@@ -18,11 +18,11 @@ use pennon_role_access::viewer::Viewers;
 
 /// Creates a flag. Deleted flags that had its key are removed for good.
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, _) = app.project(&call, crate::WRITE, |_| []).await?;
+    let (access, mut early) = access_and_holders(&app, &call).await?;
     let body = call.fields()?;
     let mut id = None;
     for _ in 0..TRIES {
-        let (input, held) = judge(&app, &access, &body).await?;
+        let (input, held) = judge(&app, &access, &body, early.take()).await?;
         let id = match id {
             Some(id) => id,
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
@@ -39,14 +39,44 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
     Err(ApiError::busy(1))
 }
 
-/// The body as input, and who has had the key.
-async fn judge(app: &App, access: &Access, body: &Fields) -> ApiResult<(FlagInput, Holders)> {
+/// The project, and who has the key that the body names.
+///
+/// Where the path names the project by its number, the key's holders are read beside the API key, which saves a wait.
+async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>)> {
+    let named = call.id("project_id").filter(|_| call.credential().is_some());
+    let key = named.and_then(|_| mentions::of_body(&call.fields().ok()?, None).key);
+    let early = async {
+        match named.zip(key) {
+            Some((project, key)) => Some(holders_of(app, project, Some(&key)).await),
+            None => None,
+        }
+    };
+    let (access, early) = tokio::join!(app.project(call, crate::WRITE, |_| []), early);
+    let (access, _) = access?;
+    let early = early.filter(|_| named == Some(access.project.id)).transpose()?;
+    Ok((access, early))
+}
+
+async fn holders_of(app: &App, project: ProjectId, key: Option<&String>) -> ApiResult<Holders> {
+    match key {
+        Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
+        _ => Ok(Holders::default()),
+    }
+}
+
+/// The body as input, and who has had the key; `early` is who had it a moment ago, where that is known.
+async fn judge(
+    app: &App,
+    access: &Access,
+    body: &Fields,
+    early: Option<Holders>,
+) -> ApiResult<(FlagInput, Holders)> {
     let project = access.project.id;
     let mentions = mentions::of_body(body, None);
     let held = async {
-        match &mentions.key {
-            Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
-            _ => Ok::<_, ApiError>(Holders::default()),
+        match early {
+            Some(held) => Ok(held),
+            None => holders_of(app, project, mentions.key.as_ref()).await,
         }
     };
     let found = async {

@@ -50,7 +50,10 @@ impl Page {
 
     /// The request's URL with this limit and another offset.
     fn link(&self, call: &Call, offset: Option<usize>) -> String {
-        link(call, &[("limit", Some(self.limit.to_string())), ("offset", offset.map(|offset| offset.to_string()))])
+        link(
+            call,
+            &[("limit", Some(self.limit.to_string())), ("offset", offset.map(|offset| offset.to_string()))],
+        )
     }
 }
 
@@ -61,8 +64,11 @@ pub fn link(call: &Call, set: &[(&str, Option<String>)]) -> String {
     pairs.retain(|(name, _)| name != "personal_api_key" && !set.iter().any(|(changed, _)| changed == name));
     pairs.extend(set.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?))));
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    let query =
-        pairs.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&");
+    let query = pairs
+        .iter()
+        .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+        .collect::<Vec<_>>()
+        .join("&");
     format!("{}{}?{query}", call.url.origin, call.url.path)
 }
 

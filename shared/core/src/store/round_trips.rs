@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use aws_sdk_dynamodb::config::interceptors::{
-    BeforeTransmitInterceptorContextRef, FinalizerInterceptorContextRef,
+    BeforeSerializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+    FinalizerInterceptorContextRef,
 };
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
@@ -24,6 +25,9 @@ pub struct RoundTrips {
 pub struct Call {
     /// Name of the DynamoDB operation, such as `BatchGetItem`.
     pub operation: String,
+    /// How often it was sent; more than once after a failure.
+    pub attempts: u32,
+    /// When it began.
     began: Instant,
     ended: Option<Instant>,
 }
@@ -77,6 +81,17 @@ impl Intercept for RoundTrips {
         "RoundTrips"
     }
 
+    fn read_before_execution(
+        &self,
+        _context: &BeforeSerializationInterceptorContextRef<'_>,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let mut calls = self.lock();
+        bag.interceptor_state().store_put(Position(calls.len()));
+        calls.push(Call { operation: String::new(), attempts: 0, began: Instant::now(), ended: None });
+        Ok(())
+    }
+
     fn read_before_transmit(
         &self,
         context: &BeforeTransmitInterceptorContextRef<'_>,
@@ -84,10 +99,12 @@ impl Intercept for RoundTrips {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let target = context.request().headers().get("x-amz-target").unwrap_or_default();
-        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let mut calls = self.lock();
-        bag.interceptor_state().store_put(Position(calls.len()));
-        calls.push(Call { operation, began: Instant::now(), ended: None });
+        if let Some(Position(at)) = bag.load::<Position>()
+            && let Some(call) = self.lock().get_mut(*at)
+        {
+            target.rsplit('.').next().unwrap_or_default().clone_into(&mut call.operation);
+            call.attempts += 1;
+        }
         Ok(())
     }
 
