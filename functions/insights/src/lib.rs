@@ -1,1 +1,50 @@
-//! Placeholder.
+//! Saved insights: lists, writes, and their numbers.
+//!
+//! Must stay true: a write is one transaction of the record, its summary row, its short id and its activity entry; a
+//! lost race is read and judged again; whatever an insight cannot do yet is refused before anything is written.
+
+mod changes;
+mod handlers;
+mod input;
+mod limits;
+mod list;
+mod listing;
+mod numbers;
+mod overrides;
+mod record;
+mod row;
+mod shown;
+mod store;
+mod writes;
+
+use axum::Router;
+use axum::http::Method;
+use pennon_calculation::Calculator;
+use pennon_core::app::App;
+use pennon_core::http::Routes;
+
+/// What the handlers are given. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Insights {
+    /// The store and the clock.
+    pub app: App,
+    /// What calculates.
+    pub calculator: Calculator,
+}
+
+/// The route table.
+pub fn routes() -> Routes<Insights> {
+    const LIST: &str = "/api/projects/{project_id}/insights";
+    const ONE: &str = "/api/projects/{project_id}/insights/{id}";
+    Routes::new()
+        .add(Method::GET, LIST, list::list)
+        .add(Method::POST, LIST, writes::create)
+        .add(Method::GET, ONE, handlers::retrieve)
+        .add(Method::PATCH, ONE, writes::update)
+        .add(Method::DELETE, ONE, handlers::destroy)
+}
+
+/// The routes over `state`, without the edge.
+pub fn router(state: &Insights) -> Router {
+    routes().into_router(state.clone(), &state.app)
+}

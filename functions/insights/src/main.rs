@@ -1,2 +1,22 @@
-//! The function.
-fn main() {}
+//! The function `insights`.
+
+use pennon_calculation::Calculator;
+use pennon_core::app::App;
+use pennon_core::clock::Clock;
+use pennon_core::config::Config;
+use pennon_core::http::edge;
+use pennon_core::lambda;
+use pennon_core::store::Store;
+use pennon_eventstore::EventStore;
+use pennon_insights::Insights;
+
+#[tokio::main]
+async fn main() -> Result<(), lambda::Error> {
+    lambda::start_logging();
+    let config = Config::from_env();
+    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let calculator = Calculator::new(&app, EventStore::open(app.store.clone(), &url)?);
+    let state = Insights { app, calculator };
+    lambda::run(edge(pennon_insights::router(&state), state.app.clock)).await
+}

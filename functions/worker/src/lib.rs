@@ -1,1 +1,92 @@
-//! Placeholder.
+//! Work that no request waits for: captured events become segments, and what segments have replaced is removed.
+//!
+//! Must stay true: a run may stop anywhere and be started again, or run twice at once, and no answer changes by it; a
+//! project that fails does not keep the others from their turn; a run ends in about the time that it is given.
+
+mod events;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pennon_core::store::keys::ProjectId;
+use pennon_eventstore::{EventStore, EventStoreError};
+use tokio::time::Instant;
+
+pub use events::{Trigger, trigger};
+
+/// Time for a run where a function may take ten minutes: enough is left for the step that is going on.
+pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
+
+/// What a run did, over all projects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Projects that were looked at.
+    pub projects: usize,
+    /// Projects in which something failed; the log says what.
+    pub failed: usize,
+    /// Blocks that segments hold now.
+    pub blocks: usize,
+    /// Events of them that were new.
+    pub events: u64,
+    /// Segments that were merged into larger ones.
+    pub merged_segments: usize,
+    /// Blocks and segments that were removed.
+    pub removed: usize,
+    /// Whether time ran out before everything was done; the next run goes on.
+    pub unfinished: bool,
+}
+
+/// Compacts and sweeps every project that has events, as of `now`, for about `time`.
+///
+/// Fails only when the projects cannot be listed. Where time runs out, the next run begins with other projects.
+pub async fn compact_all(
+    events: &EventStore,
+    now: DateTime<Utc>,
+    time: Duration,
+) -> Result<Run, EventStoreError> {
+    let deadline = Instant::now() + time;
+    let mut projects = events.projects().await?;
+    // Another first project each time, so that a run that is always cut short reaches all of them in the end.
+    let first = usize::try_from(pennon_core::ids::random_below(projects.len() as u64)).unwrap_or(0);
+    projects.rotate_left(first);
+    let mut run = Run::default();
+    for project in projects {
+        if Instant::now() >= deadline {
+            run.unfinished = true;
+            break;
+        }
+        run.projects += 1;
+        if let Err(error) = compact_one(events, project, now, deadline, &mut run).await {
+            run.failed += 1;
+            tracing::error!(project, %error, "the events of a project could not be compacted");
+        }
+    }
+    tracing::info!(?run, "compacted");
+    Ok(run)
+}
+
+async fn compact_one(
+    events: &EventStore,
+    project: ProjectId,
+    now: DateTime<Utc>,
+    deadline: Instant,
+    run: &mut Run,
+) -> Result<(), EventStoreError> {
+    let now = now.timestamp_micros();
+    loop {
+        let done = events.compact(project, now).await?;
+        run.blocks += done.blocks;
+        run.events += done.events;
+        run.merged_segments += done.merged_segments;
+        if !done.more && done.merged_segments == 0 {
+            break;
+        }
+        if Instant::now() >= deadline {
+            run.unfinished = true;
+            break;
+        }
+    }
+    let swept = events.sweep(project, now).await?;
+    run.removed += swept.blocks + swept.segments;
+    Ok(())
+}

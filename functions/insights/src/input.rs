@@ -1,0 +1,156 @@
+//! Bodies of writes, judged field by field.
+//!
+//! Must stay true: absent, null and present are three things; read-only and unknown fields are ignored; the first
+//! field that breaks a rule is reported, in the order in which [`InsightInput`] lists them.
+
+use std::collections::BTreeSet;
+
+use pennon_calculation::refusal;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::Fields;
+use pennon_engine::flag::FieldError;
+use pennon_engine::flag::fields::{self, Field, TextRule};
+use pennon_engine::flag::json;
+use pennon_engine::query::accept_query;
+use serde_json::{Map, Value};
+
+use crate::limits;
+
+const TEXT: TextRule = TextRule { max_chars: limits::TEXT_CHARS, blank: true, trim: false };
+
+/// The writable fields of a body; none is absent.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::option_option, reason = "absent and null are different")]
+pub struct InsightInput {
+    /// `name`
+    pub name: Option<Option<String>>,
+    /// `derived_name`
+    pub derived_name: Option<Option<String>>,
+    /// `description`
+    pub description: Option<Option<String>>,
+    /// `filters`
+    pub filters: Option<Map<String, Value>>,
+    /// `query`
+    pub query: Option<Option<Value>>,
+    /// `order`
+    pub order: Option<Option<i64>>,
+    /// `deleted`
+    pub deleted: Option<bool>,
+    /// `favorited`
+    pub favorited: Option<bool>,
+    /// `saved`
+    pub saved: Option<bool>,
+    /// `tags`, trimmed, in lower case, sorted, each once.
+    pub tags: Option<Vec<String>>,
+}
+
+impl InsightInput {
+    /// Judges a body.
+    pub fn parse(body: &Fields) -> ApiResult<InsightInput> {
+        let field = |name| Field::of(body, name);
+        let text =
+            |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);
+        let boolean = |name| field(name).sent(fields::boolean).map_err(invalid);
+        let input = InsightInput {
+            name: text("name")?,
+            derived_name: text("derived_name")?,
+            description: text("description")?,
+            filters: body.get("filters").map(filters).transpose().map_err(invalid)?,
+            query: body.get("query").map(query).transpose()?,
+            order: field("order")
+                .nullable(|name, value| fields::integer(name, value, None))
+                .map_err(invalid)?,
+            deleted: boolean("deleted")?,
+            favorited: boolean("favorited")?,
+            saved: boolean("saved")?,
+            tags: field("tags").sent(tags).map_err(invalid)?,
+        };
+        refuse_dashboards(body, input.deleted)?;
+        Ok(input)
+    }
+
+    /// Whether it has a field that counts as the insight's content.
+    pub fn has_content(&self) -> bool {
+        self.name.is_some() || self.description.is_some() || self.filters.is_some() || self.query.is_some()
+    }
+}
+
+/// The answer to a refused field.
+pub fn invalid(error: FieldError) -> ApiError {
+    ApiError::invalid(error.code, error.detail, error.attr.as_deref())
+}
+
+/// An object, or JSON text that holds one. Of a list, as old clients send it, the first entry counts.
+fn filters(value: &Value) -> Result<Map<String, Value>, FieldError> {
+    let decoded;
+    let mut value = value;
+    if let Value::String(text) = value {
+        decoded = serde_json::from_str::<Value>(text)
+            .map_err(|_| FieldError::invalid("filters", "The text is not valid JSON."))?;
+        value = &decoded;
+    }
+    if let Value::Array(list) = value {
+        value = list.first().unwrap_or(&Value::Null);
+    }
+    if value.is_null() {
+        return Ok(Map::new());
+    }
+    let filters = fields::object("filters", value)?.clone();
+    bounded("filters", value)?;
+    Ok(filters)
+}
+
+fn query(value: &Value) -> ApiResult<Option<Value>> {
+    // The size of what was sent, before anything is made of it.
+    bounded("query", value).map_err(invalid)?;
+    let query = accept_query(value).map_err(refusal)?;
+    bounded("query", query.as_ref().unwrap_or(&Value::Null)).map_err(invalid)?;
+    Ok(query)
+}
+
+fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
+    if json::text_bytes(value) > limits::QUESTION_BYTES {
+        let detail = format!("{name} must not be larger than {} KiB as JSON.", limits::QUESTION_BYTES / 1024);
+        return Err(FieldError::invalid(name, detail));
+    }
+    if json::depth(value) > limits::NESTING {
+        let detail = format!("{name} must not be nested deeper than {} levels.", limits::NESTING);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(())
+}
+
+fn tags(name: &str, value: &Value) -> Result<Vec<String>, FieldError> {
+    let mut tags = BTreeSet::new();
+    for tag in fields::list(name, value)? {
+        let Value::String(tag) = tag else { return Err(FieldError::invalid(name, "Not a valid string.")) };
+        let tag = tag.trim().to_lowercase();
+        if tag.chars().count() > limits::TAG_CHARS {
+            let detail = format!("Ensure this field has no more than {} characters.", limits::TAG_CHARS);
+            return Err(FieldError::new(name, "max_length", detail));
+        }
+        if !tag.is_empty() {
+            tags.insert(tag);
+        }
+    }
+    if tags.len() > limits::TAGS {
+        let detail = format!("An insight must not have more than {} tags.", limits::TAGS);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(tags.into_iter().collect())
+}
+
+/// Insights are on no dashboard yet: a list that would put one there is refused, never dropped. With a deletion the
+/// list has no effect in any case.
+fn refuse_dashboards(body: &Fields, deleted: Option<bool>) -> ApiResult<()> {
+    let name = "dashboards";
+    let count = |name: &str, value: &Value| fields::list(name, value).map(<[Value]>::len);
+    let named = Field::of(body, name).sent(count).map_err(invalid)?.unwrap_or(0);
+    if named == 0 || deleted == Some(true) {
+        return Ok(());
+    }
+    Err(ApiError::invalid("invalid_input", "Not supported yet: insights on dashboards.", Some(name)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! Every cap on what one insight may hold, in one place.
+
+/// Characters of a name, a derived name and a description.
+pub const TEXT_CHARS: usize = 400;
+/// Bytes of `filters`, and of `query`, as compact JSON text.
+pub const QUESTION_BYTES: usize = 256 * 1024;
+/// Levels of lists and objects inside `filters` and `query`, also where they come as JSON text.
+pub const NESTING: usize = 64;
+/// Tags of an insight.
+pub const TAGS: usize = 100;
+/// Characters of one tag.
+pub const TAG_CHARS: usize = 255;
+/// Characters of a search text in a list.
+pub const SEARCH_CHARS: usize = 400;
+/// Entries of a list inside a query parameter, such as `tags`.
+pub const PARAMETER_ENTRIES: usize = 500;
+/// How often a write that others overtook is judged again.
+pub const WRITE_TRIES: usize = 10;
+/// Rows of a page that are calculated side by side.
+pub const ROWS_AT_ONCE: usize = 4;

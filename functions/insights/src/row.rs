@@ -1,0 +1,74 @@
+//! The summary row of an insight: what lists filter and order by.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::record::Insight;
+
+/// What a list knows of an insight before it reads the record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InsightRow {
+    /// Its number.
+    pub id: u64,
+    /// Its short id.
+    pub short_id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// The name that a client made up.
+    pub derived_name: Option<String>,
+    /// Free words.
+    pub description: Option<String>,
+    /// Sorted, lower case.
+    pub tags: Vec<String>,
+    /// Where lists show it.
+    pub order: Option<i64>,
+    /// Whether it is a favourite.
+    pub favorited: bool,
+    /// Whether it was saved on purpose.
+    pub saved: bool,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// Number of the user who made it.
+    pub created_by: u64,
+    /// When it was last written.
+    pub updated_at: DateTime<Utc>,
+    /// When its content last changed.
+    pub last_modified_at: DateTime<Utc>,
+    /// `insight` of the stored filters.
+    pub filters_insight: Option<String>,
+    /// Kind of the stored query node; none without a query.
+    pub query_kind: Option<String>,
+    /// Kind of the node inside it.
+    pub source_kind: Option<String>,
+}
+
+impl InsightRow {
+    /// The row of an insight.
+    pub fn of(insight: &Insight) -> InsightRow {
+        let query = insight.query.as_ref().and_then(Value::as_object);
+        let source = query.and_then(|node| node.get("source")).and_then(Value::as_object);
+        InsightRow {
+            id: insight.id,
+            short_id: insight.short_id.clone(),
+            name: insight.name.clone(),
+            derived_name: insight.derived_name.clone(),
+            description: insight.description.clone(),
+            tags: insight.tags.clone(),
+            order: insight.order,
+            favorited: insight.favorited,
+            saved: insight.saved,
+            created_at: insight.created_at,
+            created_by: insight.created_by.id,
+            updated_at: insight.updated_at,
+            last_modified_at: insight.last_modified_at,
+            filters_insight: insight.filters.get("insight").and_then(Value::as_str).map(str::to_owned),
+            query_kind: query.and_then(kind),
+            source_kind: source.and_then(kind),
+        }
+    }
+}
+
+fn kind(node: &Map<String, Value>) -> Option<String> {
+    node.get("kind").and_then(Value::as_str).map(str::to_owned)
+}

@@ -1,0 +1,151 @@
+//! Insights as answers show them.
+
+use chrono::{DateTime, Duration, Utc};
+use pennon_core::auth::Access;
+use pennon_core::clock::timestamp;
+use pennon_core::http::Call;
+use serde_json::{Map, Value, json};
+
+use crate::numbers::Numbers;
+use crate::record::Insight;
+
+/// How long the status of a calculation is told.
+const STATUS_LIFETIME: Duration = Duration::minutes(10);
+/// Restriction level of an insight that everybody in the project may edit.
+const EVERYBODY_EDITS: u8 = 21;
+/// Privilege level of a caller who may edit.
+const MAY_EDIT: u8 = 37;
+
+/// For whom, when, and how a request is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Viewer<'a> {
+    /// Who asks, and in which project.
+    pub access: &'a Access,
+    /// The instant of the request.
+    pub now: DateTime<Utc>,
+    /// Whether the request named a mode of calculation.
+    pub explicit_refresh: bool,
+    /// The caller's own name for the calculation.
+    pub client_query_id: Option<&'a str>,
+}
+
+impl<'a> Viewer<'a> {
+    /// The viewer of a request.
+    pub fn new(access: &'a Access, call: &'a Call, explicit_refresh: bool) -> Viewer<'a> {
+        let client_query_id = call.query_value("client_query_id").filter(|id| !id.is_empty());
+        Viewer { access, now: call.now, explicit_refresh, client_query_id }
+    }
+
+    /// What the caller may do with an insight, in a word. No rules say otherwise than by creation and membership.
+    fn level(&self, insight: &Insight) -> &'static str {
+        let own = insight.created_by.id == self.access.caller.user().id;
+        if own || self.access.level().is_admin() { "manager" } else { "editor" }
+    }
+}
+
+/// The full form.
+pub fn full(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Value {
+    let shown = numbers.calculated.as_ref();
+    let timezone = match viewer.explicit_refresh {
+        true => Some(&viewer.access.project.timezone),
+        false => shown.map(|it| &it.timezone),
+    };
+    json!({
+        "id": insight.id,
+        "short_id": insight.short_id,
+        "name": insight.name,
+        "derived_name": insight.derived_name,
+        "filters": filters(insight),
+        "query": insight.query,
+        "order": insight.order,
+        "deleted": insight.deleted,
+        "dashboards": [],
+        "dashboard_tiles": [],
+        "last_refresh": shown.map(|it| timestamp(it.last_refresh)),
+        "cache_target_age": shown.map(|it| timestamp(it.cache_target_age)),
+        "next_allowed_client_refresh": shown.map(|it| timestamp(it.next_allowed_client_refresh)),
+        "result": shown.map(|it| &it.result),
+        "hasMore": shown.and_then(|it| it.has_more),
+        "columns": null,
+        "created_at": timestamp(insight.created_at),
+        "created_by": insight.created_by,
+        "description": insight.description,
+        "updated_at": timestamp(insight.updated_at),
+        "tags": insight.tags,
+        "favorited": insight.favorited,
+        "saved": insight.saved,
+        "last_modified_at": timestamp(insight.last_modified_at),
+        "last_modified_by": insight.last_modified_by,
+        "is_sample": false,
+        "effective_restriction_level": EVERYBODY_EDITS,
+        "effective_privilege_level": MAY_EDIT,
+        "user_access_level": viewer.level(insight),
+        "timezone": timezone,
+        "is_cached": shown.is_some_and(|it| it.is_cached),
+        "query_status": query_status(insight, numbers, viewer),
+        "hogql": shown.map(|it| &it.hogql),
+        "types": null,
+        "filters_hash": numbers.key,
+        "alerts": [],
+        "last_viewed_at": null,
+    })
+}
+
+/// The short form, which never has numbers.
+pub fn short(insight: &Insight, viewer: &Viewer<'_>) -> Value {
+    json!({
+        "id": insight.id,
+        "short_id": insight.short_id,
+        "name": insight.name,
+        "derived_name": insight.derived_name,
+        "filters": filters(insight),
+        "query": insight.query,
+        "dashboards": [],
+        "dashboard_tiles": [],
+        "description": insight.description,
+        "last_refresh": null,
+        "refreshing": false,
+        "saved": insight.saved,
+        "tags": insight.tags,
+        "updated_at": timestamp(insight.updated_at),
+        "created_by": insight.created_by,
+        "created_at": timestamp(insight.created_at),
+        "last_modified_at": timestamp(insight.last_modified_at),
+        "favorited": insight.favorited,
+        "user_access_level": viewer.level(insight),
+        "last_viewed_at": null,
+    })
+}
+
+/// The filters; an insight that has nothing else is a trend.
+fn filters(insight: &Insight) -> Map<String, Value> {
+    let mut filters = insight.filters.clone();
+    if insight.query.is_none() {
+        filters.entry("insight").or_insert_with(|| json!("TRENDS"));
+    }
+    filters
+}
+
+/// The status of a calculation that failed; none of any other, because all of them are done when they are answered.
+fn query_status(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Option<Value> {
+    let failure = numbers.failure.as_ref()?;
+    let id = viewer.client_query_id.map(str::to_owned).or_else(|| numbers.key.clone());
+    Some(json!({
+        "id": id.unwrap_or_else(|| format!("insight_{}", insight.id)),
+        "team_id": viewer.access.project.id,
+        "insight_id": insight.id,
+        "dashboard_id": null,
+        "query_async": true,
+        "complete": true,
+        "error": true,
+        "error_message": failure.message,
+        "results": null,
+        "start_time": timestamp(viewer.now),
+        "pickup_time": timestamp(viewer.now),
+        "end_time": timestamp(viewer.now),
+        "expiration_time": timestamp(viewer.now + STATUS_LIFETIME),
+        "task_id": null,
+        "query_progress": null,
+        "labels": null,
+    }))
+}
