@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::routing::get;
+use pennon_calculation::{Calculation, Calculator};
 use pennon_core::app::App;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
@@ -15,13 +16,17 @@ pub struct Services {
     pub app: App,
     /// The events.
     pub events: EventStore,
+    /// What calculates over them.
+    pub calculation: Calculation,
 }
 
 impl Services {
     /// Over `app`, with events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
-        Ok(Services { app, events })
+        let calculator = Calculator::new(&app, events.clone());
+        let calculation = Calculation { app: app.clone(), calculator };
+        Ok(Services { app, events, calculation })
     }
 }
 
@@ -32,6 +37,7 @@ pub fn api(services: &Services) -> Router {
         .route("/_health", get(|| async { "ok" }))
         .merge(pennon_flags::router(app))
         .merge(pennon_role_access::router(app))
+        .merge(pennon_calculation::router(&services.calculation))
         .merge(pennon_projects::router(app));
     edge(routes, app.clock)
 }
@@ -53,6 +59,9 @@ pub fn groups() -> Vec<Group> {
     let mut all = group("flags", pennon_flags::routes().table());
     all.extend(group("flags", role_access.clone()));
     all.extend(group("role_access", role_access));
+    let calculation = pennon_calculation::routes().table();
+    all.extend(group("calculation", calculation.clone()));
+    all.extend(group("insights", calculation));
     all.extend(group("projects", pennon_projects::routes().table()));
     all.sort();
     all
