@@ -1,1 +1,45 @@
-//! Placeholder.
+//! Events in, in the wire format of the SDKs.
+//!
+//! Limits: 6 MB a request as sent, 20 MB inflated, 20,000 events, 900 KiB an event, 64 levels of nesting; what is above
+//! is a 413 (nesting: a 400). A request is stored whole or not at all.
+
+pub mod decode;
+mod handlers;
+pub mod normalize;
+pub mod refusal;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use axum::Router;
+use axum::http::Method;
+use pennon_core::app::App;
+use pennon_core::http::Routes;
+use pennon_eventstore::EventStore;
+
+/// What the capture routes need. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Capture {
+    app: App,
+    events: EventStore,
+    tokens: tokens::Tokens,
+}
+
+/// The route table.
+pub fn routes() -> Routes<Capture> {
+    Routes::open()
+        .add(Method::POST, "/batch", handlers::capture)
+        .add(Method::POST, "/capture", handlers::capture)
+        .add(Method::POST, "/e", handlers::capture)
+        .add(Method::POST, "/i/v0/e", handlers::capture)
+        .add(Method::POST, "/i/v1/analytics/events", handlers::analytics_events)
+        .add(Method::POST, "/flags", handlers::not_served)
+        .add(Method::GET, "/array/{token}/config", handlers::not_served)
+}
+
+/// The routes over `app` and `events`, without the edge.
+pub fn router(app: &App, events: &EventStore) -> Router {
+    let state = Capture { app: app.clone(), events: events.clone(), tokens: tokens::Tokens::default() };
+    routes().into_router(state, app)
+}

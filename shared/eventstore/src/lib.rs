@@ -32,7 +32,9 @@ mod scan;
 mod segment;
 mod snapshot;
 mod sweep;
+mod table;
 mod tail;
+mod time;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +51,8 @@ pub use person::derived;
 pub use records::{GroupRecord, Person, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
 pub use sweep::{GRACE_MICROS, Swept};
+pub use table::TableFile;
+pub use time::parse_timestamp;
 
 use cache::Cache;
 use objects::Objects;

@@ -66,7 +66,13 @@ async fn values_come_back_exactly_from_blocks_and_segments() {
     for (n, value) in values.iter().enumerate() {
         let n = n as u128;
         sent.push(event(n, "mixed", "ada", n as i64, json!({"k": value, "f.g": 1.0})));
-        sent.push(event(100 + n, "text", "ada", n as i64, json!({"t": "x", "i": n as i64, "b": n % 2 == 0})));
+        sent.push(event(
+            100 + n,
+            "text",
+            "ada",
+            n as i64,
+            json!({"t": "x", "i": n as i64, "b": n.is_multiple_of(2)}),
+        ));
         sent.push(event(200 + n, "absent", "ada", n as i64, json!({})));
     }
     // A column of texts with one stray number and one null.
@@ -194,7 +200,7 @@ async fn identifying_makes_one_person_at_once() {
         .unwrap();
     assert_eq!(persons(&place.events).await, 2);
     let forced = event(14, "$merge_dangerously", "bob", 9, json!({"alias": "ada"}));
-    place.events.append(PROJECT, &[forced.clone()], NOW).await.unwrap();
+    place.events.append(PROJECT, std::slice::from_ref(&forced), NOW).await.unwrap();
     assert_eq!(persons(&place.events).await, 1);
     // A cycle, and the whole once more, change nothing.
     let back = event(15, "$merge_dangerously", "ada", 9, json!({"alias": "bob"}));

@@ -135,7 +135,8 @@ fn step(mut decoder: ParquetPushDecoder) -> Result<Step, EventStoreError> {
 async fn metadata(objects: &Objects, object: &str, bytes: u64) -> Result<ParquetMetaData, EventStoreError> {
     let mut decoder =
         ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(PageIndexPolicy::Optional);
-    let mut wanted = vec![bytes.saturating_sub(TAIL_BYTES)..bytes];
+    let tail = bytes.saturating_sub(TAIL_BYTES)..bytes;
+    let mut wanted = Vec::from([tail]);
     loop {
         let parts = objects.ranges(object, &wanted).await?;
         decoder.push_ranges(wanted, parts)?;

@@ -1,0 +1,166 @@
+//! The capture routes over the embedded DynamoDB.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::BodyExt;
+use pennon::embedded::Embedded;
+use pennon_core::app::App;
+use pennon_core::clock::Clock;
+use pennon_core::http::edge;
+use pennon_core::model::TokenRow;
+use pennon_core::store::{Guard, Item, keys};
+use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
+use pennon_eventstore::EventStore;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+const PROJECT: u64 = 3;
+
+struct Place {
+    router: Router,
+    events: EventStore,
+    _directory: TempDir,
+}
+
+async fn place() -> Place {
+    let store = Embedded::in_memory().await.unwrap().store(None);
+    let row = Item::new(keys::token("phc_1"), &TokenRow { project: PROJECT }).unwrap();
+    store.records.put(row, Guard::Absent).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let events = EventStore::open(store.clone(), &format!("file://{}", directory.path().display())).unwrap();
+    let app = App::new(store, Clock::Running);
+    let router = edge(pennon_capture::router(&app, &events), Clock::Running);
+    Place { router, events, _directory: directory }
+}
+
+impl Place {
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        assert_eq!(response.headers()["access-control-allow-origin"], "*");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+        self.send(Request::post(path).header("content-type", "application/json").body(body.into()).unwrap())
+            .await
+    }
+
+    /// Names of the stored events.
+    async fn stored(&self) -> Vec<String> {
+        let request = ScanRequest {
+            events: EventSelection::All,
+            from: i64::MIN,
+            to: i64::MAX,
+            columns: BTreeSet::from([ColumnKey::DistinctId]),
+        };
+        let scan = self.events.scan(PROJECT, &[], &request).await.unwrap();
+        let runs = scan.partitions.into_iter().flat_map(|partition| partition.runs);
+        let mut names = runs.flat_map(|run| vec![run.event; run.times.len()]).collect::<Vec<_>>();
+        names.sort();
+        names
+    }
+}
+
+fn event(name: &str) -> Value {
+    json!({"event": name, "distinct_id": "ada", "properties": {"token": "phc_1"}})
+}
+
+#[tokio::test]
+async fn every_route_stores_and_says_so() {
+    let place = place().await;
+    let batch =
+        json!({"api_key": "phc_1", "batch": [event("a")], "sent_at": "2024-01-01T00:00:00Z"}).to_string();
+    for path in ["/batch/", "/batch", "/capture/", "/e/?_=1704067200000", "/i/v0/e/?ip=1", "/e"] {
+        assert_eq!(place.post(path, batch.clone()).await, (StatusCode::OK, json!({"status": 1})), "{path}");
+    }
+    assert_eq!(place.post("/e/", event("b").to_string()).await.0, StatusCode::OK);
+    assert_eq!(place.post("/e/", json!([event("b"), event("c")]).to_string()).await.0, StatusCode::OK);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(event("d").to_string().as_bytes()).unwrap();
+    let request = Request::post("/e/")
+        .header("content-type", "text/plain")
+        .body(packed.finish().unwrap().into())
+        .unwrap();
+    assert_eq!(place.send(request).await.0, StatusCode::OK);
+    let mut plain = event("e");
+    plain["properties"] = json!({});
+    assert_eq!(place.post("/capture/?token=phc_1", plain.to_string()).await.0, StatusCode::OK);
+    let uuid = "01890000-0000-7000-8000-000000000001";
+    plain["uuid"] = uuid.into();
+    let v1 = Request::post("/i/v1/analytics/events").header("authorization", "Bearer phc_1");
+    let v1 =
+        v1.body(json!({"created_at": "2024-01-01T00:00:00Z", "batch": [plain]}).to_string().into()).unwrap();
+    assert_eq!(place.send(v1).await, (StatusCode::OK, json!({"results": {uuid: {"result": "ok"}}})));
+    assert_eq!(place.stored().await, ["a", "a", "a", "a", "a", "a", "b", "b", "c", "d", "e", "e"]);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_sent_again_counts_once() {
+    let place = place().await;
+    let mut one = event("a");
+    one["uuid"] = "01890000-0000-7000-8000-000000000001".into();
+    let batch = json!({"api_key": "phc_1", "batch": [one]}).to_string();
+    for _ in 0..3 {
+        assert_eq!(place.post("/batch/", batch.clone()).await.0, StatusCode::OK);
+    }
+    assert_eq!(place.stored().await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_refused_request_stores_nothing() {
+    let place = place().await;
+    let bad = json!({"api_key": "phc_1", "batch": [event("a"), {"event": "b"}]}).to_string();
+    let (status, body) = place.post("/batch/", bad).await;
+    assert_eq!((status, &body["attr"]), (StatusCode::BAD_REQUEST, &json!("batch[1].distinct_id")));
+    let (status, body) =
+        place.post("/batch/", json!({"api_key": "phc_2", "batch": [event("a")]}).to_string()).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNAUTHORIZED, &json!("invalid_api_key")));
+    assert_eq!(body["type"], "authentication_error");
+    let (status, body) =
+        place.post("/batch/", json!({"batch": [{"event": "a", "distinct_id": "d"}]}).to_string()).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNAUTHORIZED, &json!("missing_api_key")));
+    assert_eq!(place.post("/batch/", "{").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(place.post("/batch/", "").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(place.post("/batch/", vec![b' '; 6_000_001]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let long = json!({"api_key": "k".repeat(5000), "batch": [event("a")]}).to_string();
+    assert_eq!(place.post("/batch/", long).await.0, StatusCode::UNAUTHORIZED);
+    assert!(place.stored().await.is_empty());
+}
+
+#[tokio::test]
+async fn browsers_may_ask_from_anywhere() {
+    let place = place().await;
+    for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/flags/", "/array/phc_1/config"] {
+        let request = Request::options(path).body(Body::empty()).unwrap();
+        assert_eq!(place.send(request).await.0, StatusCode::NO_CONTENT, "{path}");
+    }
+    assert_eq!(place.post("/flags/?v=2", "{}").await.0, StatusCode::NOT_FOUND);
+    let config = Request::get("/array/phc_1/config").body(Body::empty()).unwrap();
+    let (status, body) = place.send(config).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+    let get = Request::get("/batch/").body(Body::empty()).unwrap();
+    assert_eq!(place.send(get).await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn identifying_merges_over_the_wire() {
+    let place = place().await;
+    let batch = json!({"api_key": "phc_1", "batch": [
+        {"event": "seen", "distinct_id": "anon"},
+        {"event": "seen", "distinct_id": "ada"},
+        {"event": "$identify", "distinct_id": "ada", "properties": {"$anon_distinct_id": "anon"}},
+    ]});
+    assert_eq!(place.post("/batch/", batch.to_string()).await.0, StatusCode::OK);
+    let anon = place.events.person_of(PROJECT, "anon").await.unwrap();
+    assert_eq!(anon, place.events.person_of(PROJECT, "ada").await.unwrap());
+}
