@@ -1,10 +1,130 @@
-//! The demo workspace of a first start.
-pub struct Demo;
-impl Demo {
-    pub fn introduction(&self, _http: &str) -> String {
-        String::new()
-    }
+//! The demo workspace of a first start: a web shop's real events, a few flags and saved insights.
+//!
+//! Everything goes in by the ways that users have: the workspace file, the import, the API.
+
+use std::fmt::Write;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, header};
+use chrono::{DateTime, Utc};
+use pennon_core::ids;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::router::{Services, api};
+
+use crate::workspace::{self, Options, Workspace};
+
+/// The events, as JSON lines under gzip.
+const EVENTS: &[u8] = include_bytes!("../../demo/ecom_events.jsonl.gz");
+const PROJECT: u64 = 1;
+
+/// What was loaded, and the key to it.
+pub struct Demo {
+    key: String,
+    token: String,
+    events: u64,
 }
-pub async fn load(_s: &super::router::Services, _now: chrono::DateTime<chrono::Utc>) -> Result<Demo, String> {
-    Ok(Demo)
+
+/// Loads the demo into an empty installation.
+pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, String> {
+    let (key, token) = (ids::new_api_key(), ids::new_project_token());
+    let file = workspace_file(&key, &token).map_err(|e| e.to_string())?;
+    workspace::apply(&services.app.store.records, &file, Options::default(), now)
+        .await
+        .map_err(|e| format!("the demo workspace cannot be made: {e}"))?;
+    let events = load_events(services, now).await?;
+    let router = api(services);
+    for flag in flags() {
+        post(&router, &key, "feature_flags", &flag).await?;
+    }
+    for insight in insights() {
+        post(&router, &key, "insights", &insight).await?;
+    }
+    Ok(Demo { key, token, events })
+}
+
+fn workspace_file(key: &str, token: &str) -> Result<Workspace, serde_json::Error> {
+    let organization = ids::new_uuid();
+    serde_json::from_value(json!({
+        "organizations": [{"id": organization, "name": "Demo"}],
+        "users": [{"id": 1, "email": "demo@example.com", "first_name": "Demo",
+                   "memberships": [{"organization": organization, "level": "owner"}]}],
+        "projects": [{"id": PROJECT.to_string(), "organization": organization, "name": "Web shop", "token": token}],
+        "keys": [{"label": "demo", "user": "demo@example.com", "scopes": ["*"], "value": key}],
+    }))
+}
+
+fn flags() -> [Value; 3] {
+    [
+        json!({"key": "new-checkout", "name": "The shorter checkout, for half of the people",
+               "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]}}),
+        json!({"key": "free-shipping", "name": "Free shipping for people who come by mail", "tags": ["shipping"],
+               "filters": {"groups": [{"properties": [{"key": "acquisition_channel", "value": ["email"],
+                   "operator": "exact", "type": "person"}], "rollout_percentage": 100}]}}),
+        json!({"key": "banner", "name": "Which banner sells best", "filters": {
+            "groups": [{"properties": [], "rollout_percentage": 100}],
+            "multivariate": {"variants": [{"key": "control", "rollout_percentage": 34},
+                {"key": "wishlist", "rollout_percentage": 33}, {"key": "reviews", "rollout_percentage": 33}]}}}),
+    ]
+}
+
+fn insights() -> [Value; 2] {
+    let dates = json!({"date_from": "2024-01-01", "date_to": "2024-06-30"});
+    let event = |name: &str| json!({"kind": "EventsNode", "event": name, "name": name});
+    let node = |source: Value| json!({"kind": "InsightVizNode", "source": source});
+    [
+        json!({"name": "From product to purchase", "saved": true, "query": node(json!({
+            "kind": "FunnelsQuery", "dateRange": dates,
+            "series": [event("product_view"), event("add_to_cart"), event("purchase")],
+            "funnelsFilter": {"funnelWindowInterval": 14, "funnelWindowIntervalUnit": "day"}}))}),
+        json!({"name": "Purchases a week", "saved": true, "query": node(json!({
+            "kind": "TrendsQuery", "dateRange": dates, "interval": "week", "series": [event("purchase")]}))}),
+    ]
+}
+
+async fn load_events(services: &Services, now: DateTime<Utc>) -> Result<u64, String> {
+    let _ = (services, now, EVENTS);
+    Err("import".to_owned())
+}
+
+/// Creates something over the API.
+async fn post(router: &Router, key: &str, what: &str, body: &Value) -> Result<(), String> {
+    let request = Request::post(format!("/api/projects/{PROJECT}/{what}/"))
+        .header(header::AUTHORIZATION, format!("Bearer {key}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body.to_string()))
+        .map_err(|e| e.to_string())?;
+    let Ok(answer) = router.clone().oneshot(request).await;
+    if answer.status().is_success() {
+        return Ok(());
+    }
+    Err(format!("the demo's {what} cannot be made: the answer was {}", answer.status()))
+}
+
+impl Demo {
+    /// What to try, as commands that work when pasted.
+    pub fn introduction(&self, http: &str) -> String {
+        let mut text = String::new();
+        let key = &self.key;
+        let dates = r#""date_from": "2024-01-01", "date_to": "2024-06-30""#;
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "First start: a demo project was made, with {} events of a web shop.", self.events);
+        let _ = writeln!(text, "  personal API key   {key}   (shown this once)");
+        let _ = writeln!(text, "  project            {PROJECT}, token {}", self.token);
+        let _ = writeln!(text, "\nList the flags, run a funnel, run a trend:\n");
+        let _ = writeln!(text, "  curl -s -H 'Authorization: Bearer {key}' {http}/api/projects/{PROJECT}/feature_flags/");
+        let post = |path: &str, body: &str| {
+            format!(
+                "  curl -s -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \
+                 -d '{body}' {http}/api/projects/{PROJECT}/insights/{path}/"
+            )
+        };
+        let steps = r#"[{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1}, {"id": "purchase", "order": 2}]"#;
+        let _ = writeln!(text, "\n{}", post("funnel", &format!(r#"{{"events": {steps}, {dates}}}"#)));
+        let trend = format!(r#"{{"events": [{{"id": "purchase", "math": "total"}}], "interval": "month", {dates}}}"#);
+        let _ = writeln!(text, "\n{}", post("trend", &trend));
+        text
+    }
 }

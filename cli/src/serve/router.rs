@@ -1,13 +1,21 @@
 //! Every function's routes behind one edge.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::routing::get;
-use pennon_calculation::{Calculation, Calculator};
+use pennon_calculation::Calculator;
 use pennon_core::app::App;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
+use pennon_insights::Insights;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+/// How often captured events are compacted, and how long a run may take.
+const COMPACTION_EVERY: Duration = Duration::from_secs(60);
+const COMPACTION_TIME: Duration = Duration::from_secs(50);
 
 /// What the functions need.
 #[derive(Debug, Clone)]
@@ -17,7 +25,7 @@ pub struct Services {
     /// The events.
     pub events: EventStore,
     /// What calculates over them.
-    pub calculation: Calculation,
+    pub calculator: Calculator,
 }
 
 impl Services {
@@ -25,19 +33,20 @@ impl Services {
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
         let calculator = Calculator::new(&app, events.clone());
-        let calculation = Calculation { app: app.clone(), calculator };
-        Ok(Services { app, events, calculation })
+        Ok(Services { app, events, calculator })
     }
 }
 
 /// The whole API: every function's router, and `/_health`.
 pub fn api(services: &Services) -> Router {
     let app = &services.app;
+    let insights = Insights { app: app.clone(), calculator: services.calculator.clone() };
     let routes = Router::new()
         .route("/_health", get(|| async { "ok" }))
         .merge(pennon_flags::router(app))
         .merge(pennon_role_access::router(app))
-        .merge(pennon_calculation::router(&services.calculation))
+        .merge(pennon_insights::function_router(&insights))
+        .merge(pennon_capture::router(app, &services.events))
         .merge(pennon_projects::router(app));
     edge(routes, app.clock)
 }
@@ -62,6 +71,9 @@ pub fn groups() -> Vec<Group> {
     let calculation = pennon_calculation::routes().table();
     all.extend(group("calculation", calculation.clone()));
     all.extend(group("insights", calculation));
+    all.extend(group("insights", pennon_insights::routes().table()));
+    all.extend(group("capture", pennon_capture::routes().table()));
+    all.extend(group("flags", pennon_flags::open_routes().table()));
     all.extend(group("projects", pennon_projects::routes().table()));
     all.sort();
     all
@@ -71,8 +83,24 @@ fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
     routes.into_iter().map(|route| Group { group, method: route.method, path: route.path }).collect()
 }
 
-/// The work that goes on beside requests, until `stopped`.
+/// The work that goes on beside requests, until `stopped`: captured events are compacted every now and then.
 pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) {
-    let _ = services;
-    let _ = stopped.wait_for(|stop| *stop).await;
+    let mut ticks = tokio::time::interval(COMPACTION_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick comes at once; a start has better things to do.
+    ticks.tick().await;
+    loop {
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
+        let now = services.app.clock.now(None);
+        let run = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME);
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            outcome = run => if let Err(error) = outcome {
+                tracing::error!(%error, "events could not be compacted");
+            },
+        }
+    }
 }

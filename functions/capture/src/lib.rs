@@ -34,7 +34,6 @@ pub fn routes() -> Routes<Capture> {
         .add(Method::POST, "/e", handlers::capture)
         .add(Method::POST, "/i/v0/e", handlers::capture)
         .add(Method::POST, "/i/v1/analytics/events", handlers::analytics_events)
-        .add(Method::POST, "/flags", handlers::not_served)
         .add(Method::GET, "/array/{token}/config", handlers::not_served)
 }
 

@@ -182,9 +182,6 @@ impl Place<'_> {
             Some(Value::String(name)) => name,
             Some(_) => return Err(self.refuse("invalid_input", "Not a valid string.", "event")),
         };
-        if name.trim().is_empty() {
-            return Err(self.refuse("blank", "An event needs a name.", "event"));
-        }
         if name.contains('\0') {
             return Err(self.refuse("invalid_input", "Null characters are not allowed.", "event"));
         }

@@ -32,9 +32,14 @@ pub fn routes() -> Routes<App> {
         .add(Method::DELETE, ONE, handlers::destroy)
 }
 
+/// The route by which SDKs ask for one person's values, for callers without a key.
+pub fn open_routes() -> Routes<App> {
+    Routes::open().add(Method::POST, "/flags", handlers::evaluate)
+}
+
 /// The flags' own routes over `app`, without the edge.
 pub fn router(app: &App) -> Router {
-    routes().into_router(app.clone(), app)
+    routes().into_router(app.clone(), app).merge(open_routes().into_router(app.clone(), app))
 }
 
 /// Everything that the function answers.

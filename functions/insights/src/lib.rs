@@ -2,6 +2,9 @@
 //!
 //! Must stay true: a write is one transaction of the record, its summary row, its short id and its activity entry; a
 //! lost race is read and judged again; whatever an insight cannot do yet is refused before anything is written.
+//!
+//! The function also answers the calculation routes: a gateway may hand it a request with a trailing slash that belongs
+//! to them.
 
 mod changes;
 mod handlers;
@@ -19,7 +22,7 @@ mod writes;
 
 use axum::Router;
 use axum::http::Method;
-use pennon_calculation::Calculator;
+use pennon_calculation::{Calculation, Calculator};
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 
@@ -44,7 +47,20 @@ pub fn routes() -> Routes<Insights> {
         .add(Method::DELETE, ONE, handlers::destroy)
 }
 
-/// The routes over `state`, without the edge.
+/// The insights' own routes over `state`, without the edge.
 pub fn router(state: &Insights) -> Router {
     routes().into_router(state.clone(), &state.app)
+}
+
+/// Everything that the function answers.
+pub fn function_router(state: &Insights) -> Router {
+    let calculation = Calculation { app: state.app.clone(), calculator: state.calculator.clone() };
+    router(state).merge(pennon_calculation::router(&calculation))
+}
+
+/// Everything that the function answers. The calculation routes lie below `insights/`, and a gateway may hand over
+/// those of them that end in a slash.
+pub fn function_router(state: &Insights) -> Router {
+    let calculation = Calculation { app: state.app.clone(), calculator: state.calculator.clone() };
+    router(state).merge(pennon_calculation::router(&calculation))
 }

@@ -18,5 +18,5 @@ async fn main() -> Result<(), lambda::Error> {
     let app = App::new(Store::from_env(&config.store).await, Clock::Running);
     let calculator = Calculator::new(&app, EventStore::open(app.store.clone(), &url)?);
     let state = Insights { app, calculator };
-    lambda::run(edge(pennon_insights::router(&state), state.app.clock)).await
+    lambda::run(edge(pennon_insights::function_router(&state), state.app.clock)).await
 }

@@ -2,12 +2,14 @@
 
 mod create;
 mod destroy;
+mod evaluate;
 mod list;
 mod retrieve;
 mod update;
 
 pub use create::create;
 pub use destroy::destroy;
+pub use evaluate::evaluate;
 pub use list::list;
 pub use retrieve::retrieve;
 pub use update::{replace, update};
