@@ -57,10 +57,3 @@ pub fn function_router(state: &Insights) -> Router {
     let calculation = Calculation { app: state.app.clone(), calculator: state.calculator.clone() };
     router(state).merge(pennon_calculation::router(&calculation))
 }
-
-/// Everything that the function answers. The calculation routes lie below `insights/`, and a gateway may hand over
-/// those of them that end in a slash.
-pub fn function_router(state: &Insights) -> Router {
-    let calculation = Calculation { app: state.app.clone(), calculator: state.calculator.clone() };
-    router(state).merge(pennon_calculation::router(&calculation))
-}
