@@ -1,0 +1,103 @@
+//! What a line or row of a file says.
+
+use pennon_eventstore::{Event, GroupRecord, PersonRecord};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// Namespace of the uuids of events that come without one.
+const NAMESPACE: Uuid = Uuid::from_u128(0x2b8a_41d7_5c0e_4e9b_9f36_70d2_c1a8_e54b);
+
+/// What one line says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Record {
+    Event(Event),
+    Person(PersonRecord),
+    Group(GroupRecord),
+}
+
+/// A record and where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Placed {
+    pub line: u64,
+    pub project: u64,
+    pub record: Record,
+    /// Size of its text, about.
+    pub bytes: usize,
+}
+
+/// The uuid of the event of line `line` of a file with this content.
+pub(super) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
+    let mut name = content.to_vec();
+    name.extend_from_slice(&line.to_be_bytes());
+    Uuid::new_v5(&NAMESPACE, &name)
+}
+
+/// The fields of an event, wherever they were read.
+pub(super) struct EventFields {
+    pub event: Option<Value>,
+    pub distinct_id: Option<Value>,
+    pub timestamp: Option<Value>,
+    pub uuid: Option<Value>,
+    pub properties: Map<String, Value>,
+}
+
+/// The event that the fields make. `own_uuid` is its identity when it has none.
+pub(super) fn event(fields: EventFields, own_uuid: Uuid) -> Result<Event, String> {
+    let name = match fields.event {
+        Some(Value::String(name)) if !name.trim().is_empty() => name,
+        None | Some(Value::Null) => return Err("the event has no name (event)".to_owned()),
+        Some(_) => return Err("event must be a text that is not blank".to_owned()),
+    };
+    let distinct_id = id(fields.distinct_id, "distinct_id")?;
+    let timestamp = match fields.timestamp {
+        None | Some(Value::Null) => return Err("the event has no timestamp".to_owned()),
+        Some(Value::String(text)) => pennon_eventstore::parse_timestamp(&text)
+            .ok_or_else(|| format!("timestamp {text:?} is no ISO 8601 time of the years 1 to 9999"))?,
+        Some(_) => return Err("timestamp must be an ISO 8601 time as a text".to_owned()),
+    };
+    let uuid = match fields.uuid {
+        None | Some(Value::Null) => own_uuid,
+        Some(Value::String(text)) => {
+            Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?
+        }
+        Some(_) => return Err("uuid must be a text".to_owned()),
+    };
+    Ok(Event { uuid, event: name, distinct_id, timestamp, properties: fields.properties })
+}
+
+/// A distinct id: a text that is not blank, or a number.
+pub(super) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
+    match value {
+        Some(Value::String(id)) if !id.trim().is_empty() => Ok(id),
+        Some(Value::Number(id)) => Ok(id.to_string()),
+        None | Some(Value::Null) => Err(format!("{field} is missing")),
+        Some(_) => Err(format!("{field} must be a text that is not blank, or a number")),
+    }
+}
+
+/// A project's number: a number, or a text of digits.
+pub(super) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64, String> {
+    match value {
+        None | Some(Value::Null) => {
+            default.ok_or_else(|| "no project; name one in the line or by --project".to_owned())
+        }
+        Some(Value::Number(number)) if number.as_u64().is_some_and(|id| id > 0) => {
+            Ok(number.as_u64().unwrap_or(0))
+        }
+        Some(Value::String(text)) if text.bytes().all(|byte| byte.is_ascii_digit()) => text
+            .parse::<u64>()
+            .ok()
+            .filter(|id| *id > 0)
+            .ok_or_else(|| format!("project {text:?} is no project number")),
+        Some(other) => Err(format!("project {other} is no project number")),
+    }
+}
+
+/// Properties as an object; absent ones are none.
+pub(super) fn properties(value: Option<Value>) -> Result<Map<String, Value>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(properties)) => Ok(properties),
+        Some(_) => Err("properties must be an object".to_owned()),
+    }
+}

@@ -1,0 +1,85 @@
+//! A file of any of the forms, as records. The first bytes tell the form, not the name.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use super::ImportOptions;
+use super::error::ImportError;
+use super::line::parse;
+use super::lines::Lines;
+use super::record::Placed;
+use super::rows::{self, Rows};
+
+/// A file that is being read.
+pub(super) struct Source {
+    path: PathBuf,
+    form: Form,
+    options: ImportOptions,
+    content: [u8; 32],
+    bytes: u64,
+}
+
+enum Form {
+    Lines(Box<Lines>),
+    Rows(Box<Rows>),
+}
+
+/// How far a file has been read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    pub done: u64,
+    pub total: u64,
+}
+
+impl Source {
+    /// Opens a file. `content` is the digest of its content, where it is known: uuids are derived from it.
+    pub(super) fn open(
+        path: &Path,
+        options: ImportOptions,
+        content: Option<[u8; 32]>,
+    ) -> Result<Source, ImportError> {
+        let failed = |error: std::io::Error| ImportError::of_content(format!("cannot be read: {error}"));
+        let mut file = File::open(path).map_err(failed)?;
+        let bytes = file.metadata().map_err(failed)?.len();
+        let mut start = Vec::new();
+        (&mut file).take(4).read_to_end(&mut start).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let form = match start.as_slice() {
+            b"PAR1" => Form::Rows(Box::new(Rows::open(file)?)),
+            [0x1f, 0x8b, ..] => Form::Lines(Box::new(Lines::new(file, true))),
+            _ => Form::Lines(Box::new(Lines::new(file, false))),
+        };
+        Ok(Source { path: path.to_owned(), form, options, content: content.unwrap_or_default(), bytes })
+    }
+
+    /// The next record; none at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Placed>, ImportError> {
+        match &mut self.form {
+            Form::Rows(rows) => rows.next(&self.options, &self.content),
+            Form::Lines(lines) => {
+                let Some((number, text)) = lines.next()? else { return Ok(None) };
+                let placed = parse(text, number, &self.options, &self.content);
+                placed.map(Some).map_err(|message| ImportError::of_line(number, message))
+            }
+        }
+    }
+
+    /// How far it has been read.
+    pub(super) fn position(&self) -> Position {
+        match &self.form {
+            Form::Lines(lines) => Position { done: lines.bytes_read(), total: self.bytes },
+            Form::Rows(rows) => Position { done: rows.rows_read(), total: rows.rows() },
+        }
+    }
+
+    /// The digest of the content, once it has been read to its end.
+    pub(super) fn digest(&self) -> Result<[u8; 32], ImportError> {
+        match &self.form {
+            Form::Lines(lines) => Ok(lines.digest()),
+            Form::Rows(_) => File::open(&self.path)
+                .and_then(|mut file| rows::digest(&mut file))
+                .map_err(|error| ImportError::of_content(format!("cannot be read: {error}"))),
+        }
+    }
+}
