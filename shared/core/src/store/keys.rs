@@ -15,6 +15,7 @@
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#{item}` | time and uuid |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
+//! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
 //! | counters of ids | `COUNTER` | kind |
 //!
 //! Ids are padded so that text order is number order.
@@ -198,6 +199,19 @@ pub fn role_access(project: ProjectId, flag: u64, id: u64) -> Key {
 /// There when a role has access to a flag.
 pub fn role_access_of_role(project: ProjectId, flag: u64, role: Uuid) -> Key {
     Key::new(flag_children_pk(project, flag), format!("ROLE#{role}"))
+}
+
+/// Partition of what belongs to one dashboard.
+pub fn dashboard_children_pk(project: ProjectId, dashboard: u64) -> String {
+    format!("PROJECT#{project}#DASHBOARD#{dashboard}")
+}
+
+/// Prefix of a dashboard's tiles.
+pub const DASHBOARD_TILES: &str = "TILE#";
+
+/// There while an insight is on a dashboard; the tile itself is part of the insight.
+pub fn dashboard_tile(project: ProjectId, dashboard: u64, insight: u64) -> Key {
+    Key::new(dashboard_children_pk(project, dashboard), format!("{DASHBOARD_TILES}{}", padded(insight)))
 }
 
 /// The insight that has a short id.
