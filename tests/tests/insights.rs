@@ -235,7 +235,8 @@ async fn a_change_touches_what_it_names() {
     let refused = app.patch(&one(&id), json!({"name": "x".repeat(401), "saved": true})).await;
     refused.expect_invalid("max_length", "Ensure this field has no more than 400 characters.", Some("name"));
     let refused = app.patch(&one(&id), json!({"dashboards": [1], "name": "y"})).await;
-    refused.expect_invalid("invalid_input", "Not supported yet: insights on dashboards.", Some("dashboards"));
+    let detail = "Invalid pk \"1\" - object does not exist.";
+    refused.expect_invalid("does_not_exist", detail, Some("dashboards"));
     let after = app.get(&one(&id)).await.expect(200);
     assert_eq!(
         (&after["name"], &after["saved"]),
@@ -493,6 +494,118 @@ async fn overrides_change_the_answer_and_not_the_insight() {
         let detail = format!("Invalid JSON passed in {name} parameter");
         app.get(&format!("{path}?{name}=%7Boops")).await.expect_invalid("invalid_input", &detail, Some(name));
     }
+}
+
+/// A workspace with dashboards 1 and 2, 3 that only its creator Olive may edit, 4 that was deleted; 5 in project 2.
+async fn with_dashboards() -> TestApp {
+    let dashboard = |id: u64, more: Value| {
+        let mut dashboard = json!({"project": "1", "id": id, "name": format!("D{id}")});
+        dashboard.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        dashboard
+    };
+    let dashboards = json!([
+        dashboard(1, json!({"filters": {"date_from": "-14d"}})),
+        dashboard(2, json!({})),
+        dashboard(3, json!({"restriction_level": 37, "created_by": "owner@example.com"})),
+        dashboard(4, json!({"deleted": true})),
+        dashboard(5, json!({"project": "2"})),
+    ]);
+    TestApp::with(json!({"dashboards": dashboards})).await
+}
+
+#[tokio::test]
+async fn an_insight_is_on_the_dashboards_that_were_named_last() {
+    let app = with_dashboards().await;
+    let insight = made(&app, json!({"name": "a", "dashboards": [2, 1]})).await;
+    let path = one(&insight["id"]);
+    let tiles = |removed: Value| json!([{"id": 1, "dashboard_id": 2, "deleted": null}, {"id": 2, "dashboard_id": 1, "deleted": removed}]);
+    assert_eq!((&insight["dashboards"], &insight["dashboard_tiles"]), (&json!([2, 1]), &tiles(Value::Null)));
+    let same = app.patch(&path, json!({"dashboards": [1, 2]})).await.expect(200);
+    assert_eq!((&same["dashboards"], &same["dashboard_tiles"]), (&json!([1, 2]), &tiles(Value::Null)));
+    let less = app.patch(&path, json!({"dashboards": [2], "dashboard_tiles": []})).await.expect(200);
+    assert_eq!(less["dashboards"], json!([2]));
+    assert_eq!(app.get(&format!("{INSIGHTS}?dashboards=%5B1%5D")).await.expect(200)["count"], 0);
+    let back = app.patch(&path, json!({"dashboards": [2, 1]})).await.expect(200);
+    assert_eq!(back["dashboard_tiles"], tiles(json!(false)));
+    assert_eq!(app.get(&path).await.expect(200)["dashboard_tiles"], tiles(json!(false)));
+    for found in ["dashboards=%5B1%2C2%5D", "saved=true", "basic=true"] {
+        let list = app.get(&format!("{INSIGHTS}?{found}")).await.expect(200);
+        assert_eq!(list["results"][0]["dashboards"], json!([2, 1]), "{found}");
+    }
+    for wrong in [json!([4]), json!([5]), json!([99]), json!([1, 99])] {
+        let answer = app.patch(&path, json!({"dashboards": wrong, "name": "b"})).await.expect(400);
+        assert_eq!((&answer["code"], &answer["attr"]), (&json!("does_not_exist"), &json!("dashboards")));
+        assert_eq!(app.post(INSIGHTS, json!({"dashboards": wrong})).await.status, 400);
+    }
+    assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 1);
+    // The same set is no change; each other one is logged with names, the new one in the order sent.
+    let log = activity(&app).await;
+    let mut changes: Vec<Value> = log.iter().map(|entry| entry["detail"]["changes"].clone()).collect();
+    changes.retain(|changes| !changes.is_null());
+    let (d1, d2) = (json!({"id": 1, "name": "D1"}), json!({"id": 2, "name": "D2"}));
+    let line = |before: Value, after: Value| json!([{"type": "Insight", "action": "changed", "field": "dashboards", "before": before, "after": after}]);
+    assert_eq!(changes.len(), 2);
+    assert!(changes.contains(&line(json!([d1, d2]), json!([d2]))), "{changes:?}");
+    assert!(changes.contains(&line(json!([d2]), json!([d2, d1]))), "{changes:?}");
+    // A deletion takes it off, a restoration does not put it back.
+    app.patch(&path, json!({"deleted": true, "dashboards": [1, 2]})).await.expect(200);
+    let restored = app.patch(&path, json!({"deleted": false})).await.expect(200);
+    assert_eq!((&restored["dashboards"], &restored["dashboard_tiles"]), (&json!([]), &json!([])));
+    let pointers = app.services.app.store.records.query(Query::partition("PROJECT#1#DASHBOARD#1")).await;
+    assert_eq!(pointers.unwrap().len(), 0);
+    let placed = app.patch(&path, json!({"dashboards": [1]})).await.expect(200);
+    assert_eq!(placed["dashboard_tiles"], json!([{"id": 2, "dashboard_id": 1, "deleted": false}]));
+    let pointers = app.services.app.store.records.query(Query::partition("PROJECT#1#DASHBOARD#1")).await;
+    assert_eq!(pointers.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_restricted_dashboard_closes_its_insights_to_others() {
+    let app = with_dashboards().await;
+    let insight = made(&app, json!({"name": "a", "dashboards": [3]})).await;
+    let levels = |insight: &Value| {
+        (insight["effective_restriction_level"].clone(), insight["effective_privilege_level"].clone())
+    };
+    assert_eq!(levels(&insight), (json!(37), json!(37)));
+    let path = one(&insight["id"]);
+    let seen = app.call(Keys::MEMBER, "GET", &path, Value::Null).await.expect(200);
+    assert_eq!(levels(&seen), (json!(37), json!(21)));
+    let refused = app.call(Keys::MEMBER, "PATCH", &path, json!({"name": [1]})).await;
+    let detail = "This insight is on a dashboard that can only be edited by its owner, team members invited to editing the dashboard, and project admins.";
+    refused.expect_error(403, "authentication_error", "permission_denied", detail, None);
+    let detail = "You don't have permission to add insights to dashboard: 3";
+    let refused = app.call(Keys::MEMBER, "POST", INSIGHTS, json!({"dashboards": [1, 3]})).await;
+    refused.expect_error(403, "authentication_error", "permission_denied", detail, None);
+    // On one that everybody may edit as well, it is open, and stays where it was.
+    let open = app.patch(&path, json!({"dashboards": [3, 1]})).await.expect(200);
+    assert_eq!(levels(&open), (json!(37), json!(37)));
+    let changed =
+        app.call(Keys::MEMBER, "PATCH", &path, json!({"name": "b", "dashboards": [3, 1]})).await.expect(200);
+    assert_eq!((&changed["name"], levels(&changed)), (&json!("b"), (json!(37), json!(37))));
+}
+
+#[tokio::test]
+async fn a_dashboard_lends_its_filters_to_the_insights_on_it() {
+    let app = with_dashboards().await;
+    let insight = made(&app, json!({"query": views(), "dashboards": [1]})).await;
+    let path = one(&insight["id"]);
+    let got = app.get(&format!("{path}?from_dashboard=1&refresh=true")).await.expect(200);
+    assert_eq!(got["query"]["source"]["dateRange"]["date_from"], "-14d");
+    assert_eq!(got["result"][0]["data"].as_array().unwrap().len(), 15);
+    assert_eq!((&got["layouts"], &got["color"]), (&json!({}), &Value::Null));
+    assert_ne!(got["filters_hash"], insight["filters_hash"]);
+    let over = "filters_override=%7B%22date_from%22%3A%22-2d%22%7D";
+    let got = app.get(&format!("{path}?from_dashboard=1&{over}")).await.expect(200);
+    assert_eq!(got["query"]["source"]["dateRange"]["date_from"], "-2d");
+    for ignored in ["from_dashboard=2", "from_dashboard=4", "from_dashboard=x", ""] {
+        let got = app.get(&format!("{path}?{ignored}")).await.expect(200);
+        assert_eq!((&got["query"], &got["result"]), (&views(), &Value::Null), "{ignored}");
+        assert!(got.get("layouts").is_none() && got.get("color").is_none());
+    }
+    app.services.app.keys.clear();
+    app.round_trips.reset();
+    app.get(&format!("{path}?from_dashboard=1")).await.expect(200);
+    assert_eq!(app.round_trips.sequential(), 2, "{:?}", app.round_trips.calls());
 }
 
 #[tokio::test]

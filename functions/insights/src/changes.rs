@@ -8,21 +8,51 @@ use pennon_core::model::User;
 use pennon_engine::flag::json;
 use serde_json::{Value, json as object};
 
+use crate::dashboards::Dashboards;
 use crate::record::Insight;
+use crate::tiles;
 
 /// The log of insights.
 pub const SCOPE: &str = "Insight";
+
+/// The dashboards before and after a write that named them, as the log shows them.
+pub struct DashboardChange {
+    before: Vec<Value>,
+    after: Vec<Value>,
+}
+
+impl DashboardChange {
+    /// What becomes of the dashboards of `before` when `wanted` are named; none where they stay the same.
+    pub fn of(before: &Insight, wanted: &[u64], dashboards: &Dashboards) -> Option<DashboardChange> {
+        let mut old: Vec<u64> =
+            tiles::live(&before.tiles, dashboards).map(|tile| tile.dashboard_id).collect();
+        old.sort_unstable();
+        let same = old.len() == wanted.len() && old.iter().all(|id| wanted.contains(id));
+        let named = |ids: &[u64]| {
+            let name = |id: &u64| dashboards.get(*id).and_then(|dashboard| dashboard.name.clone());
+            ids.iter().map(|id| object!({"id": id, "name": name(id)})).collect()
+        };
+        (!same).then(|| DashboardChange { before: named(&old), after: named(wanted) })
+    }
+}
 
 /// The entry about a write that left `after`; none where nothing is logged.
 pub fn entry<'a>(
     before: Option<&Insight>,
     after: &Insight,
+    dashboards: Option<DashboardChange>,
     user: &'a User,
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     let name = named(&after.name).or_else(|| named(&after.derived_name))?;
-    let changes = before.map(|before| between(before, after));
+    let changes = before.map(|before| {
+        let mut changes = between(before, after);
+        changes.extend(
+            dashboards.map(|it| line("changed", "dashboards", object!(it.before), object!(it.after))),
+        );
+        changes
+    });
     if changes.as_ref().is_some_and(Vec::is_empty) {
         return None;
     }
@@ -90,7 +120,7 @@ mod tests {
         let input = InsightInput::parse(body.as_object().unwrap()).unwrap();
         let after = before.apply(&input, &user(2), now);
         let user = user(2);
-        let entry = entry(Some(before), &after, &user, now)?;
+        let entry = entry(Some(before), &after, None, &user, now)?;
         let activity = ["updated", "deleted", "restored"].into_iter().find(|word| *word == entry.activity);
         Some((activity.unwrap(), entry.detail))
     }
@@ -131,6 +161,27 @@ mod tests {
         let both = insight(1, object!({"name": "a", "derived_name": "d"}));
         let (_, detail) = logged_as(&both, object!({"name": ""})).unwrap();
         assert_eq!((&detail["name"], &detail["changes"][0]["action"]), (&object!("d"), &object!("deleted")));
+    }
+
+    #[test]
+    fn dashboards_are_logged_with_their_names() {
+        let read = |id| {
+            (
+                id,
+                serde_json::from_value(object!({"name": format!("D{id}"), "restriction_level": 21})).unwrap(),
+            )
+        };
+        let dashboards: Dashboards = [read(5), read(8), read(9)].into_iter().collect();
+        let mut before = insight(1, object!({"name": "a"}));
+        before.tiles = tiles::placed(&[], &[8, 5], 1..3);
+        assert!(DashboardChange::of(&before, &[5, 8], &dashboards).is_none());
+        let change = DashboardChange::of(&before, &[9, 5], &dashboards);
+        let (user, now) = (user(2), instant("2024-01-02T00:00:00Z"));
+        let entry = entry(Some(&before), &before, change, &user, now).unwrap();
+        let expected = object!([{"type": "Insight", "action": "changed", "field": "dashboards",
+            "before": [{"id": 5, "name": "D5"}, {"id": 8, "name": "D8"}],
+            "after": [{"id": 9, "name": "D9"}, {"id": 5, "name": "D5"}]}]);
+        assert_eq!((entry.activity, &entry.detail["changes"]), ("updated", &expected));
     }
 
     #[test]

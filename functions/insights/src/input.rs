@@ -42,6 +42,8 @@ pub struct InsightInput {
     pub saved: Option<bool>,
     /// `tags`, trimmed, in lower case, sorted, each once.
     pub tags: Option<Vec<String>>,
+    /// `dashboards`, each once; whether they exist is asked elsewhere. None beside a deletion, where it has no effect.
+    pub dashboards: Option<Vec<u64>>,
 }
 
 impl InsightInput {
@@ -51,7 +53,7 @@ impl InsightInput {
         let text =
             |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);
         let boolean = |name| field(name).sent(fields::boolean).map_err(invalid);
-        let input = InsightInput {
+        let mut input = InsightInput {
             name: text("name")?,
             derived_name: text("derived_name")?,
             description: text("description")?,
@@ -64,8 +66,11 @@ impl InsightInput {
             favorited: boolean("favorited")?,
             saved: boolean("saved")?,
             tags: field("tags").sent(tags).map_err(invalid)?,
+            dashboards: field("dashboards").sent(dashboards).map_err(invalid)?,
         };
-        refuse_dashboards(body, input.deleted)?;
+        if input.deleted == Some(true) {
+            input.dashboards = None;
+        }
         Ok(input)
     }
 
@@ -140,16 +145,21 @@ fn tags(name: &str, value: &Value) -> Result<Vec<String>, FieldError> {
     Ok(tags.into_iter().collect())
 }
 
-/// Insights are on no dashboard yet: a list that would put one there is refused, never dropped. With a deletion the
-/// list has no effect in any case.
-fn refuse_dashboards(body: &Fields, deleted: Option<bool>) -> ApiResult<()> {
-    let name = "dashboards";
-    let count = |name: &str, value: &Value| fields::list(name, value).map(<[Value]>::len);
-    let named = Field::of(body, name).sent(count).map_err(invalid)?.unwrap_or(0);
-    if named == 0 || deleted == Some(true) {
-        return Ok(());
+fn dashboards(name: &str, value: &Value) -> Result<Vec<u64>, FieldError> {
+    let sent = fields::list(name, value)?;
+    if sent.len() > limits::DASHBOARDS {
+        let detail = format!("An insight must not be on more than {} dashboards.", limits::DASHBOARDS);
+        return Err(FieldError::invalid(name, detail));
     }
-    Err(ApiError::invalid("invalid_input", "Not supported yet: insights on dashboards.", Some(name)))
+    let mut ids = Vec::with_capacity(sent.len());
+    for value in sent {
+        let id = fields::integer_key(name, value)?;
+        let id = u64::try_from(id).map_err(|_| fields::does_not_exist(name, id))?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! to them.
 
 mod changes;
+mod dashboards;
 mod handlers;
 mod input;
 mod limits;
@@ -14,10 +15,12 @@ mod list;
 mod listing;
 mod numbers;
 mod overrides;
+mod placement;
 mod record;
 mod row;
 mod shown;
 mod store;
+mod tiles;
 mod writes;
 
 use axum::Router;

@@ -10,6 +10,10 @@ pub const NESTING: usize = 64;
 pub const TAGS: usize = 100;
 /// Characters of one tag.
 pub const TAG_CHARS: usize = 255;
+/// Dashboards that one insight may be put on; with a check and a pointer for each, a write stays one transaction.
+pub const DASHBOARDS: usize = 30;
+/// Tiles of an insight, removed ones included.
+pub const TILES: usize = 500;
 /// Characters of a search text in a list.
 pub const SEARCH_CHARS: usize = 400;
 /// Entries of a list inside a query parameter, such as `tags`.

@@ -15,10 +15,12 @@ use pennon_core::store::Key;
 use pennon_core::store::keys;
 use serde_json::Value;
 
+use crate::dashboards::Dashboards;
 use crate::handlers::READ;
 use crate::input::invalid;
 use crate::listing::{self, InsightQuery};
 use crate::numbers::{self, Wish};
+use crate::placement::Placement;
 use crate::record::Insight;
 use crate::row::InsightRow;
 use crate::shown::{self, Viewer};
@@ -34,14 +36,17 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
     let query = InsightQuery::parse(call.query(), local_now(&access, &call)?).map_err(invalid)?;
     let (refresh, explicit) = numbers::wanted(&call)?;
     let over = overrides::of(&call)?;
-    require_users(&state, &access, &query, &rows).await?;
-    let ids = matching(&state, &access, &query, rows).await?;
+    let on = rows.iter().flat_map(|row| row.dashboards.iter().copied());
+    let dashboards = Dashboards::load(&state.app.store.records, access.project.id, on);
+    let (dashboards, ()) = tokio::try_join!(dashboards, require_users(&state, &access, &query, &rows))?;
+    let ids = matching(&state, &access, &query, rows, &dashboards).await?;
 
     let page = Page::of(&call);
     let mut insights = store::insights(&state.app.store.records, access.project.id, page.slice(&ids)).await?;
     let viewer = Viewer::new(&access, &call, explicit);
+    let place = |insight: &Insight| Placement::of(insight, &dashboards, &access);
     let results: Vec<Value> = if query.basic {
-        insights.iter().map(|insight| shown::short(insight, &viewer)).collect()
+        insights.iter().map(|insight| shown::short(insight, &place(insight), &viewer)).collect()
     } else {
         if let Some(over) = over {
             insights = insights.iter().map(|insight| overrides::apply(insight, &over)).collect();
@@ -51,7 +56,7 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
         insights
             .iter()
             .zip(&numbers)
-            .map(|(insight, numbers)| shown::full(insight, numbers, &viewer))
+            .map(|(insight, numbers)| shown::full(insight, numbers, &place(insight), &viewer, None))
             .collect()
     };
     Ok(json(page.envelope(&call, ids.len(), results)))
@@ -115,9 +120,10 @@ async fn matching(
     access: &Access,
     query: &InsightQuery,
     mut rows: Vec<InsightRow>,
+    dashboards: &Dashboards,
 ) -> ApiResult<Vec<u64>> {
     let caller = access.caller.user().id;
-    rows.retain(|row| query.matches(row, caller));
+    rows.retain(|row| query.matches(row, caller, dashboards));
     rows.sort_by(|left, right| query.compare(left, right));
     let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
     let Some(flag) = &query.feature_flag else { return Ok(ids) };

@@ -8,9 +8,10 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use pennon_engine::dates::grammar::DateText;
 use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::invalid_choice;
+use pennon_engine::flag::fields::{self, invalid_choice};
 use serde_json::Value;
 
+use crate::dashboards::Dashboards;
 use crate::limits;
 use crate::record::Insight;
 use crate::row::InsightRow;
@@ -69,7 +70,8 @@ pub struct InsightQuery {
     /// Lower case.
     search: Option<String>,
     insight: Option<String>,
-    on_dashboards: bool,
+    /// Dashboards on every one of which an insight is.
+    dashboards: Vec<u64>,
     tags: Option<Vec<String>>,
     modified_after: Option<DateTime<Utc>>,
     modified_before: Option<DateTime<Utc>>,
@@ -98,7 +100,7 @@ impl InsightQuery {
             favorited: last("favorited").is_some(),
             search: some("search").map(search).transpose()?,
             insight: some("insight").map(str::to_owned),
-            on_dashboards: some("dashboards").map(dashboards).transpose()?.unwrap_or(false),
+            dashboards: some("dashboards").map(dashboards).transpose()?.unwrap_or_default(),
             tags: some("tags").map(tags).transpose()?,
             modified_after: some("date_from").map(|text| instant("date_from", text, now)).transpose()?,
             modified_before: some("date_to").map(|text| instant("date_to", text, now)).transpose()?,
@@ -109,19 +111,23 @@ impl InsightQuery {
         })
     }
 
-    /// Whether the list shows the insight of this row to user `caller`.
-    pub fn matches(&self, row: &InsightRow, caller: u64) -> bool {
+    /// Whether the list shows the insight of this row to user `caller`, given the dashboards that are live.
+    pub fn matches(&self, row: &InsightRow, caller: u64, live: &Dashboards) -> bool {
+        let is_on = |id: &u64| row.dashboards.contains(id) && live.has(*id);
         let has =
             |text: &String| self.search.as_ref().is_none_or(|search| text.to_lowercase().contains(search));
         let texts = [&row.name, &row.derived_name, &row.description].into_iter().flatten().chain(&row.tags);
         self.created_by.as_ref().is_none_or(|ids| ids.contains(&row.created_by))
             && (!self.own || row.created_by == caller)
             && self.short_id.as_ref().is_none_or(|short_id| *short_id == row.short_id)
-            && self.saved.is_none_or(|saved| saved == row.saved)
+            && self.saved.is_none_or(|saved| match saved {
+                true => row.saved || row.dashboards.iter().any(is_on),
+                false => !row.saved,
+            })
             && (!self.favorited || row.favorited)
             && (self.search.is_none() || texts.into_iter().any(has))
             && self.insight.as_ref().is_none_or(|kind| is_of_kind(row, kind))
-            && !self.on_dashboards
+            && self.dashboards.iter().all(is_on)
             && self.tags.as_ref().is_none_or(|tags| row.tags.iter().any(|tag| tags.contains(tag)))
             && self.modified_after.is_none_or(|at| row.last_modified_at > at)
             && self.modified_before.is_none_or(|at| row.last_modified_at < at)
@@ -210,9 +216,10 @@ fn search(text: &str) -> Result<String, FieldError> {
     Ok(text.to_lowercase())
 }
 
-/// Whether dashboards are named at all. No insight is on one yet, so then none is shown.
-fn dashboards(text: &str) -> Result<bool, FieldError> {
-    Ok(!list("dashboards", text)?.is_empty())
+fn dashboards(text: &str) -> Result<Vec<u64>, FieldError> {
+    let name = "dashboards";
+    let number = |id: &Value| fields::integer_key(name, id).map(|id| u64::try_from(id).unwrap_or(u64::MAX));
+    list(name, text)?.iter().map(number).collect()
 }
 
 fn tags(text: &str) -> Result<Vec<String>, FieldError> {

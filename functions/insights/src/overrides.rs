@@ -28,6 +28,13 @@ fn parameter(call: &Call, name: &str) -> ApiResult<Option<Object>> {
     }
 }
 
+/// The filters of a dashboard with those of the request laid over them, key by key; none where that is nothing.
+pub fn with_dashboard(dashboard: Object, over: Option<Object>) -> Option<Object> {
+    let mut filters = dashboard;
+    filters.extend(over.into_iter().flatten());
+    (!filters.is_empty()).then_some(filters)
+}
+
 /// The insight as if it had these filters on top of its own.
 pub fn apply(insight: &Insight, over: &Object) -> Insight {
     let mut merged = insight.clone();

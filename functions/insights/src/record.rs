@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::input::InsightInput;
+use crate::tiles::{self, Tile};
 
 /// A saved insight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Insight {
     pub saved: bool,
     /// Sorted, lower case.
     pub tags: Vec<String>,
+    /// Its places on dashboards, in the order in which they were made; removed ones too.
+    #[serde(default)]
+    pub tiles: Vec<Tile>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// Who made it.
@@ -79,6 +83,7 @@ impl Insight {
             favorited: false,
             saved: false,
             tags: Vec::new(),
+            tiles: Vec::new(),
             created_at: now,
             created_by: user.clone(),
             updated_at: now,
@@ -88,7 +93,8 @@ impl Insight {
         blank.apply(input, user, now)
     }
 
-    /// The insight after a write. Content that was sent counts as modified, changed or not.
+    /// The insight after a write, but for the dashboards that it is put on ([`tiles::placed`]). Content that was sent
+    /// counts as modified, changed or not; a deletion takes it off all dashboards.
     #[must_use]
     pub fn apply(&self, input: &InsightInput, user: &User, now: DateTime<Utc>) -> Insight {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
@@ -108,6 +114,9 @@ impl Insight {
             updated_at: now,
             ..self.clone()
         };
+        if after.deleted && !self.deleted {
+            after.tiles = tiles::all_removed(&self.tiles);
+        }
         if input.has_content() {
             after.last_modified_at = now;
             after.last_modified_by = user.clone();

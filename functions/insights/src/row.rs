@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::record::Insight;
+use crate::tiles::kept_dashboards;
 
 /// What a list knows of an insight before it reads the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct InsightRow {
     pub updated_at: DateTime<Utc>,
     /// When its content last changed.
     pub last_modified_at: DateTime<Utc>,
+    /// Dashboards of tiles that were not removed; they may have been deleted themselves.
+    #[serde(default)]
+    pub dashboards: Vec<u64>,
     /// `insight` of the stored filters.
     pub filters_insight: Option<String>,
     /// Kind of the stored query node; none without a query.
@@ -62,6 +66,7 @@ impl InsightRow {
             created_by: insight.created_by.id,
             updated_at: insight.updated_at,
             last_modified_at: insight.last_modified_at,
+            dashboards: kept_dashboards(&insight.tiles).collect(),
             filters_insight: insight.filters.get("insight").and_then(Value::as_str).map(str::to_owned),
             query_kind: query.and_then(kind),
             source_kind: source.and_then(kind),

@@ -7,15 +7,12 @@ use pennon_core::http::Call;
 use serde_json::{Map, Value, json};
 
 use crate::numbers::Numbers;
+use crate::placement::Placement;
 use crate::record::Insight;
+use crate::tiles::Tile;
 
 /// How long the status of a calculation is told.
 const STATUS_LIFETIME: Duration = Duration::minutes(10);
-/// Restriction level of an insight that everybody in the project may edit.
-const EVERYBODY_EDITS: u8 = 21;
-/// Privilege level of a caller who may edit.
-const MAY_EDIT: u8 = 37;
-
 /// For whom, when, and how a request is answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
@@ -43,14 +40,20 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// The full form.
-pub fn full(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Value {
+/// The full form. With `tile` it is shown as part of that tile's dashboard.
+pub fn full(
+    insight: &Insight,
+    numbers: &Numbers,
+    placement: &Placement,
+    viewer: &Viewer<'_>,
+    tile: Option<&Tile>,
+) -> Value {
     let shown = numbers.calculated.as_ref();
     let timezone = match viewer.explicit_refresh {
         true => Some(&viewer.access.project.timezone),
         false => shown.map(|it| &it.timezone),
     };
-    json!({
+    let mut answer = json!({
         "id": insight.id,
         "short_id": insight.short_id,
         "name": insight.name,
@@ -59,8 +62,8 @@ pub fn full(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Value 
         "query": insight.query,
         "order": insight.order,
         "deleted": insight.deleted,
-        "dashboards": [],
-        "dashboard_tiles": [],
+        "dashboards": placement.dashboards,
+        "dashboard_tiles": placement.tiles,
         "last_refresh": shown.map(|it| timestamp(it.last_refresh)),
         "cache_target_age": shown.map(|it| timestamp(it.cache_target_age)),
         "next_allowed_client_refresh": shown.map(|it| timestamp(it.next_allowed_client_refresh)),
@@ -77,22 +80,27 @@ pub fn full(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Value 
         "last_modified_at": timestamp(insight.last_modified_at),
         "last_modified_by": insight.last_modified_by,
         "is_sample": false,
-        "effective_restriction_level": EVERYBODY_EDITS,
-        "effective_privilege_level": MAY_EDIT,
+        "effective_restriction_level": placement.restriction_level,
+        "effective_privilege_level": placement.privilege_level,
         "user_access_level": viewer.level(insight),
         "timezone": timezone,
         "is_cached": shown.is_some_and(|it| it.is_cached),
-        "query_status": query_status(insight, numbers, viewer),
+        "query_status": query_status(insight, numbers, viewer, tile),
         "hogql": shown.map(|it| &it.hogql),
         "types": null,
         "filters_hash": numbers.key,
         "alerts": [],
         "last_viewed_at": null,
-    })
+    });
+    if let Some(tile) = tile {
+        answer["color"] = json!(tile.color);
+        answer["layouts"] = tile.layouts.clone();
+    }
+    answer
 }
 
 /// The short form, which never has numbers.
-pub fn short(insight: &Insight, viewer: &Viewer<'_>) -> Value {
+pub fn short(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
     json!({
         "id": insight.id,
         "short_id": insight.short_id,
@@ -100,8 +108,8 @@ pub fn short(insight: &Insight, viewer: &Viewer<'_>) -> Value {
         "derived_name": insight.derived_name,
         "filters": filters(insight),
         "query": insight.query,
-        "dashboards": [],
-        "dashboard_tiles": [],
+        "dashboards": placement.dashboards,
+        "dashboard_tiles": placement.tiles,
         "description": insight.description,
         "last_refresh": null,
         "refreshing": false,
@@ -127,14 +135,19 @@ fn filters(insight: &Insight) -> Map<String, Value> {
 }
 
 /// The status of a calculation that failed; none of any other, because all of them are done when they are answered.
-fn query_status(insight: &Insight, numbers: &Numbers, viewer: &Viewer<'_>) -> Option<Value> {
+fn query_status(
+    insight: &Insight,
+    numbers: &Numbers,
+    viewer: &Viewer<'_>,
+    tile: Option<&Tile>,
+) -> Option<Value> {
     let failure = numbers.failure.as_ref()?;
     let id = viewer.client_query_id.map(str::to_owned).or_else(|| numbers.key.clone());
     Some(json!({
         "id": id.unwrap_or_else(|| format!("insight_{}", insight.id)),
         "team_id": viewer.access.project.id,
         "insight_id": insight.id,
-        "dashboard_id": null,
+        "dashboard_id": tile.map(|tile| tile.dashboard_id),
         "query_async": true,
         "complete": true,
         "error": true,

@@ -1,5 +1,7 @@
 //! Insights in the records table: which items a write touches, and how many reads a list takes.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
@@ -8,9 +10,11 @@ use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write};
 use serde_json::json;
 
-use crate::changes;
+use crate::changes::{self, DashboardChange};
+use crate::dashboards::{self, Dashboards};
 use crate::record::Insight;
 use crate::row::InsightRow;
+use crate::tiles::kept_dashboards;
 
 /// Where an insight lies.
 pub fn key(project: ProjectId, id: u64) -> Key {
@@ -31,55 +35,62 @@ pub async fn insights(records: &Table, project: ProjectId, ids: &[u64]) -> ApiRe
     Ok(insights.into_iter().filter(|insight| !insight.deleted).collect())
 }
 
-/// Position of the record among the writes of a change.
-pub const RECORD_WRITE: usize = 0;
-/// Position of the short id's row among the writes of a creation.
-pub const SHORT_ID_WRITE: usize = 1;
+/// A write that was judged: what it leaves, and what the log says.
+pub struct Judged<'a> {
+    /// Who writes.
+    pub access: &'a Access,
+    /// The instant.
+    pub now: DateTime<Utc>,
+    /// The insight before it, and the version that was read; none for a new one.
+    pub before: Option<(&'a Insight, u64)>,
+    /// The insight after it.
+    pub after: &'a Insight,
+    /// The dashboards by which it was judged.
+    pub dashboards: &'a Dashboards,
+    /// What becomes of its dashboards, where the body named any.
+    pub dashboard_change: Option<DashboardChange>,
+}
 
-/// The writes that create an insight; the short id must be free.
-pub fn creation(access: &Access, insight: &Insight, now: DateTime<Utc>) -> Result<Vec<Write>, StoreError> {
-    let project = access.project.id;
-    let record = Item::new(key(project, insight.id), insight)?.with_version(1);
-    let short_id = Item::new(keys::short_id(project, &insight.short_id), &json!({"id": insight.id}))?;
-    let mut writes = vec![Write::Put(record, Guard::Absent), Write::Put(short_id, Guard::Absent)];
-    if !insight.deleted {
-        writes.push(row(project, insight)?);
+impl Judged<'_> {
+    /// The transaction. Its conditions fail when the insight, its short id or a dashboard that it comes new to is not
+    /// as it was judged.
+    pub fn writes(self) -> Result<Vec<Write>, StoreError> {
+        let (project, after) = (self.access.project.id, self.after);
+        let version = self.before.map_or(0, |(_, version)| version);
+        let guard = self.before.map_or(Guard::Absent, |(_, version)| Guard::Version(version));
+        let record = Item::new(key(project, after.id), after)?.with_version(version + 1);
+        let mut writes = vec![Write::Put(record, guard)];
+        if self.before.is_none() {
+            let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
+            writes.push(Write::Put(short_id, Guard::Absent));
+        }
+        let row_key = keys::record(project, Kind::InsightRow, after.id);
+        writes.push(match after.deleted {
+            true => Write::Delete(row_key, Guard::None),
+            false => Write::Put(Item::new(row_key, &InsightRow::of(after))?, Guard::None),
+        });
+        self.tiles(&mut writes);
+        let before = self.before.map(|(before, _)| before);
+        let user = self.access.caller.user();
+        if let Some(entry) = changes::entry(before, after, self.dashboard_change, user, self.now) {
+            writes.extend(entry.writes(project, ids::new_uuid())?);
+        }
+        Ok(writes)
     }
-    writes.extend(activity(access, None, insight, now)?);
-    Ok(writes)
-}
 
-/// The writes that turn `before`, read at `version`, into `after`.
-pub fn change(
-    access: &Access,
-    version: u64,
-    before: &Insight,
-    after: &Insight,
-    now: DateTime<Utc>,
-) -> Result<Vec<Write>, StoreError> {
-    let project = access.project.id;
-    let record = Item::new(key(project, after.id), after)?.with_version(version + 1);
-    let mut writes = vec![Write::Put(record, Guard::Version(version))];
-    writes.push(match after.deleted {
-        true => Write::Delete(keys::record(project, Kind::InsightRow, after.id), Guard::None),
-        false => row(project, after)?,
-    });
-    writes.extend(activity(access, Some(before), after, now)?);
-    Ok(writes)
-}
-
-fn row(project: ProjectId, insight: &Insight) -> Result<Write, StoreError> {
-    let row = Item::new(keys::record(project, Kind::InsightRow, insight.id), &InsightRow::of(insight))?;
-    Ok(Write::Put(row, Guard::None))
-}
-
-fn activity(
-    access: &Access,
-    before: Option<&Insight>,
-    after: &Insight,
-    now: DateTime<Utc>,
-) -> Result<Vec<Write>, StoreError> {
-    let entry = changes::entry(before, after, access.caller.user(), now);
-    let writes = entry.map(|entry| entry.writes(access.project.id, ids::new_uuid())).transpose()?;
-    Ok(writes.into_iter().flatten().collect())
+    /// The pointers from dashboards to the insight, as far as they change.
+    fn tiles(&self, writes: &mut Vec<Write>) {
+        let (project, id) = (self.access.project.id, self.after.id);
+        let before: BTreeSet<u64> =
+            self.before.iter().flat_map(|(it, _)| kept_dashboards(&it.tiles)).collect();
+        let after: BTreeSet<u64> = kept_dashboards(&self.after.tiles).collect();
+        for dashboard in after.difference(&before) {
+            let version = self.dashboards.get(*dashboard).map_or(0, |it| it.version);
+            writes.push(Write::Check(dashboards::key(project, *dashboard), Guard::Version(version)));
+            let pointer = Item::empty(keys::dashboard_tile(project, *dashboard, id));
+            writes.push(Write::Put(pointer, Guard::None));
+        }
+        let gone = before.difference(&after).map(|dashboard| keys::dashboard_tile(project, *dashboard, id));
+        writes.extend(gone.map(|key| Write::Delete(key, Guard::None)));
+    }
 }

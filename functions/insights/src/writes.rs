@@ -3,6 +3,8 @@
 //! Must stay true: a body is judged, and what it asks to calculate is calculated, before anything is written; a change
 //! that others overtook is judged again on what they left.
 
+use std::ops::Range;
+
 use axum::extract::State;
 use axum::response::Response;
 use pennon_calculation::require_json;
@@ -14,11 +16,16 @@ use pennon_core::store::keys::{self, Counter};
 use pennon_core::store::{Item, Key, StoreError};
 use serde_json::Value;
 
+use crate::changes::DashboardChange;
+use crate::dashboards::Dashboards;
 use crate::handlers::WRITE;
 use crate::input::InsightInput;
 use crate::numbers::{self, Wish};
+use crate::placement::{self, Placement};
 use crate::record::{Insight, id_of_count};
 use crate::shown::{self, Viewer};
+use crate::store::Judged;
+use crate::tiles;
 use crate::{Insights, limits, store};
 
 /// Letters and digits of a short id.
@@ -32,21 +39,39 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     require_json(&call)?;
     let input = InsightInput::parse(&call.json_fields()?)?;
     let (refresh, explicit) = numbers::wanted(&call)?;
-    let user = access.caller.user();
-    let draft = Insight::create(0, String::new(), &input, user, call.now);
+    let wanted = input.dashboards.clone().unwrap_or_default();
+    let (records, project) = (&state.app.store.records, access.project.id);
+    let mut dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
+    placement::check(&wanted, None, &dashboards, &access)?;
+    let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), call.now);
     let wish = Wish { project: &access.project, refresh, now: call.now };
-    let numbers = state.numbers(&draft, wish).await?;
+    let numbers = state.numbers(&insight, wish).await?;
 
-    let records = &state.app.store.records;
-    let count = records.increment(&keys::counter(Counter::Insight), 1).await?;
-    let id = id_of_count(u64::try_from(count).map_err(|error| ApiError::internal(&error))?);
+    let (count, tile_ids) =
+        tokio::try_join!(state.count(Counter::Insight, 1), state.count(Counter::Tile, wanted.len()))?;
+    insight.id = id_of_count(count.start);
+    insight.tiles = tiles::placed(&[], &wanted, tile_ids);
     for _ in 0..limits::WRITE_TRIES {
-        let insight = Insight { id, short_id: ids::random_text(SHORT_ID_CHARS), ..draft.clone() };
-        match records.transact(store::creation(&access, &insight, call.now)?).await {
+        insight.short_id = ids::random_text(SHORT_ID_CHARS);
+        let judged = Judged {
+            access: &access,
+            now: call.now,
+            before: None,
+            after: &insight,
+            dashboards: &dashboards,
+            dashboard_change: None,
+        };
+        match records.transact(judged.writes()?).await {
             Ok(()) => {
-                return Ok(created(shown::full(&insight, &numbers, &Viewer::new(&access, &call, explicit))));
+                let viewer = Viewer::new(&access, &call, explicit);
+                let placement = Placement::of(&insight, &dashboards, &access);
+                return Ok(created(shown::full(&insight, &numbers, &placement, &viewer, None)));
             }
-            Err(error) if error.is_condition(store::SHORT_ID_WRITE) => {}
+            // The short id is taken, or a dashboard has changed since.
+            Err(StoreError::Condition { .. }) => {
+                dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
+                placement::check(&wanted, None, &dashboards, &access)?;
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -77,15 +102,35 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
         return Err(ApiError::not_found());
     }
     require_json(call)?;
+    let records = &state.app.store.records;
+    let named = tiles::kept_dashboards(&before.tiles).chain(fields.iter().flat_map(named_dashboards));
+    let dashboards = Dashboards::load(records, access.project.id, named).await?;
+    Placement::of(&before, &dashboards, access).require_edit()?;
     let input = InsightInput::parse(&fields?)?;
     let (refresh, explicit) = numbers::wanted(call)?;
-    let after = before.apply(&input, access.caller.user(), call.now);
+    let mut after = before.apply(&input, access.caller.user(), call.now);
+    if let Some(wanted) = &input.dashboards {
+        placement::check(wanted, Some(&before), &dashboards, access)?;
+        after.tiles = state.place(&before, wanted).await?;
+    }
     let wish = Wish { project: &access.project, refresh, now: call.now };
     let numbers = state.numbers(&after, wish).await?;
-    let writes = store::change(access, item.version, &before, &after, call.now)?;
-    match state.app.store.records.transact(writes).await {
-        Ok(()) => Ok(Some(shown::full(&after, &numbers, &Viewer::new(access, call, explicit)))),
-        Err(StoreError::Condition { index: store::RECORD_WRITE }) => Ok(None),
+    let change = |wanted: &Vec<u64>| DashboardChange::of(&before, wanted, &dashboards);
+    let judged = Judged {
+        access,
+        now: call.now,
+        before: Some((&before, item.version)),
+        after: &after,
+        dashboards: &dashboards,
+        dashboard_change: input.dashboards.as_ref().and_then(change),
+    };
+    match records.transact(judged.writes()?).await {
+        Ok(()) => {
+            let placement = Placement::of(&after, &dashboards, access).in_order(input.dashboards.as_ref());
+            let viewer = Viewer::new(access, call, explicit);
+            Ok(Some(shown::full(&after, &numbers, &placement, &viewer, None)))
+        }
+        Err(StoreError::Condition { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -93,4 +138,41 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
 /// Whether a body brings a deleted insight back: only the JSON value false does.
 fn restores(fields: &Fields) -> bool {
     fields.get("deleted") == Some(&Value::Bool(false))
+}
+
+/// The dashboards that a body seems to name, to be read before it is judged.
+fn named_dashboards(fields: &Fields) -> Vec<u64> {
+    let sent = fields.get("dashboards").and_then(Value::as_array).into_iter().flatten();
+    let number =
+        |id: &Value| pennon_engine::flag::fields::as_integer(id).and_then(|id| u64::try_from(id).ok());
+    sent.take(limits::DASHBOARDS).filter_map(number).collect()
+}
+
+impl Insights {
+    /// Numbers that nobody else is given.
+    async fn count(&self, of: Counter, count: usize) -> ApiResult<Range<u64>> {
+        if count == 0 {
+            return Ok(0..0);
+        }
+        let wrong = |error: std::num::TryFromIntError| ApiError::internal(&error);
+        let last = self
+            .app
+            .store
+            .records
+            .increment(&keys::counter(of), i64::try_from(count).map_err(wrong)?)
+            .await?;
+        let end = u64::try_from(last).map_err(wrong)?.saturating_add(1);
+        Ok(end.saturating_sub(count as u64)..end)
+    }
+
+    /// The tiles of an insight when it is on exactly the wanted dashboards.
+    async fn place(&self, before: &Insight, wanted: &[u64]) -> ApiResult<Vec<tiles::Tile>> {
+        let missing = tiles::missing(&before.tiles, wanted);
+        if before.tiles.len() + missing > limits::TILES {
+            let detail = format!("An insight cannot have been on more than {} dashboards.", limits::TILES);
+            return Err(ApiError::invalid("invalid_input", detail, Some("dashboards")));
+        }
+        let ids = self.count(Counter::Tile, missing).await?;
+        Ok(tiles::placed(&before.tiles, wanted, ids))
+    }
 }

@@ -92,21 +92,28 @@ fn a_query_is_a_node_or_its_text() {
 }
 
 #[test]
-fn dashboards_are_refused_and_never_dropped() {
-    refused(
-        json!({"dashboards": [1]}),
-        "invalid_input",
-        "Not supported yet: insights on dashboards.",
-        "dashboards",
-    );
+fn dashboards_are_numbers_each_once_and_not_too_many() {
+    let dashboards = |sent: Value| parse(json!({"dashboards": sent})).unwrap().dashboards;
+    assert_eq!(dashboards(json!([7, "5", 7])), Some(vec![7, 5]));
+    assert_eq!(dashboards(json!([])), Some(vec![]));
+    assert_eq!(parse(json!({})).unwrap().dashboards, None);
+    assert_eq!(parse(json!({"dashboards": [1], "deleted": true})).unwrap().dashboards, None);
     refused(
         json!({"dashboards": {}}),
         "not_a_list",
         "Expected a list of items but got type \"dict\".",
         "dashboards",
     );
-    assert!(parse(json!({"dashboards": []})).is_ok());
-    assert!(parse(json!({"dashboards": [1], "deleted": true})).is_ok());
+    let detail = "Incorrect type. Expected pk value, received list.";
+    refused(json!({"dashboards": [[1]]}), "incorrect_type", detail, "dashboards");
+    refused(
+        json!({"dashboards": [-1]}),
+        "does_not_exist",
+        "Invalid pk \"-1\" - object does not exist.",
+        "dashboards",
+    );
+    let many: Vec<usize> = (0..=limits::DASHBOARDS).collect();
+    assert_eq!(parse(json!({"dashboards": many})).unwrap_err()["attr"], "dashboards");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn rows(bodies: &[Value]) -> Vec<InsightRow> {
 /// Ids of the rows that the list shows, in its order.
 fn shown(rows: &[InsightRow], parameters: &[(&str, &str)]) -> Vec<u64> {
     let query = query(parameters).unwrap();
-    let mut shown: Vec<_> = rows.iter().filter(|row| query.matches(row, 1)).collect();
+    let mut shown: Vec<_> = rows.iter().filter(|row| query.matches(row, 1, &Dashboards::default())).collect();
     shown.sort_by(|left, right| query.compare(left, right));
     shown.into_iter().map(|row| row.id).collect()
 }
@@ -44,6 +44,26 @@ fn filters_combine_with_and() {
     assert_eq!(shown(&rows, &[("created_by", "[2, 1]")]), [1, 2, 3, 4, 5]);
     assert_eq!(shown(&rows, &[("dashboards", "[1]")]), [] as [u64; 0]);
     assert_eq!(shown(&rows, &[("dashboards", "[]"), ("other", "x")]), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn only_live_dashboards_count() {
+    let mut rows = rows(&[json!({"saved": true}), json!({}), json!({}), json!({})]);
+    for (row, dashboards) in rows.iter_mut().zip([vec![], vec![7], vec![7, 8, 9], vec![9]]) {
+        row.dashboards = dashboards;
+    }
+    // The dashboard 9 was deleted.
+    let read = |id| (id, serde_json::from_value(json!({"name": "d", "restriction_level": 21})).unwrap());
+    let live: Dashboards = [read(7), read(8)].into_iter().collect();
+    let shown = |name, value| {
+        let query = query(&[(name, value)]).unwrap();
+        rows.iter().filter(|row| query.matches(row, 1, &live)).map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("dashboards", "[7]"), [2, 3]);
+    assert_eq!(shown("dashboards", "[8, 7]"), [3]);
+    assert_eq!(shown("dashboards", "[9]"), [] as [u64; 0]);
+    assert_eq!(shown("saved", "true"), [1, 2, 3]);
+    assert_eq!(shown("saved", "false"), [2, 3, 4], "even if it is on a dashboard");
 }
 
 #[test]
