@@ -15,10 +15,8 @@ use crate::ingest::TRIES;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::values;
 use crate::segment::write::Replaces;
-use crate::tail::{resolve, rows_of};
+use crate::tail::{RawBlock, resolve, rows_of};
 
-/// Most blocks of one run; their ids must fit into the segment's entry.
-const BLOCKS_MAX: usize = 2000;
 /// Most compressed bytes of blocks of one run.
 const BLOCK_BYTES_MAX: usize = 32 << 20;
 /// Segments below this number of rows are merged.
@@ -39,7 +37,7 @@ pub struct Compacted {
     pub copies: u64,
     /// Segments that were merged into a larger one.
     pub merged_segments: usize,
-    /// Whether blocks are left for another run.
+    /// Whether blocks are left for another run, after a sweep.
     pub more: bool,
 }
 
@@ -53,19 +51,18 @@ impl EventStore {
 
     async fn compact_blocks(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
         for _ in 0..TRIES {
-            let (manifest, mut blocks) = self.manifest_and_blocks(project).await?;
-            let all = blocks.len();
-            let mut bytes = 0;
-            let fits = blocks.iter().take(BLOCKS_MAX).take_while(|block| {
-                let first = bytes == 0;
-                bytes += block.len();
-                first || bytes <= BLOCK_BYTES_MAX
-            });
-            let count = fits.count();
-            blocks.truncate(count);
+            let (mut blocks, mut more) = self.oldest_blocks(project).await?;
             if blocks.is_empty() {
                 return Ok(Compacted::default());
             }
+            // After the blocks, as every reader does.
+            let manifest = Manifest::load(&self.inner.store, project).await?;
+            blocks.retain(|block| !manifest.replaced_blocks.contains(&block.id));
+            more |= truncate(&mut blocks);
+            if blocks.is_empty() {
+                return Ok(Compacted { more, ..Compacted::default() });
+            }
+            let count = blocks.len();
             let replaced = blocks.iter().map(|block| block.id.to_string()).collect();
             let replaces = Replaces { blocks: replaced, segments: Vec::new() };
             let rows = rows_of(project, blocks, &HashSet::new()).await?;
@@ -77,13 +74,7 @@ impl EventStore {
             if added {
                 let events = rows.len() as u64;
                 let copies = all_rows - events;
-                return Ok(Compacted {
-                    blocks: count,
-                    events,
-                    copies,
-                    more: count < all,
-                    ..Compacted::default()
-                });
+                return Ok(Compacted { blocks: count, events, copies, more, ..Compacted::default() });
             }
         }
         Err(EventStoreError::Contended)
@@ -141,6 +132,19 @@ impl EventStore {
             entry.rows
         )))
     }
+}
+
+/// Leaves as many blocks as one run takes, at least one. True when some are left out.
+fn truncate(blocks: &mut Vec<RawBlock>) -> bool {
+    let all = blocks.len();
+    let mut bytes = 0;
+    let fitting = blocks.iter().take_while(|block| {
+        bytes += block.len();
+        bytes <= BLOCK_BYTES_MAX
+    });
+    let count = fitting.count().max(1);
+    blocks.truncate(count);
+    count < all
 }
 
 /// The oldest small segments that fit into one, when there are more small ones than are left alone.

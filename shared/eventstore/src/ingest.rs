@@ -133,6 +133,7 @@ fn files(
         min_time: times().min().unwrap_or(0),
         max_time: times().max().unwrap_or(0),
         replaces_blocks: replaces.blocks.clone(),
+        blocks_removed: false,
         replaces_segments: replaces.segments.clone(),
         at: now,
         id,

@@ -34,9 +34,12 @@ pub(crate) struct SegmentEntry {
     pub max_time: Micros,
     /// Names of its events; none when there are more than are worth listing.
     pub events: Option<Vec<String>>,
-    /// Blocks that it replaces, emptied once they are swept.
+    /// Blocks that it replaces; emptied when they have been gone for a while.
     pub replaces_blocks: Vec<String>,
-    /// Segments that it replaces, emptied once they are swept.
+    /// Whether the blocks that it replaces have been removed.
+    #[serde(default)]
+    pub blocks_removed: bool,
+    /// Segments that it replaces; emptied when they have been removed.
     pub replaces_segments: Vec<String>,
     /// When it was written.
     pub at: Micros,

@@ -1,7 +1,8 @@
 //! What a reader sees of a project at one moment: manifest, blocks, merged persons.
 //!
-//! Must stay true: manifest, blocks and merges may be read in any order and at slightly different times without
-//! harm, because a segment names what it replaces, and what is replaced stays readable for the grace period.
+//! Must stay true: blocks are read before the manifest. A block that is already gone by then has been replaced by a
+//! segment that the manifest, read later, is sure to list; one that is still there is ignored if the manifest lists its
+//! segment. Objects of replaced segments stay for the grace period, so that a reader can finish.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::manifest::{Manifest, SegmentEntry};
 use crate::person::{Link, Resolution, derived};
 use crate::records;
 use crate::segment::read::SegmentFile;
-use crate::tail::{RawBlock, rows_of};
+use crate::tail::rows_of;
 
 /// A project at one moment.
 pub(crate) struct Snapshot {
@@ -39,25 +40,12 @@ pub(crate) struct Resolved {
 impl EventStore {
     /// The project as it is now.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
-        let (manifest, blocks, merges) = futures::try_join!(
-            Manifest::load(&self.inner.store, project),
-            self.raw_blocks(project),
-            self.merges(project)
-        )?;
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, merges) =
+            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
         let hot = rows_of(project, blocks, &manifest.replaced_blocks).await?;
         let resolution = self.resolution(project, &manifest, merges).await?;
         Ok(Snapshot { manifest, hot, resolution })
-    }
-
-    /// The manifest, and the blocks that it does not replace.
-    pub(crate) async fn manifest_and_blocks(
-        &self,
-        project: ProjectId,
-    ) -> Result<(Manifest, Vec<RawBlock>), EventStoreError> {
-        let loaded = futures::try_join!(Manifest::load(&self.inner.store, project), self.raw_blocks(project));
-        let (manifest, mut blocks) = loaded?;
-        blocks.retain(|block| !manifest.replaced_blocks.contains(&block.id));
-        Ok((manifest, blocks))
     }
 
     /// Who is who by now, from imported persons first, then from merges.

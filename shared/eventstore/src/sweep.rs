@@ -1,7 +1,9 @@
-//! Removing what segments have replaced, once no reader can still be at it.
+//! Removing what segments have replaced.
 //!
-//! Must stay true: what is removed has been replaced for at least [`GRACE_MICROS`]; a segment's entry goes only after
-//! the blocks that it names, because readers ignore those by it; any step may be the last, and the next sweep goes on.
+//! Blocks go at once: readers read blocks before the manifest, so whoever misses one sees its segment. Objects and the
+//! entries of replaced segments go when they have been replaced for [`GRACE_MICROS`], because a reader may have just
+//! begun with them. Must stay true: a segment's entry goes only after the blocks and entries that it names, because
+//! readers ignore those by it; any step may be the last, and the next sweep goes on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +15,7 @@ use crate::error::EventStoreError;
 use crate::keys::{self, BlockId};
 use crate::manifest::{Manifest, SegmentEntry};
 
-/// How long something that was replaced stays readable, in microseconds: ten minutes.
+/// How long a segment that was replaced stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
 
 /// What a sweep removed.
@@ -26,38 +28,50 @@ pub struct Swept {
 }
 
 impl EventStore {
-    /// Removes what has been replaced for longer than the grace period.
+    /// Removes the blocks that segments replace, and segments that have been replaced for longer than the grace period.
     pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<Swept, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let by_id = manifest.all_segments.iter().map(|(_, entry)| (entry.id.as_str(), entry)).collect();
         let mut gone = HashSet::new();
+        let mut emptied = HashSet::new();
         let mut swept = Swept::default();
         for (version, entry) in &manifest.all_segments {
-            let due = entry.at.saturating_add(GRACE_MICROS) <= now;
-            let replaces = !(entry.replaces_blocks.is_empty() && entry.replaces_segments.is_empty());
-            if !due || !replaces || gone.contains(&entry.id) {
+            if gone.contains(&entry.id) {
                 continue;
             }
-            swept.blocks += self.remove_blocks(project, entry).await?;
-            for replaced in beneath(entry, &by_id) {
-                if gone.insert(replaced.id.clone()) {
-                    swept.blocks += self.remove_blocks(project, replaced).await?;
-                    self.remove_segment(project, replaced).await?;
-                    swept.segments += 1;
+            let mut rewritten = entry.clone();
+            swept.blocks += self.remove_blocks(project, entry, &mut emptied).await?;
+            rewritten.blocks_removed = true;
+            let due = entry.at.saturating_add(GRACE_MICROS) <= now;
+            if due {
+                for replaced in beneath(entry, &by_id) {
+                    if gone.insert(replaced.id.clone()) {
+                        swept.blocks += self.remove_blocks(project, replaced, &mut emptied).await?;
+                        self.remove_segment(project, replaced).await?;
+                        swept.segments += 1;
+                    }
                 }
+                rewritten.replaces_blocks.clear();
+                rewritten.replaces_segments.clear();
             }
-            let (replaces_blocks, replaces_segments) = (Vec::new(), Vec::new());
-            let rewritten = SegmentEntry { replaces_blocks, replaces_segments, ..entry.clone() };
-            Manifest::rewrite(&self.inner.store, project, *version, &rewritten).await?;
+            let replaces = !(entry.replaces_blocks.is_empty() && entry.replaces_segments.is_empty());
+            if replaces && rewritten != *entry {
+                Manifest::rewrite(&self.inner.store, project, *version, &rewritten).await?;
+            }
         }
         Ok(swept)
     }
 
+    /// Removes the blocks that `entry` replaces, unless that was done before. Returns how many.
     async fn remove_blocks(
         &self,
         project: ProjectId,
         entry: &SegmentEntry,
+        emptied: &mut HashSet<String>,
     ) -> Result<usize, EventStoreError> {
+        if entry.blocks_removed || !emptied.insert(entry.id.clone()) {
+            return Ok(0);
+        }
         let blocks =
             entry.replaces_blocks.iter().map(|id| id.parse::<BlockId>()).collect::<Result<Vec<_>, _>>()?;
         let keys = blocks.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
-use pennon_core::store::{Guard, Item, Query, Write};
+use pennon_core::store::{Guard, Item, Query, StoreError, Write};
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
@@ -22,6 +22,9 @@ use crate::person::{Resolution, derived};
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
 /// Most compressed bytes of blocks that are read by one question.
 const BLOCK_BYTES_MAX: usize = 128 << 20;
+
+/// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
+const COMPACTED_PER_SHARD: usize = 250;
 
 /// A block's bytes as read.
 pub(crate) struct RawBlock {
@@ -87,28 +90,54 @@ impl EventStore {
         Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
     }
 
-    /// The complete blocks of `project`, oldest first; those that a segment replaces too.
+    /// All complete blocks of `project`, oldest first; those that a segment replaces too.
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
-        let shards = (0..keys::SHARDS).map(|shard| {
-            let query = Query::partition(keys::shard_pk(project, shard)).limit(BLOCKS_PER_SHARD_MAX + 1);
-            self.inner.store.blocks.query(query)
-        });
-        let shards = futures::future::try_join_all(shards).await?;
+        let shards = self.shards(project, BLOCKS_PER_SHARD_MAX + 1).await?;
         let bytes = shards.iter().flatten().map(|item| item.bytes.len()).sum::<usize>();
         if bytes > BLOCK_BYTES_MAX || shards.iter().any(|items| items.len() > BLOCKS_PER_SHARD_MAX) {
-            return Err(EventStoreError::TooLarge(
-                "Too many captured events wait for compaction. Ask again when it has caught up.".to_owned(),
-            ));
+            // A matter of time, not of the question.
+            let waiting =
+                StoreError::Busy(format!("too many events of project {project} wait for compaction"));
+            return Err(waiting.into());
         }
-        let mut blocks: BTreeMap<BlockId, Vec<Vec<u8>>> = BTreeMap::new();
-        for item in shards.into_iter().flatten() {
-            let (id, _) = BlockId::of_sk(&item.key.sk)?;
-            // Parts of a block come in their order, that of the sort keys.
-            blocks.entry(id).or_default().push(item.bytes);
-        }
-        let complete = blocks.into_iter().filter(|(id, parts)| parts.len() == usize::from(id.parts));
-        Ok(complete.map(|(id, parts)| RawBlock { id, bytes: parts.concat() }).collect())
+        complete(shards.into_iter().flatten())
     }
+
+    /// The oldest blocks of `project`, and whether there are more. No block that is left out is older than one of them.
+    pub(crate) async fn oldest_blocks(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Vec<RawBlock>, bool), EventStoreError> {
+        let shards = self.shards(project, COMPACTED_PER_SHARD).await?;
+        let cut =
+            shards.iter().filter(|items| items.len() >= COMPACTED_PER_SHARD).filter_map(|items| items.last());
+        let cut = cut
+            .map(|item| Ok(BlockId::of_sk(&item.key.sk)?.0))
+            .collect::<Result<Vec<_>, EventStoreError>>()?;
+        let mut blocks = complete(shards.into_iter().flatten())?;
+        if let Some(first_cut) = cut.iter().min() {
+            blocks.retain(|block| block.id < *first_cut);
+        }
+        Ok((blocks, !cut.is_empty()))
+    }
+
+    async fn shards(&self, project: ProjectId, limit: usize) -> Result<Vec<Vec<Item>>, EventStoreError> {
+        let shards = (0..keys::SHARDS).map(|shard| {
+            self.inner.store.blocks.query(Query::partition(keys::shard_pk(project, shard)).limit(limit))
+        });
+        Ok(futures::future::try_join_all(shards).await?)
+    }
+}
+
+/// The blocks of which all parts are among `items`. Parts of a block come in their order, that of the sort keys.
+fn complete(items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventStoreError> {
+    let mut blocks: BTreeMap<BlockId, Vec<Vec<u8>>> = BTreeMap::new();
+    for item in items {
+        let (id, _) = BlockId::of_sk(&item.key.sk)?;
+        blocks.entry(id).or_default().push(item.bytes);
+    }
+    let complete = blocks.into_iter().filter(|(id, parts)| parts.len() == usize::from(id.parts));
+    Ok(complete.map(|(id, parts)| RawBlock { id, bytes: parts.concat() }).collect())
 }
 
 /// The events of `blocks`, copies dropped, in order of arrival.

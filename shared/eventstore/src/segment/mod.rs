@@ -71,6 +71,7 @@ pub(crate) mod tests {
             max_time: 0,
             events: None,
             replaces_blocks: vec![],
+            blocks_removed: false,
             replaces_segments: vec![],
             at: 0,
         }
