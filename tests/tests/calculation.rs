@@ -1,11 +1,17 @@
 //! Funnels and trends over HTTP, on events in the event store.
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use axum::body::Body;
+use pennon::serve::{Services, api};
+use pennon_calculation::{Calculator, Limits};
 use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
 use pennon_tests::{Answer, Keys, TestApp};
+use pennon_worker::compact_all;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 use uuid::Uuid;
 
 const FUNNEL: &str = "/api/projects/1/insights/funnel/";
@@ -277,4 +283,59 @@ async fn query_nodes_are_answered() {
         app.post(QUERY, json!({"query": trend, "refresh": "async"})).await.expect(400)["attr"],
         "refresh"
     );
+}
+
+#[tokio::test]
+async fn a_calculation_without_time_is_refused_for_now_and_leaves_nothing() {
+    let app = shop().await;
+    let limits = Limits { time: Duration::ZERO, at_once: 1 };
+    let hasty = Services {
+        calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
+        ..app.services.clone()
+    };
+    let body = json!({"events": steps()});
+    let request = TestApp::request(Keys::OWNER, "POST", FUNNEL, body.clone());
+    let response = api(&hasty).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "5");
+    let answer = app.post(FUNNEL, body).await.expect(200);
+    assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(false), &json!(2)));
+}
+
+#[tokio::test]
+async fn many_questions_at_once_wait_for_their_turn() {
+    let app = shop().await;
+    let limits = Limits { at_once: 1, ..Limits::default() };
+    let narrow = Services {
+        calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
+        ..app.services.clone()
+    };
+    let router = api(&narrow);
+    let answers = (1..=20).map(|hours| {
+        let body = json!({"events": steps(), "funnel_window_interval": hours, "funnel_window_interval_unit": "hour"});
+        router.clone().oneshot(TestApp::request(Keys::OWNER, "POST", FUNNEL, body))
+    });
+    for response in futures::future::join_all(answers).await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn compaction_changes_no_answer() {
+    let app = shop().await;
+    let body = json!({"events": [{"id": "signed up"}, {"id": "bought", "math": "dau"}], "refresh": true});
+    let before = app.post(TREND, body.clone()).await.expect(200);
+    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+    let run = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    assert_eq!((run.projects, run.failed, run.events, run.unfinished), (2, 0, 8, false));
+    assert_eq!(app.post(TREND, body.clone()).await.expect(200)["result"], before["result"]);
+    let again = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    assert_eq!((again.blocks, again.events), (0, 0));
+    // The two blocks go, at once or when nobody can be reading them any more.
+    let later = now + chrono::Duration::hours(1);
+    let swept = compact_all(&app.services.events, later, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(run.removed + again.removed + swept.removed, 2);
+    assert_eq!(app.post(TREND, body).await.expect(200)["result"], before["result"]);
+    let cut_short = compact_all(&app.services.events, now, Duration::ZERO).await.unwrap();
+    assert_eq!((cut_short.projects, cut_short.unfinished), (0, true));
 }
