@@ -17,7 +17,8 @@ pub struct ApiError {
     code: String,
     detail: String,
     attr: Option<String>,
-    header: Option<(HeaderName, String)>,
+    /// Boxed, so that a result is small where nothing went wrong.
+    header: Option<Box<(HeaderName, String)>>,
     empty: bool,
 }
 
@@ -38,7 +39,7 @@ impl ApiError {
     }
 
     fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> ApiError {
-        self.header = Some((name, value.into()));
+        self.header = Some(Box::new((name, value.into())));
         self
     }
 
@@ -186,7 +187,7 @@ impl IntoResponse for ApiError {
         } else {
             (self.status, Json(self.body())).into_response()
         };
-        if let Some((name, value)) = &self.header
+        if let Some((name, value)) = self.header.as_deref()
             && let Ok(value) = HeaderValue::from_str(value)
         {
             response.headers_mut().insert(name, value);
