@@ -3,6 +3,7 @@
 pub mod args;
 pub mod data;
 pub mod embedded;
+pub mod import;
 pub mod keys;
 pub mod serve;
 pub mod workspace;

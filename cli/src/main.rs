@@ -4,22 +4,28 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pennon::args::{Apply, Arguments, Command, Data, Keys, KeysCommand, Routes, Serve};
+use indicatif::{ProgressBar, ProgressStyle};
+use pennon::args::{Apply, Arguments, Command, Data, Import, Keys, KeysCommand, Routes, Serve};
 use pennon::data::{DataDirectory, OpenStore};
+use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
 use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
+use pennon_eventstore::EventStore;
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = std::env::var("PENNON_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let filter = std::env::var("PENNON_LOG").unwrap_or_else(|_| "warn,dynoxide=error".to_owned());
     tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).init();
     let command = Arguments::parse().command.unwrap_or(Command::Serve(Serve::default()));
     let outcome = match command {
-        Command::Serve(options) => serve(&options, stop_signal()).await,
+        Command::Serve(options) => match stop_signal() {
+            Ok(stop) => serve(&options, stop).await,
+            Err(message) => Err(message),
+        },
         Command::Apply(options) => apply(&options).await,
-        Command::Import(_) => Err("".to_owned()),
+        Command::Import(options) => import(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
     };
@@ -32,22 +38,28 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Resolves on Ctrl-C, and on the signal by which a service manager asks a process to end.
-async fn stop_signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = interrupt => {}
-                _ = terminate.recv() => {}
-            }
-            return;
+/// Listens from now on for Ctrl-C, and for the signal by which a service manager asks a process to end; resolves then.
+#[cfg(unix)]
+fn stop_signal() -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |e: std::io::Error| format!("signals cannot be received: {e}");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-    }
-    // Without a handler for it there is nothing to wait for but the process's end.
-    let _ = interrupt.await;
+    })
+}
+
+/// Resolves on Ctrl-C.
+#[cfg(not(unix))]
+fn stop_signal() -> Result<impl Future<Output = ()>, String> {
+    Ok(async {
+        // Without a handler for it there is nothing to wait for but the process's end.
+        let _ = tokio::signal::ctrl_c().await;
+    })
 }
 
 async fn open(data: &Data) -> Result<OpenStore, String> {
@@ -73,6 +85,51 @@ async fn apply(options: &Apply) -> Result<(), String> {
         println!("new key \"{}\" of {} (shown this once): {}", key.label, key.user, key.secret);
     }
     Ok(())
+}
+
+async fn import(options: &Import) -> Result<(), String> {
+    let directory = DataDirectory::at(&options.data.data)?;
+    let opened = directory.open().await?;
+    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let events =
+        EventStore::open(opened.store.clone(), &directory.events_url()).map_err(|e| e.to_string())?;
+    let how = ImportOptions { default_project: options.project, group_types: state.group_types() };
+    let bar = progress_bar();
+    let now = chrono::Utc::now().timestamp_micros();
+    let done = import_file(&events, &options.file, how, now, &mut |progress| show(&bar, progress)).await;
+    bar.finish_and_clear();
+    let done = done.map_err(|e| e.to_string())?;
+    println!(
+        "{} lines: {} events, {} of them were there already; {} persons, {} groups",
+        done.lines,
+        done.events + done.copies,
+        done.copies,
+        done.persons,
+        done.groups
+    );
+    let undeclared: Vec<_> = done.projects.iter().filter(|id| !state.has_project(**id)).collect();
+    if !undeclared.is_empty() {
+        println!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does");
+    }
+    Ok(())
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    let style =
+        ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3} %  {elapsed} gone, {eta} to go");
+    // The template is a constant; were it wrong, the plain bar would do.
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_message(match progress.phase {
+        Phase::Checking => "checking",
+        Phase::Storing => "storing",
+    });
+    bar.set_length(progress.total);
+    bar.set_position(progress.done);
 }
 
 async fn manage_keys(options: Keys) -> Result<(), String> {

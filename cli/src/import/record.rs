@@ -44,9 +44,10 @@ pub(super) struct EventFields {
 /// The event that the fields make. `own_uuid` is its identity when it has none.
 pub(super) fn event(fields: EventFields, own_uuid: Uuid) -> Result<Event, String> {
     let name = match fields.event {
-        Some(Value::String(name)) if !name.trim().is_empty() => name,
+        // Some clients send events without a name, as an empty text; they are events like others.
+        Some(Value::String(name)) => name,
         None | Some(Value::Null) => return Err("the event has no name (event)".to_owned()),
-        Some(_) => return Err("event must be a text that is not blank".to_owned()),
+        Some(_) => return Err("event must be a text".to_owned()),
     };
     let distinct_id = id(fields.distinct_id, "distinct_id")?;
     let timestamp = match fields.timestamp {

@@ -20,6 +20,8 @@ pub fn print(info: &ServerInfo, directory: &DataDirectory, first_start: Option<&
             directory.path().display()
         );
     }
+    println!();
+    println!("Ctrl-C stops it.");
 }
 
 /// Prints the secrets of keys that were made, which nothing can show again.

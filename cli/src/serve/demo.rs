@@ -14,6 +14,7 @@ use tower::ServiceExt;
 
 use super::router::{Services, api};
 
+use crate::import::{ImportOptions, import_file};
 use crate::workspace::{self, Options, Workspace};
 
 /// The events, as JSON lines under gzip.
@@ -85,8 +86,13 @@ fn insights() -> [Value; 2] {
 }
 
 async fn load_events(services: &Services, now: DateTime<Utc>) -> Result<u64, String> {
-    let _ = (services, now, EVENTS);
-    Err("import".to_owned())
+    let path = std::env::temp_dir().join(format!("pennon-demo-{}.jsonl.gz", ids::new_uuid()));
+    std::fs::write(&path, EVENTS).map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
+    let options = ImportOptions { default_project: Some(PROJECT), ..ImportOptions::default() };
+    let imported = import_file(&services.events, &path, options, now.timestamp_micros(), &mut |_| {}).await;
+    // A file that stays behind among temporary ones does no harm.
+    let _ = std::fs::remove_file(&path);
+    Ok(imported.map_err(|e| format!("the demo's events cannot be loaded: {e}"))?.events)
 }
 
 /// Creates something over the API.
@@ -110,11 +116,18 @@ impl Demo {
         let key = &self.key;
         let dates = r#""date_from": "2024-01-01", "date_to": "2024-06-30""#;
         // Writing to a text cannot fail.
-        let _ = writeln!(text, "First start: a demo project was made, with {} events of a web shop.", self.events);
+        let _ = writeln!(
+            text,
+            "First start: a demo project was made, with {} events of a web shop.",
+            self.events
+        );
         let _ = writeln!(text, "  personal API key   {key}   (shown this once)");
         let _ = writeln!(text, "  project            {PROJECT}, token {}", self.token);
         let _ = writeln!(text, "\nList the flags, run a funnel, run a trend:\n");
-        let _ = writeln!(text, "  curl -s -H 'Authorization: Bearer {key}' {http}/api/projects/{PROJECT}/feature_flags/");
+        let _ = writeln!(
+            text,
+            "  curl -s -H 'Authorization: Bearer {key}' {http}/api/projects/{PROJECT}/feature_flags/"
+        );
         let post = |path: &str, body: &str| {
             format!(
                 "  curl -s -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \
@@ -123,7 +136,8 @@ impl Demo {
         };
         let steps = r#"[{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1}, {"id": "purchase", "order": 2}]"#;
         let _ = writeln!(text, "\n{}", post("funnel", &format!(r#"{{"events": {steps}, {dates}}}"#)));
-        let trend = format!(r#"{{"events": [{{"id": "purchase", "math": "total"}}], "interval": "month", {dates}}}"#);
+        let trend =
+            format!(r#"{{"events": [{{"id": "purchase", "math": "total"}}], "interval": "month", {dates}}}"#);
         let _ = writeln!(text, "\n{}", post("trend", &trend));
         text
     }

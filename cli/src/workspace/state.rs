@@ -96,6 +96,16 @@ impl State {
         self.organizations.is_empty() && self.users.is_empty() && self.projects.is_empty()
     }
 
+    /// Whether project `id` is declared.
+    pub fn has_project(&self, id: u64) -> bool {
+        self.projects.contains_key(&id.to_string())
+    }
+
+    /// The group types of every project, by index.
+    pub fn group_types(&self) -> BTreeMap<u64, Vec<String>> {
+        self.projects.values().map(|project| (project.spec.id, project.spec.group_types.clone())).collect()
+    }
+
     /// The rows that keep the declarations.
     pub fn declaration_rows(&self) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
         fn add<T: Serialize>(

@@ -1,0 +1,248 @@
+//! The binary as a user runs it: start, stop, kill, start again, and commands beside a running server.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_pennon");
+const KEY: &str = "phx_process_test_0123456789012345678901234567890";
+const WORKSPACE: &str = r#"{
+  "organizations": [{"id": "01900000-0000-7000-8000-000000000001", "name": "Acme"}],
+  "users": [{"id": 1, "email": "ada@example.com",
+             "memberships": [{"organization": "01900000-0000-7000-8000-000000000001", "level": "owner"}]}],
+  "projects": [{"id": "1", "organization": "01900000-0000-7000-8000-000000000001", "token": "phc_process"}],
+  "keys": [{"label": "test", "user": "ada@example.com", "scopes": ["*"],
+            "value": "phx_process_test_0123456789012345678901234567890"}]
+}"#;
+
+struct Server {
+    process: Child,
+    address: String,
+    said: String,
+}
+
+impl Server {
+    /// Starts on a free port and waits until it has said where it is and what to do next.
+    fn start(data: &Path, more: &[&str]) -> Server {
+        let mut process = Command::new(BINARY)
+            .args(["serve", "--port", "0", "--data"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let watched = watch(process.id());
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut said = String::new();
+        let address = loop {
+            let line = lines.next().expect("the server ended while starting").unwrap();
+            said.push_str(&line);
+            said.push('\n');
+            if let Some(url) = line.strip_prefix("Pennon serves on http://") {
+                break url.to_owned();
+            }
+        };
+        for line in lines {
+            let line = line.unwrap();
+            said.push_str(&line);
+            said.push('\n');
+            if line.starts_with("Ctrl-C") {
+                break;
+            }
+        }
+        watched.send(()).unwrap();
+        Server { process, address, said }
+    }
+
+    fn request(&self, method: &str, path: &str, key: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        (status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.request("GET", path, KEY, &Value::Null);
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.request("POST", path, KEY, body)
+    }
+
+    fn purchases(&self) -> Value {
+        let body =
+            json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-01-31"});
+        let (status, answer) = self.post("/api/projects/1/insights/trend/?refresh=true", &body);
+        assert_eq!(status, 200, "{answer}");
+        answer["result"][0]["count"].clone()
+    }
+
+    /// Asks the process to end, and returns its exit status.
+    fn stop(mut self) -> i32 {
+        let asked = Command::new("kill").arg("-TERM").arg(self.process.id().to_string()).status().unwrap();
+        assert!(asked.success());
+        self.process.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Kills a process that does not get ready, so that its test fails and does not wait forever.
+fn watch(process: u32) -> mpsc::Sender<()> {
+    let (ready, waiting) = mpsc::channel();
+    std::thread::spawn(move || {
+        if waiting.recv_timeout(Duration::from_secs(120)).is_err() {
+            let _ = Command::new("kill").arg("-KILL").arg(process.to_string()).status();
+        }
+    });
+    ready
+}
+
+fn pennon(arguments: &[&str], data: &Path) -> Output {
+    Command::new(BINARY).args(arguments).arg("--data").arg(data).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A data directory with the workspace applied and the server on it.
+fn served() -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("workspace.json");
+    std::fs::write(&file, WORKSPACE).unwrap();
+    let server = Server::start(&directory.path().join("data"), &["--workspace", &file.to_string_lossy()]);
+    (directory, server)
+}
+
+fn purchase(uuid: &str, day: u32) -> Value {
+    json!({"event": "purchase", "distinct_id": "d", "timestamp": format!("2024-01-{day:02}T10:00:00Z"), "uuid": uuid})
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill_and_after_a_clean_stop() {
+    let (directory, mut server) = served();
+    let data = directory.path().join("data");
+    let (status, flag) = server.post("/api/projects/1/feature_flags/", &json!({"key": "kept"}));
+    assert_eq!(status, 201, "{flag}");
+    let event = purchase("01900000-0000-7000-8000-0000000000e1", 3);
+    let (status, _) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
+    assert_eq!(status, 200);
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.get("/api/projects/1/feature_flags/")["results"][0]["key"], "kept");
+    assert_eq!(server.purchases(), 1.0);
+    let (status, _) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
+    assert_eq!((status, server.purchases()), (200, json!(1.0)), "a resent event counts once");
+    assert!(!server.said.contains("phx_"), "no key is shown again");
+    assert_eq!(server.stop(), 0);
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.purchases(), 1.0);
+}
+
+#[test]
+fn commands_work_beside_a_running_server_and_a_second_server_is_refused() {
+    let (directory, server) = served();
+    let data = directory.path().join("data");
+    let second = pennon(&["serve", "--port", "0"], &data);
+    assert!(!second.status.success());
+    assert!(text(&second.stderr).contains("served by another process"), "{}", text(&second.stderr));
+
+    let made = pennon(
+        &["keys", "create", "--label", "ci", "--scope", "feature_flag:read", "--expires", "30d"],
+        &data,
+    );
+    let key = text(&made.stdout).trim().to_owned();
+    assert!(key.starts_with("phx_"), "{}", text(&made.stderr));
+    let list = |key: &str| server.request("GET", "/api/projects/1/feature_flags/", key, &Value::Null).0;
+    assert_eq!(list(&key), 200);
+    let shown = text(&pennon(&["keys", "list"], &data).stdout);
+    assert!(shown.contains("ci  ada@example.com  [feature_flag:read]"), "{shown}");
+    assert!(!shown.contains(&key) && !shown.contains(KEY), "a list shows no secrets");
+    assert!(pennon(&["keys", "revoke", &key], &data).status.success());
+    assert!(!text(&pennon(&["keys", "list"], &data).stdout).contains("  ci  "));
+
+    let history = directory.path().join("history.jsonl");
+    std::fs::write(
+        &history,
+        "{\"event\": \"purchase\", \"distinct_id\": \"d\", \"timestamp\": \"2024-01-09T10:00:00Z\"}\n",
+    )
+    .unwrap();
+    let history = history.to_string_lossy().into_owned();
+    for _ in 0..2 {
+        let done = pennon(&["import", &history, "--project", "1"], &data);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        assert_eq!(server.purchases(), 1.0, "a repeated import counts once");
+    }
+    let changed = directory.path().join("more.yaml");
+    std::fs::write(&changed, "keys: [{label: more, user: ada@example.com, scopes: ['*']}]").unwrap();
+    let changed = changed.to_string_lossy().into_owned();
+    let dry = text(&pennon(&["apply", &changed, "--dry-run"], &data).stdout);
+    assert!(dry.starts_with("+ key \"more\" of ada@example.com\n1 to change"), "{dry}");
+    assert!(text(&pennon(&["apply", &changed], &data).stdout).contains("phx_"));
+    assert!(text(&pennon(&["apply", &changed], &data).stdout).contains("nothing to change"));
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let key = server.said.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key").to_owned();
+    let (status, flags) = server.request("GET", "/api/projects/1/feature_flags/", &key, &Value::Null);
+    assert_eq!(status, 200);
+    assert!(flags["count"].as_u64().unwrap() > 0);
+    let commands = server.said.lines().filter(|line| line.trim_start().starts_with("curl ")).count();
+    assert_eq!(commands, 3, "{}", server.said);
+    let body = json!({"events": [{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1},
+        {"id": "purchase", "order": 2}], "date_from": "2024-01-01", "date_to": "2024-06-30"});
+    let ask = |server: &Server| server.request("POST", "/api/projects/1/insights/funnel/", &key, &body);
+    let (status, first) = ask(&server);
+    assert_eq!(status, 200, "{first}");
+    assert_eq!(server.stop(), 0);
+    let again = Server::start(directory.path(), &[]);
+    assert!(!again.said.contains("phx_"));
+    let (_, second) = ask(&again);
+    assert_eq!(first["result"], second["result"]);
+    assert!(again.stop() == 0);
+}
+
+#[test]
+fn wrong_input_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());
+    assert!(text(&no_user.stderr).contains("declare one with `pennon apply`"));
+    let no_file = pennon(&["apply", "nowhere.yaml"], directory.path());
+    assert!(text(&no_file.stderr).contains("nowhere.yaml cannot be read"));
+    let bad = directory.path().join("bad.yaml");
+    std::fs::write(&bad, "projects: [{id: x}]").unwrap();
+    let bad = pennon(&["apply", &bad.to_string_lossy()], directory.path());
+    assert!(text(&bad.stderr).contains("bad.yaml"), "{}", text(&bad.stderr));
+    assert!(!bad.status.success());
+}
