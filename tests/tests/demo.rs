@@ -1,0 +1,76 @@
+//! The demo's events against published questions: what is answered is exactly right, and what is not is refused.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use pennon::import::{ImportOptions, import_file};
+use pennon_tests::TestApp;
+use serde_json::{Value, json};
+
+const EVENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/demo/ecom_events.jsonl.gz");
+const QUESTIONS: &str = include_str!("../corpus/ecom/questions.json");
+
+async fn with_events() -> TestApp {
+    let app = TestApp::new().await;
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let done = import_file(&app.services.events, Path::new(EVENTS), options, 1, &mut |_| {}).await.unwrap();
+    assert_eq!(done.events, 31_106);
+    app
+}
+
+fn counts(result: &Value) -> Vec<&Value> {
+    result.as_array().unwrap().iter().map(|step| &step["count"]).collect()
+}
+
+/// Compares an answer with the expectation of a question.
+fn check(name: &str, expect: &Value, result: &Value) {
+    if let Some(steps) = expect["counts"].as_array() {
+        assert_eq!(counts(result), steps.iter().collect::<Vec<_>>(), "{name}");
+        return;
+    }
+    let series = expect["series"].as_array().unwrap();
+    assert_eq!(result.as_array().unwrap().len(), series.len(), "{name}");
+    for (row, wanted) in result.as_array().unwrap().iter().zip(series) {
+        assert_eq!(row["days"], expect["days"], "{name}");
+        assert_eq!(row["data"], wanted["data"], "{name}");
+        assert_eq!(row["count"].as_f64(), wanted["count"].as_f64(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn six_questions_are_answered_exactly_and_three_are_refused_by_name() {
+    let app = with_events().await;
+    let file: Value = serde_json::from_str(QUESTIONS).unwrap();
+    let questions = file["questions"].as_array().unwrap();
+    assert_eq!(questions.len(), 9);
+    let mut refused = Vec::new();
+    for question in questions {
+        let name = question["name"].as_str().unwrap();
+        let path = format!("/api/projects/1/{}", question["path"].as_str().unwrap());
+        let answer = app.post(&path, question["body"].clone()).await;
+        if answer.status == 200 {
+            check(name, &question["expect"], &answer.json()["result"]);
+        } else {
+            let error = answer.expect(400);
+            assert!(error["detail"].as_str().unwrap().starts_with("Not supported yet"), "{name}: {error}");
+            refused.push((name, error["attr"].clone()));
+        }
+    }
+    let expected = [
+        ("strict order home then search, 7 days", json!("funnel_order_type")),
+        ("unordered wishlist and review and purchase, 30 days", json!("funnel_order_type")),
+        ("purchases a month by platform", json!("breakdown")),
+    ];
+    assert_eq!(refused, expected);
+}
+
+#[tokio::test]
+async fn the_answers_are_the_same_after_the_history_came_in_again() {
+    let app = with_events().await;
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let again = import_file(&app.services.events, Path::new(EVENTS), options, 2, &mut |_| {}).await.unwrap();
+    assert_eq!((again.events, again.copies), (0, 31_106));
+    let body = json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-06-30"});
+    let answer = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
+    assert_eq!(answer["result"][0]["count"], 470.0);
+}
