@@ -40,7 +40,7 @@ pub(crate) async fn analytics_events(State(state): State<Capture>, call: Call) -
     }
 }
 
-/// Routes that a browser library asks for and goes on without.
+/// A route that a browser library asks for and goes on without.
 pub(crate) async fn not_served() -> ApiError {
     ApiError::no_route()
 }
@@ -50,7 +50,9 @@ async fn accept(state: &Capture, call: Call) -> Result<Vec<Uuid>, Response> {
     let now = call.now;
     let outside_token = outside_token(&call);
     let store = state.app.store.clone();
+    let turn = state.turns.acquire().await.map_err(|e| ApiError::internal(&e).into_response())?;
     let read = tokio::task::spawn_blocking(move || read(&call)).await;
+    drop(turn);
     let (batch, form_token) =
         read.map_err(|e| ApiError::internal(&e).into_response())?.map_err(Refusal::into_response)?;
     let token =

@@ -12,11 +12,14 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
+use tokio::sync::Semaphore;
 
 /// What the capture routes need. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -24,6 +27,8 @@ pub struct Capture {
     app: App,
     events: EventStore,
     tokens: tokens::Tokens,
+    /// Turns at decoding. A small body may stand for a large value, so that only so many are there at once.
+    turns: Arc<Semaphore>,
 }
 
 /// The route table.
@@ -39,6 +44,12 @@ pub fn routes() -> Routes<Capture> {
 
 /// The routes over `app` and `events`, without the edge.
 pub fn router(app: &App, events: &EventStore) -> Router {
-    let state = Capture { app: app.clone(), events: events.clone(), tokens: tokens::Tokens::default() };
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let state = Capture {
+        app: app.clone(),
+        events: events.clone(),
+        tokens: tokens::Tokens::default(),
+        turns: Arc::new(Semaphore::new(cores)),
+    };
     routes().into_router(state, app)
 }

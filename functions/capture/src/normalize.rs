@@ -1,7 +1,7 @@
 //! A decoded capture body into events, by the SDKs' rules: a pure function of the body and the instant.
 //!
 //! A batch is taken whole or refused whole. Rules where the forms leave a choice: the name and the distinct id must be
-//! there and not blank; a distinct id may be a number and is cut at 200 characters; a uuid that is empty or all zero
+//! there, the id not blank; a distinct id may be a number and is cut at 200 characters; a uuid that is empty or all zero
 //! counts as none; a time that cannot be read is refused, not replaced. Must stay true: properties stay as sent, except
 //! that `$set`, `$set_once` and `$unset` of the event itself move into them.
 

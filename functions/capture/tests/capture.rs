@@ -140,11 +140,10 @@ async fn a_refused_request_stores_nothing() {
 #[tokio::test]
 async fn browsers_may_ask_from_anywhere() {
     let place = place().await;
-    for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/flags/", "/array/phc_1/config"] {
+    for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/array/phc_1/config"] {
         let request = Request::options(path).body(Body::empty()).unwrap();
         assert_eq!(place.send(request).await.0, StatusCode::NO_CONTENT, "{path}");
     }
-    assert_eq!(place.post("/flags/?v=2", "{}").await.0, StatusCode::NOT_FOUND);
     let config = Request::get("/array/phc_1/config").body(Body::empty()).unwrap();
     let (status, body) = place.send(config).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));

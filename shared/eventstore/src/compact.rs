@@ -12,6 +12,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::TRIES;
+use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::values;
 use crate::segment::write::Replaces;
@@ -37,7 +38,7 @@ pub struct Compacted {
     pub copies: u64,
     /// Segments that were merged into a larger one.
     pub merged_segments: usize,
-    /// Whether blocks are left for another run, after a sweep.
+    /// Whether blocks are left for another run.
     pub more: bool,
 }
 
@@ -57,27 +58,40 @@ impl EventStore {
             }
             // After the blocks, as every reader does.
             let manifest = Manifest::load(&self.inner.store, project).await?;
-            blocks.retain(|block| !manifest.replaced_blocks.contains(&block.id));
+            let (replaced, left) =
+                blocks.into_iter().partition(|block| manifest.replaced_blocks.contains(&block.id));
+            // What an earlier run left behind when it stopped; it would be in the way of this one.
+            self.remove(project, replaced).await?;
+            blocks = left;
             more |= truncate(&mut blocks);
             if blocks.is_empty() {
                 return Ok(Compacted { more, ..Compacted::default() });
             }
-            let count = blocks.len();
-            let replaced = blocks.iter().map(|block| block.id.to_string()).collect();
-            let replaces = Replaces { blocks: replaced, segments: Vec::new() };
+            let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
+            let replaces =
+                Replaces { blocks: ids.iter().map(BlockId::to_string).collect(), segments: Vec::new() };
             let rows = rows_of(project, blocks, &HashSet::new()).await?;
             let all_rows = rows.len() as u64;
             let mut rows = self.not_in_segments(&manifest, rows).await?;
             let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
             resolve(&mut rows, &resolution);
             let (rows, added) = self.add_segment(project, &manifest, rows, replaces, now).await?;
-            if added {
+            if let Some(entry) = added {
+                // Readers read blocks before the manifest, so these have had their last reader.
+                self.inner.store.blocks.sweep(ids.iter().flat_map(|id| id.keys(project)).collect()).await?;
+                let removed = SegmentEntry { blocks_removed: true, ..entry };
+                Manifest::rewrite(&self.inner.store, project, 0, &removed).await?;
                 let events = rows.len() as u64;
-                let copies = all_rows - events;
-                return Ok(Compacted { blocks: count, events, copies, more, ..Compacted::default() });
+                let (blocks, copies) = (ids.len(), all_rows - events);
+                return Ok(Compacted { blocks, events, copies, more, ..Compacted::default() });
             }
         }
         Err(EventStoreError::Contended)
+    }
+
+    async fn remove(&self, project: ProjectId, blocks: Vec<RawBlock>) -> Result<(), EventStoreError> {
+        let keys = blocks.iter().flat_map(|block| block.id.keys(project)).collect::<Vec<_>>();
+        Ok(self.inner.store.blocks.sweep(keys).await?)
     }
 
     /// Merges the oldest small segments when there are many. Returns how many.
@@ -96,7 +110,7 @@ impl EventStore {
             resolve(&mut rows, &resolution);
             let segments = together.iter().map(|entry| entry.id.clone()).collect();
             let replaces = Replaces { blocks: Vec::new(), segments };
-            if self.add_segment(project, &manifest, rows, replaces, now).await?.1 {
+            if self.add_segment(project, &manifest, rows, replaces, now).await?.1.is_some() {
                 return Ok(together.len());
             }
         }

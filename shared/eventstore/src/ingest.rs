@@ -77,7 +77,7 @@ impl EventStore {
             let (back, added) =
                 self.add_segment(project, &snapshot.manifest, rows, Replaces::default(), now).await?;
             rows = back;
-            if added {
+            if added.is_some() {
                 let stored = rows.len() as u64;
                 return Ok(Ingested { stored, copies: sent as u64 - stored });
             }
@@ -85,8 +85,8 @@ impl EventStore {
         Err(EventStoreError::Contended)
     }
 
-    /// Writes `rows` as a segment on top of `manifest`. False, and nothing stays, when the manifest has changed. The
-    /// rows come back, in another order.
+    /// Writes `rows` as a segment on top of `manifest` and returns its entry; none, and nothing stays, when the manifest
+    /// has changed. The rows come back, in another order.
     pub(crate) async fn add_segment(
         &self,
         project: ProjectId,
@@ -94,7 +94,7 @@ impl EventStore {
         rows: Vec<Row>,
         replaces: Replaces,
         now: Micros,
-    ) -> Result<(Vec<Row>, bool), EventStoreError> {
+    ) -> Result<(Vec<Row>, Option<SegmentEntry>), EventStoreError> {
         let id = new_id(now);
         let (rows, files, entry) =
             tokio::task::spawn_blocking(move || files(project, id, rows, replaces, now)).await??;
@@ -108,7 +108,7 @@ impl EventStore {
                 self.inner.objects.delete(object).await?;
             }
         }
-        Ok((rows, added?))
+        Ok((rows, added?.then_some(entry)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Removing what segments have replaced.
 //!
-//! Blocks go at once: readers read blocks before the manifest, so whoever misses one sees its segment. Objects and the
+//! Blocks go at once, if the compaction that replaced them stopped before it removed them: readers read blocks before
+//! the manifest, so whoever misses one sees its segment. Objects and the
 //! entries of replaced segments go when they have been replaced for [`GRACE_MICROS`], because a reader may have just
 //! begun with them. Must stay true: a segment's entry goes only after the blocks and entries that it names, because
 //! readers ignore those by it; any step may be the last, and the next sweep goes on.

@@ -195,7 +195,7 @@ async fn a_bad_line_is_named_and_nothing_is_stored() {
         ("[]".to_owned(), "object"),
         ("{}".to_owned(), "exactly one"),
         (with("person", json!({"distinct_ids": ["a"]})), "exactly one"),
-        (with("event", json!("")), "event"),
+        (with("event", json!(null)), "event"),
         (with("event", json!(5)), "event"),
         (with("distinct_id", json!("")), "distinct_id"),
         (with("distinct_id", json!(null)), "distinct_id"),
