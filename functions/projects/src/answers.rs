@@ -65,7 +65,8 @@ pub fn organization(organization: &Organization, level: Level) -> Value {
 pub fn user(caller: &Caller, organizations: &[Value], team: Option<&Project>) -> Value {
     let user = caller.user();
     let own = team.map(|project| project.organization.to_string());
-    let current = organizations.iter().find(|org| own.as_deref() == org["id"].as_str()).or(organizations.first());
+    let current =
+        organizations.iter().find(|org| own.as_deref() == org["id"].as_str()).or(organizations.first());
     json!({
         "id": user.id,
         "uuid": user.uuid,

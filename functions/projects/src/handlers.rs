@@ -36,7 +36,8 @@ pub async fn retrieve_project(State(app): State<App>, call: Call) -> ApiResult<R
 pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = app.caller(&call).await?;
     caller.require(READ_USER)?;
-    let (organizations, projects) = tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
+    let (organizations, projects) =
+        tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
     let team = match projects.first() {
         Some(id) => load_projects(&app, &[*id]).await?.pop(),
         None => None,
@@ -138,15 +139,17 @@ fn shown(caller: &Caller, organizations: &[Organization]) -> Vec<Value> {
 
 /// The projects, each with whether it has received an event.
 async fn load_projects(app: &App, ids: &[ProjectId]) -> ApiResult<Vec<(Project, bool)>> {
-    let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::project(*id), keys::project_ingested(*id)]).collect();
+    let wanted: Vec<_> =
+        ids.iter().flat_map(|id| [keys::project(*id), keys::project_ingested(*id)]).collect();
     let items = app.store.records.batch_get(&wanted).await?;
     let pairs = items.chunks(2).filter_map(|pair| Some((pair[0].as_ref()?, pair[1].is_some())));
-    Ok(pairs.map(|(item, ingested)| Ok((item.body()?, ingested))).collect::<ApiResult<_>>()?)
+    pairs.map(|(item, ingested)| Ok((item.body()?, ingested))).collect()
 }
 
 async fn page_of_projects(app: &App, call: &Call, ids: &[ProjectId]) -> ApiResult<Response> {
     let page = Page::of(call);
     let projects = load_projects(app, page.slice(ids)).await?;
-    let results = projects.iter().map(|(project, ingested)| answers::project_summary(project, *ingested)).collect();
+    let results =
+        projects.iter().map(|(project, ingested)| answers::project_summary(project, *ingested)).collect();
     Ok(json(page.envelope(call, ids.len(), results)))
 }

@@ -17,8 +17,16 @@ pub fn routes() -> Routes<App> {
         .add(Method::GET, "/api/personal_api_keys/@current", handlers::retrieve_key)
         .add(Method::GET, "/api/organizations", handlers::list_organizations)
         .add(Method::GET, "/api/organizations/{organization_id}", handlers::retrieve_organization)
-        .add(Method::GET, "/api/organizations/{organization_id}/projects", handlers::list_organization_projects)
-        .add(Method::GET, "/api/organizations/{organization_id}/projects/{id}", handlers::retrieve_organization_project)
+        .add(
+            Method::GET,
+            "/api/organizations/{organization_id}/projects",
+            handlers::list_organization_projects,
+        )
+        .add(
+            Method::GET,
+            "/api/organizations/{organization_id}/projects/{id}",
+            handlers::retrieve_organization_project,
+        )
 }
 
 /// The routes over `app`, without the edge.

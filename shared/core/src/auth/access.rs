@@ -26,7 +26,10 @@ const REMEMBERED_KEYS_MAX: usize = 10_000;
 
 /// Keys seen a moment ago.
 #[derive(Debug, Clone, Default)]
-pub struct KeyCache(Arc<Mutex<HashMap<String, (Arc<KeyRecord>, Mark)>>>);
+pub struct KeyCache(Arc<Mutex<HashMap<String, Remembered>>>);
+
+/// A key, and since when it is remembered.
+type Remembered = (Arc<KeyRecord>, Mark);
 
 impl KeyCache {
     fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {

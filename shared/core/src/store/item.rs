@@ -226,7 +226,7 @@ mod tests {
         let long = Item::new(Key::new("P", "S"), &"x".repeat(1_000_000)).unwrap();
         assert!(long.attributes().unwrap().contains_key(DEFLATED));
         assert_eq!(round_trip(&long), long);
-        let noise = (0..BODY_BYTES_MAX + 1).map(|i| (i * 2_654_435_761 >> 7) as u8).collect::<Vec<_>>();
+        let noise = (0..BODY_BYTES_MAX + 1).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect::<Vec<_>>();
         let block = Item::binary(Key::new("P", "S"), noise);
         assert!(matches!(block.attributes(), Err(StoreError::TooLarge)));
     }
