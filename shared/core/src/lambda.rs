@@ -56,3 +56,50 @@ fn stage_prefix(request: &Request) -> Option<String> {
     };
     stage.filter(|stage| !stage.is_empty() && stage != "$default").map(|stage| format!("/{stage}"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use axum::http::header;
+    use axum::routing::{get, post};
+    use lambda_http::request::from_str;
+
+    use crate::clock::Clock;
+    use crate::http::{Call, edge};
+
+    fn router() -> Router {
+        let echo = |call: Call| async move { format!("{} {}", call.url.path, call.bytes().len()) };
+        let packed = || async { ([(header::CONTENT_ENCODING, "gzip")], vec![31_u8, 139, 0, 255]) };
+        let routes = Router::new().route("/api/echo", post(echo)).route("/api/packed", get(packed));
+        edge(routes.route("/api/none", get(|| async {})), Clock::Running)
+    }
+
+    fn event(method: &str, path: &str, stage: &str, body: &str) -> Request {
+        let text = serde_json::json!({
+            "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": "", "headers": {},
+            "requestContext": {"accountId": "1", "apiId": "a", "domainName": "d", "domainPrefix": "d", "requestId": "r",
+                "routeKey": "$default", "stage": stage, "time": "t", "timeEpoch": 0,
+                "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "1.2.3.4", "userAgent": "u"}},
+            "body": body, "isBase64Encoded": true,
+        });
+        from_str(&text.to_string()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_event_of_a_named_stage_reaches_its_route_with_its_body_decoded() {
+        let request = event("POST", "/prod/api/echo/", "prod", "AAECAw==");
+        let response = answer(router(), request).await.unwrap();
+        assert_eq!(response.body(), &Body::Text("/prod/api/echo/ 4".to_owned()));
+        let request = event("POST", "/api/echo", "$default", "");
+        assert_eq!(answer(router(), request).await.unwrap().body(), &Body::Text("/api/echo 0".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn packed_answers_are_binary_and_empty_ones_have_no_body() {
+        let response = answer(router(), event("GET", "/api/packed", "$default", "")).await.unwrap();
+        assert_eq!(response.body(), &Body::Binary(vec![31, 139, 0, 255]));
+        let response = answer(router(), event("GET", "/api/none", "$default", "")).await.unwrap();
+        assert_eq!(response.body(), &Body::Empty);
+    }
+}

@@ -99,3 +99,45 @@ impl SizeHint for Body {
         axum::body::HttpBody::size_hint(self).exact() == Some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use axum::http::StatusCode;
+    use axum::routing::{get, post};
+    use tower::ServiceExt;
+
+    use crate::http::Call;
+
+    /// Answers a request with the path that the route saw and the one that the client sent.
+    async fn ask(method: &str, uri: &str, stage: Option<&str>) -> (StatusCode, String) {
+        let echo = |call: Call| async move { format!("{} {}", call.param("id"), call.url.path) };
+        let routes = Router::new().route("/api/things/{id}", get(echo)).route("/api/things", post(echo));
+        let mut request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+        if let Some(stage) = stage {
+            request.extensions_mut().insert(StagePrefix(stage.to_owned()));
+        }
+        let response = edge(routes, Clock::Running).oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn both_spellings_are_answered_and_links_keep_the_clients() {
+        assert_eq!(ask("GET", "/api/things/7", None).await, (StatusCode::OK, "7 /api/things/7".into()));
+        assert_eq!(ask("GET", "/api/things/7/?a=1", None).await, (StatusCode::OK, "7 /api/things/7/".into()));
+        assert_eq!(ask("POST", "/api/things/", None).await, (StatusCode::OK, " /api/things/".into()));
+        assert_eq!(ask("GET", "/api/things/7//", None).await.0, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn a_stage_prefix_is_stripped_and_kept_in_links() {
+        let stage = Some("/prod");
+        assert_eq!(ask("GET", "/prod/api/things/7/", stage).await.1, "7 /prod/api/things/7/");
+        assert_eq!(ask("GET", "/api/things/7", stage).await.1, "7 /api/things/7", "nothing to strip");
+        assert_eq!(ask("GET", "/production/api/things/7", stage).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(ask("GET", "/prod/api/things/7", None).await.0, StatusCode::NOT_FOUND);
+    }
+}
