@@ -37,6 +37,18 @@ pub struct Data {
     pub data: PathBuf,
 }
 
+/// Which installation a command works on.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// A local one.
+    #[command(flatten)]
+    pub data: Data,
+    /// Work on a deployed one: the tables and the bucket that PENNON_RECORDS_TABLE, PENNON_BLOCKS_TABLE and
+    /// PENNON_EVENTS_URL name, with the region and the credentials of the environment.
+    #[arg(long)]
+    pub cloud: bool,
+}
+
 /// `pennon serve`
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
@@ -75,9 +87,9 @@ impl Default for Serve {
 pub struct Apply {
     /// The workspace file, YAML or JSON.
     pub file: PathBuf,
-    /// Where the data lies.
+    /// Which installation.
     #[command(flatten)]
-    pub data: Data,
+    pub target: Target,
     /// Remove what the file does not declare.
     #[arg(long)]
     pub prune: bool,
@@ -91,9 +103,9 @@ pub struct Apply {
 pub struct Import {
     /// JSON lines (.jsonl, .jsonl.gz) or Parquet (.parquet).
     pub file: PathBuf,
-    /// Where the data lies.
+    /// Which installation.
     #[command(flatten)]
-    pub data: Data,
+    pub target: Target,
     /// The project of lines that name none.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
@@ -113,7 +125,7 @@ pub enum KeysCommand {
     /// Make a key and print it, once.
     Create(CreateKey),
     /// List the keys, without their secrets.
-    List(Data),
+    List(Target),
     /// Make a key useless. It works for five seconds more at most.
     Revoke(RevokeKey),
 }
@@ -121,9 +133,9 @@ pub enum KeysCommand {
 /// `pennon keys create`
 #[derive(Debug, Args)]
 pub struct CreateKey {
-    /// Where the data lies.
+    /// Which installation.
     #[command(flatten)]
-    pub data: Data,
+    pub target: Target,
     /// Mail address of the owner; may be left out where there is one user only.
     #[arg(long)]
     pub user: Option<String>,
@@ -144,9 +156,9 @@ pub struct CreateKey {
 /// `pennon keys revoke`
 #[derive(Debug, Args)]
 pub struct RevokeKey {
-    /// Where the data lies.
+    /// Which installation.
     #[command(flatten)]
-    pub data: Data,
+    pub target: Target,
     /// The key itself, its mask, or its label.
     pub key: String,
 }

@@ -73,7 +73,11 @@ impl DataDirectory {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|e| failed(&e))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => {
+                // Whoever served here before is gone; what it announced would lead others astray.
+                self.withdraw();
+                Ok(Some(Lock { _file: file }))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(failed(&e)),
         }
@@ -88,7 +92,7 @@ impl DataDirectory {
 
     /// Takes the announcement back.
     pub fn withdraw(&self) {
-        // Nobody trusts the file without the lock being held, so a file that stays behind does no harm.
+        // It is not there unless this process, or one that was killed, wrote it.
         let _ = std::fs::remove_file(self.path.join(SERVER));
     }
 

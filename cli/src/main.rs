@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use pennon::args::{Apply, Arguments, Command, Data, Import, Keys, KeysCommand, Routes, Serve};
+use pennon::args::{Apply, Arguments, Command, Import, Keys, KeysCommand, Routes, Serve, Target};
 use pennon::data::{DataDirectory, OpenStore};
 use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
 use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
+use pennon_core::config::Config;
+use pennon_core::store::Store;
 use pennon_eventstore::EventStore;
 use tracing_subscriber::EnvFilter;
 
@@ -62,13 +64,35 @@ fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-async fn open(data: &Data) -> Result<OpenStore, String> {
-    DataDirectory::at(&data.data)?.open().await
+/// What a command works on: the tables, and where the events lie.
+struct Opened {
+    store: Store,
+    events_url: String,
+    /// Keeps a local database to ourselves.
+    _local: Option<OpenStore>,
+}
+
+async fn open(target: &Target) -> Result<Opened, String> {
+    if !target.cloud {
+        let directory = DataDirectory::at(&target.data.data)?;
+        let local = directory.open().await?;
+        return Ok(Opened {
+            store: local.store.clone(),
+            events_url: directory.events_url(),
+            _local: Some(local),
+        });
+    }
+    let config = Config::from_env();
+    let events_url = config.events_url.ok_or(
+        "--cloud needs PENNON_EVENTS_URL, and the names of the tables in PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE; \
+         the outputs of the stack say what they are",
+    )?;
+    Ok(Opened { store: Store::from_env(&config.store).await, events_url, _local: None })
 }
 
 async fn apply(options: &Apply) -> Result<(), String> {
     let file = Workspace::read(&options.file)?;
-    let opened = open(&options.data).await?;
+    let opened = open(&options.target).await?;
     let how = Options { prune: options.prune, dry_run: options.dry_run };
     let applied = workspace::apply(&opened.store.records, &file, how, chrono::Utc::now())
         .await
@@ -88,11 +112,9 @@ async fn apply(options: &Apply) -> Result<(), String> {
 }
 
 async fn import(options: &Import) -> Result<(), String> {
-    let directory = DataDirectory::at(&options.data.data)?;
-    let opened = directory.open().await?;
+    let opened = open(&options.target).await?;
     let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
-    let events =
-        EventStore::open(opened.store.clone(), &directory.events_url()).map_err(|e| e.to_string())?;
+    let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
     let how = ImportOptions { default_project: options.project, group_types: state.group_types() };
     let bar = progress_bar();
     let now = chrono::Utc::now().timestamp_micros();
@@ -135,19 +157,19 @@ fn show(bar: &ProgressBar, progress: Progress) {
 async fn manage_keys(options: Keys) -> Result<(), String> {
     match options.command {
         KeysCommand::Create(wanted) => {
-            let opened = open(&wanted.data).await?;
+            let opened = open(&wanted.target).await?;
             let key = keys::create(&opened.store.records, &wanted, chrono::Utc::now()).await?;
             println!("{}", key.secret);
             eprintln!("This is the key \"{}\" of {}. It is shown this once.", key.label, key.user);
         }
-        KeysCommand::List(data) => {
-            let opened = open(&data).await?;
+        KeysCommand::List(target) => {
+            let opened = open(&target).await?;
             for line in keys::list(&opened.store.records).await? {
                 println!("{line}");
             }
         }
         KeysCommand::Revoke(wanted) => {
-            let opened = open(&wanted.data).await?;
+            let opened = open(&wanted.target).await?;
             let label = keys::revoke(&opened.store.records, &wanted.key).await?;
             println!("revoked \"{label}\"; a running server stops taking it within five seconds");
         }

@@ -234,6 +234,23 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
 }
 
 #[test]
+fn a_demo_that_was_cut_off_is_completed_by_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Server::start(directory.path(), &[]).stop(), 0);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let store = pennon::embedded::Embedded::open(directory.path()).await.unwrap().store(None);
+        store.records.sweep(vec![pennon_core::store::keys::declared("DEMO", "complete")]).await.unwrap();
+    });
+    let again = Server::start(directory.path(), &[]);
+    let key = again.said.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key").to_owned();
+    for (what, count) in [("feature_flags", 3), ("insights", 2)] {
+        let (status, page) = again.request("GET", &format!("/api/projects/1/{what}/"), &key, &Value::Null);
+        assert_eq!((status, &page["count"]), (200, &json!(count)), "{what}");
+    }
+    assert_eq!(again.stop(), 0);
+}
+
+#[test]
 fn wrong_input_says_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());

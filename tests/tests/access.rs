@@ -114,6 +114,8 @@ async fn the_project_segment_takes_numbers_current_and_tokens() {
     let unknown = project("/api/projects/1/?token=phc_unknown").await;
     let detail = "Incorrect authentication credentials.";
     unknown.expect_error(401, "authentication_error", "authentication_failed", detail, None);
+    let long = "x".repeat(3000);
+    assert_eq!(project(&format!("/api/projects/1/?token={long}")).await.status, 401);
     for odd in ["abc", "1.5", "-1", "99999999999999999999999"] {
         let answer = project(&format!("/api/projects/{odd}/")).await;
         answer.expect_error(404, "invalid_request", "not_found", "Project not found.", None);

@@ -216,3 +216,33 @@ async fn a_read_costs_one_wait_a_list_and_a_change_two() {
     assert_eq!(waits("PATCH", &one(id), json!({"name": "b"})).await, 2, "change");
     assert_eq!(waits("POST", FLAGS, json!({"key": "b"})).await, 3, "create");
 }
+
+#[tokio::test]
+async fn concurrent_changes_never_make_flags_depend_on_each_other() {
+    let app = TestApp::new().await;
+    for round in 0..8 {
+        let (x, y) = (app.flag(&format!("x{round}")).await, app.flag(&format!("y{round}")).await);
+        let on = |id: u64| {
+            let property = json!({"type": "flag", "key": id.to_string(), "operator": "flag_evaluates_to", "value": true});
+            json!({"filters": {"groups": [{"properties": [property]}]}})
+        };
+        let (x_path, y_path) = (one(x), one(y));
+        let (a, b) = tokio::join!(app.patch(&x_path, on(y)), app.patch(&y_path, on(x)));
+        let mut statuses = [a.status.as_u16(), b.status.as_u16()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 400], "{} {}", a.text, b.text);
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_many_deleted_flags_can_be_used_again() {
+    let app = TestApp::new().await;
+    for number in 0..60 {
+        let id = app.flag(&format!("k{number}")).await;
+        app.patch(&one(id), json!({"deleted": true, "key": "worn"})).await.expect(200);
+    }
+    let id = app.flag("worn").await;
+    assert_eq!(app.get(&one(1)).await.status, 404);
+    assert_eq!(app.get(&one(60)).await.status, 404);
+    assert_eq!(app.get(&one(id)).await.expect(200)["key"], "worn");
+}

@@ -69,7 +69,8 @@ impl HttpConnector for Connector {
     }
 }
 
-fn dispatch(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
+/// Runs one operation; body and answer are DynamoDB's JSON.
+pub(super) fn dispatch(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
     match operation {
         "GetItem" => run(body, |request| database.get_item(request)),
         "BatchGetItem" => run(body, |request| database.batch_get_item(request)),
@@ -80,6 +81,14 @@ fn dispatch(database: &Database, operation: &str, body: &str) -> Result<String, 
         "BatchWriteItem" => run(body, |request| database.batch_write_item(request)),
         "TransactWriteItems" => run(body, |request| database.transact_write_items(request)),
         "TransactGetItems" => run(body, |request| database.transact_get_items(request)),
+        "Scan" => run(body, |request| database.scan(request)),
+        "ListTables" => run(body, |request| database.list_tables(request)),
+        "UpdateTable" => run(body, |request| database.update_table(request)),
+        "DeleteTable" => run(body, |request| database.delete_table(request)),
+        "ListStreams" => run(body, |request| database.list_streams(request)),
+        "DescribeStream" => run(body, |request| database.describe_stream(request)),
+        "GetShardIterator" => run(body, |request| database.get_shard_iterator(request)),
+        "GetRecords" => run(body, |request| database.get_records(request)),
         "CreateTable" => run(body, |request| database.create_table(request)),
         "DescribeTable" => run(body, |request| database.describe_table(request)),
         "UpdateTimeToLive" => run(body, |request| database.update_time_to_live(request)),

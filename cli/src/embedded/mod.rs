@@ -4,6 +4,7 @@
 //! functions under `cargo lambda watch`, other commands and any AWS tool reach it while the server runs.
 
 mod connector;
+mod port;
 
 use std::path::Path;
 
@@ -71,9 +72,9 @@ impl Embedded {
         Store::new(&self.client(round_trips), &StoreConfig::local())
     }
 
-    /// The database, to offer it on a port.
-    pub fn database(&self) -> Database {
-        self.database.clone()
+    /// What offers the database on a port.
+    pub fn port(&self) -> axum::Router {
+        port::router(self.database.clone())
     }
 }
 

@@ -1,25 +1,33 @@
 //! The demo workspace of a first start: a web shop's real events, a few flags and saved insights.
 //!
-//! Everything goes in by the ways that users have: the workspace file, the import, the API.
+//! Everything goes in by the ways that users have: the workspace file, the import, the API. A load that was cut off is
+//! done again by the next start, with a new key: each of its parts is harmless when it is there already, and a row that
+//! says it is complete comes last.
 
 use std::fmt::Write;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::{Request, header};
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
 use chrono::{DateTime, Utc};
 use pennon_core::ids;
+use pennon_core::store::{Guard, Item, Key, StoreError, Table, keys};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use uuid::Uuid;
 
 use super::router::{Services, api};
 
 use crate::import::{ImportOptions, import_file};
-use crate::workspace::{self, Options, Workspace};
+use crate::workspace::{self, Options, State, Workspace};
 
 /// The events, as JSON lines under gzip.
 const EVENTS: &[u8] = include_bytes!("../../demo/ecom_events.jsonl.gz");
 const PROJECT: u64 = 1;
+/// Far above any answer to what the demo asks.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The demo's organization, by which an installation that was only half made is known.
+const ORGANIZATION: Uuid = Uuid::from_u128(0x01900000_0000_7000_8000_0000000d3e0a);
 
 /// What was loaded, and the key to it.
 pub struct Demo {
@@ -28,7 +36,18 @@ pub struct Demo {
     events: u64,
 }
 
-/// Loads the demo into an empty installation.
+/// Whether the installation is empty, or a load of the demo into it was cut off.
+pub async fn is_wanted(records: &Table) -> Result<bool, StoreError> {
+    let state = State::load(records).await?;
+    let began = state.organizations.contains_key(&ORGANIZATION.to_string());
+    Ok(state.is_empty() || (began && records.get(&complete()).await?.is_none()))
+}
+
+fn complete() -> Key {
+    keys::declared("DEMO", "complete")
+}
+
+/// Loads the demo into an installation that wants it.
 pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, String> {
     let (key, token) = (ids::new_api_key(), ids::new_project_token());
     let file = workspace_file(&key, &token).map_err(|e| e.to_string())?;
@@ -38,16 +57,25 @@ pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, Strin
     let events = load_events(services, now).await?;
     let router = api(services);
     for flag in flags() {
-        post(&router, &key, "feature_flags", &flag).await?;
+        // A 400 says that its key is taken: by itself, from a load that was cut off.
+        ask(&router, &key, "POST", "feature_flags", &flag, &[StatusCode::CREATED, StatusCode::BAD_REQUEST])
+            .await?;
     }
+    let there = ask(&router, &key, "GET", "insights", &Value::Null, &[StatusCode::OK]).await?;
+    let there: Vec<&Value> =
+        there["results"].as_array().into_iter().flatten().map(|it| &it["name"]).collect();
     for insight in insights() {
-        post(&router, &key, "insights", &insight).await?;
+        if !there.contains(&&insight["name"]) {
+            ask(&router, &key, "POST", "insights", &insight, &[StatusCode::CREATED]).await?;
+        }
     }
+    let done = services.app.store.records.put(Item::empty(complete()), Guard::None).await;
+    done.map_err(|e| e.to_string())?;
     Ok(Demo { key, token, events })
 }
 
 fn workspace_file(key: &str, token: &str) -> Result<Workspace, serde_json::Error> {
-    let organization = ids::new_uuid();
+    let organization = ORGANIZATION;
     serde_json::from_value(json!({
         "organizations": [{"id": organization, "name": "Demo"}],
         "users": [{"id": 1, "email": "demo@example.com", "first_name": "Demo",
@@ -95,18 +123,29 @@ async fn load_events(services: &Services, now: DateTime<Utc>) -> Result<u64, Str
     Ok(imported.map_err(|e| format!("the demo's events cannot be loaded: {e}"))?.events)
 }
 
-/// Creates something over the API.
-async fn post(router: &Router, key: &str, what: &str, body: &Value) -> Result<(), String> {
-    let request = Request::post(format!("/api/projects/{PROJECT}/{what}/"))
+/// Asks the API; any status but the `expected` is a failure.
+async fn ask(
+    router: &Router,
+    key: &str,
+    method: &str,
+    what: &str,
+    body: &Value,
+    expected: &[StatusCode],
+) -> Result<Value, String> {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/api/projects/{PROJECT}/{what}/"))
         .header(header::AUTHORIZATION, format!("Bearer {key}"))
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from(body.to_string()))
+        .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
         .map_err(|e| e.to_string())?;
     let Ok(answer) = router.clone().oneshot(request).await;
-    if answer.status().is_success() {
-        return Ok(());
+    let status = answer.status();
+    let bytes = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await.map_err(|e| e.to_string())?;
+    if !expected.contains(&status) {
+        return Err(format!("the demo's {what} cannot be made: the answer was {status}"));
     }
-    Err(format!("the demo's {what} cannot be made: the answer was {}", answer.status()))
+    serde_json::from_slice(&bytes).map_err(|e| format!("the demo's {what}: {e}"))
 }
 
 impl Demo {

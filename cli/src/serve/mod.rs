@@ -45,14 +45,16 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         dynamodb: format!("http://{}", address(&table_listener)?),
         pid: std::process::id(),
     };
-    let first_start = prepare(options, &services).await?;
+    let mut stop = std::pin::pin!(stop);
+    let first_start = tokio::select! {
+        prepared = prepare(options, &services) => prepared?,
+        // What was not prepared yet is by the next start.
+        () = &mut stop => return Ok(()),
+    };
 
     let (stopping, stopped) = watch::channel(false);
-    let tables = tokio::spawn(dynoxide::server::serve_with_shutdown(
-        table_listener,
-        embedded.database(),
-        signal(stopped.clone()),
-    ));
+    let tables = axum::serve(table_listener, embedded.port()).with_graceful_shutdown(signal(stopped.clone()));
+    let tables = tokio::spawn(tables.into_future());
     let server = axum::serve(listener, api(&services)).with_graceful_shutdown(signal(stopped.clone()));
     let server = tokio::spawn(server.into_future());
     let background = tokio::spawn(router::background(services.clone(), stopped));
@@ -81,8 +83,8 @@ async fn prepare(options: &Serve, services: &Services) -> Result<Option<demo::De
         banner::print_new_keys(&applied.new_keys);
         return Ok(None);
     }
-    let state = workspace::State::load(&store.records).await.map_err(|e| e.to_string())?;
-    if state.is_empty() { demo::load(services, now).await.map(Some) } else { Ok(None) }
+    let wanted = demo::is_wanted(&store.records).await.map_err(|e| e.to_string())?;
+    if wanted { demo::load(services, now).await.map(Some) } else { Ok(None) }
 }
 
 async fn bind(port: u16, switch: &str) -> Result<TcpListener, String> {

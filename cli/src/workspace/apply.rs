@@ -1,7 +1,8 @@
 //! Making an installation match a file.
 //!
-//! The rows that follow from the declarations are written before the declarations themselves. So a run that is cut off
-//! leaves old declarations, and the next run writes the missing rows again.
+//! A change that fits into one transaction is written at once or not at all. Of a larger one the rows that follow from the
+//! declarations are written before the declarations themselves: a run that is cut off leaves old declarations, and the
+//! next run of the same file writes the missing rows again.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,9 @@ use super::check::check;
 use super::file::Workspace;
 use super::rows::rows;
 use super::state::{NewKey, State};
+
+/// Text of a transaction: DynamoDB takes 4 MB, keys and names included.
+const TRANSACTION_BYTES: usize = 3_000_000;
 
 /// How to apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,14 +62,15 @@ pub async fn apply(
 ) -> Result<Applied, ApplyError> {
     let before = State::load(records).await?;
     let (after, new_keys) = before.merged(file, options.prune, now);
-    check(&after.workspace()).map_err(ApplyError::Invalid)?;
+    check(file, &after.workspace()).map_err(ApplyError::Invalid)?;
     let plan = plan(&before.declaration_rows()?, &after.declaration_rows()?);
     if options.dry_run {
         return Ok(Applied { plan, new_keys: Vec::new() });
     }
     raise_counters(records, &after).await?;
-    write(records, &rows(&before)?, &rows(&after)?).await?;
-    write(records, &before.declaration_rows()?, &after.declaration_rows()?).await?;
+    let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
+    writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
+    write(records, writes).await?;
     Ok(Applied { plan, new_keys })
 }
 
@@ -86,12 +91,8 @@ async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError
     Ok(())
 }
 
-/// Writes the difference between two sets of rows.
-async fn write(
-    records: &Table,
-    before: &BTreeMap<Key, Value>,
-    after: &BTreeMap<Key, Value>,
-) -> Result<(), StoreError> {
+/// The writes that make one set of rows the other.
+fn difference(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<Vec<Write>, StoreError> {
     let mut writes = Vec::new();
     for (key, body) in after {
         if before.get(key) != Some(body) {
@@ -100,11 +101,26 @@ async fn write(
     }
     let gone = before.keys().filter(|key| !after.contains_key(key));
     writes.extend(gone.map(|key| Write::Delete(key.clone(), Guard::None)));
-    // Rows of a few kilobytes at most: a full transaction stays far below the 4 MB it may have.
-    for chunk in writes.chunks(TRANSACTION_WRITES_MAX) {
-        records.transact(chunk.to_vec()).await?;
+    Ok(writes)
+}
+
+/// Writes in order, in as few transactions as their limits allow.
+async fn write(records: &Table, writes: Vec<Write>) -> Result<(), StoreError> {
+    let mut part = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        let size = match &write {
+            Write::Put(item, _) => item.text.len(),
+            _ => 0,
+        };
+        if part.len() == TRANSACTION_WRITES_MAX || bytes + size > TRANSACTION_BYTES {
+            records.transact(std::mem::take(&mut part)).await?;
+            bytes = 0;
+        }
+        bytes += size;
+        part.push(write);
     }
-    Ok(())
+    if part.is_empty() { Ok(()) } else { records.transact(part).await }
 }
 
 /// The lines that say what changes.

@@ -12,11 +12,18 @@ use super::file::Workspace;
 const GROUP_TYPES_MAX: usize = 5;
 const KEY_LABEL_CHARACTERS_MAX: usize = 40;
 
-/// The first thing that is wrong with `workspace`, named by its place in the file.
-pub fn check(workspace: &Workspace) -> Result<(), String> {
-    let organizations: HashSet<Uuid> = workspace.organizations.iter().map(|org| org.id).collect();
-    let users: HashSet<&str> = workspace.users.iter().map(|user| user.email.as_str()).collect();
-    let projects: HashSet<u64> = workspace.projects.iter().map(|project| project.id).collect();
+/// The first thing that is wrong with `workspace`, named by its place in the file. `whole` is what would be declared after
+/// it, which the file may refer to and must not contradict.
+pub fn check(workspace: &Workspace, whole: &Workspace) -> Result<(), String> {
+    let organizations: HashSet<Uuid> = whole.organizations.iter().map(|org| org.id).collect();
+    let users: HashSet<&str> = whole.users.iter().map(|user| user.email.as_str()).collect();
+    let projects: HashSet<u64> = whole.projects.iter().map(|project| project.id).collect();
+    check_unique(workspace)?;
+    check_unique(whole).map_err(|problem| format!("together with what is declared already: {problem}"))?;
+    check_entries(workspace, &organizations, &users, &projects)
+}
+
+fn check_unique(workspace: &Workspace) -> Result<(), String> {
     unique("organizations", "id", workspace.organizations.iter().map(|org| org.id))?;
     unique("users", "id", workspace.users.iter().map(|user| user.id))?;
     unique("users", "email", workspace.users.iter().map(|user| &user.email))?;
@@ -26,20 +33,23 @@ pub fn check(workspace: &Workspace) -> Result<(), String> {
     unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
     unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
     unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
-    unique(
-        "dashboards",
-        "id",
-        workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)),
-    )?;
+    unique("dashboards", "id", workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)))
+}
 
+fn check_entries(
+    workspace: &Workspace,
+    organizations: &HashSet<Uuid>,
+    users: &HashSet<&str>,
+    projects: &HashSet<u64>,
+) -> Result<(), String> {
     for (at, user) in workspace.users.iter().enumerate() {
         require(!user.email.trim().is_empty(), || format!("users[{at}].email: may not be empty"))?;
         for membership in &user.memberships {
-            known(&organizations, &membership.organization, || format!("users[{at}].memberships"))?;
+            known(organizations, &membership.organization, || format!("users[{at}].memberships"))?;
         }
     }
     for (at, project) in workspace.projects.iter().enumerate() {
-        known(&organizations, &project.organization, || format!("projects[{at}].organization"))?;
+        known(organizations, &project.organization, || format!("projects[{at}].organization"))?;
         require(project.token.len() >= 3, || format!("projects[{at}].token: at least 3 characters"))?;
         require(project.timezone.parse::<chrono_tz::Tz>().is_ok(), || {
             format!("projects[{at}].timezone: \"{}\" is no IANA time zone", project.timezone)
@@ -52,13 +62,23 @@ pub fn check(workspace: &Workspace) -> Result<(), String> {
         })?;
     }
     for (at, role) in workspace.roles.iter().enumerate() {
-        known(&organizations, &role.organization, || format!("roles[{at}].organization"))?;
+        known(organizations, &role.organization, || format!("roles[{at}].organization"))?;
         for member in &role.members {
-            known(&users, &member.as_str(), || format!("roles[{at}].members"))?;
+            known(users, &member.as_str(), || format!("roles[{at}].members"))?;
         }
     }
+    check_keys(workspace, organizations, users, projects)?;
+    check_records(workspace, users, projects)
+}
+
+fn check_keys(
+    workspace: &Workspace,
+    organizations: &HashSet<Uuid>,
+    users: &HashSet<&str>,
+    projects: &HashSet<u64>,
+) -> Result<(), String> {
     for (at, key) in workspace.keys.iter().enumerate() {
-        known(&users, &key.user.as_str(), || format!("keys[{at}].user"))?;
+        known(users, &key.user.as_str(), || format!("keys[{at}].user"))?;
         require(key.label.chars().count() <= KEY_LABEL_CHARACTERS_MAX, || {
             format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
         })?;
@@ -68,24 +88,32 @@ pub fn check(workspace: &Workspace) -> Result<(), String> {
             ));
         }
         for project in &key.projects {
-            known(&projects, project, || format!("keys[{at}].projects"))?;
+            known(projects, project, || format!("keys[{at}].projects"))?;
         }
         for organization in &key.organizations {
-            known(&organizations, organization, || format!("keys[{at}].organizations"))?;
+            known(organizations, organization, || format!("keys[{at}].organizations"))?;
         }
     }
+    Ok(())
+}
+
+fn check_records(
+    workspace: &Workspace,
+    users: &HashSet<&str>,
+    projects: &HashSet<u64>,
+) -> Result<(), String> {
     let of_projects = (workspace.actions.iter().map(|action| ("actions", action.project)))
         .chain(workspace.cohorts.iter().map(|cohort| ("cohorts", cohort.project)))
         .chain(workspace.dashboards.iter().map(|dashboard| ("dashboards", dashboard.project)));
     for (section, project) in of_projects {
-        known(&projects, &project, || section.to_owned())?;
+        known(projects, &project, || section.to_owned())?;
     }
     for (at, dashboard) in workspace.dashboards.iter().enumerate() {
         require(matches!(dashboard.restriction_level, 21 | 37), || {
             format!("dashboards[{at}].restriction_level: 21 or 37")
         })?;
         if let Some(creator) = &dashboard.created_by {
-            known(&users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
+            known(users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
         }
     }
     Ok(())

@@ -137,7 +137,18 @@ pub struct KeySpec {
     pub expires_at: Option<chrono::DateTime<chrono::Utc>>,
     /// The secret itself, for tests; left out, one is made and printed once. Never stored.
     #[serde(default, skip_serializing)]
-    pub value: Option<String>,
+    pub value: Option<Secret>,
+}
+
+/// A key's text. Shows itself in no log and no error.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("(secret)")
+    }
 }
 
 /// A role.
@@ -241,7 +252,8 @@ impl Workspace {
         if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| e.to_string())
         } else {
-            serde_saphyr::from_str(text).map_err(|e| e.to_string())
+            // Without the lines around a mistake: they may hold a key.
+            serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())
         }
     }
 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::file::{
-    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, UserSpec,
-    Workspace,
+    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, Secret,
+    UserSpec, Workspace,
 };
 
 /// One declared thing.
@@ -209,7 +209,7 @@ impl State {
         file.keys
             .iter()
             .map(|spec| match &spec.value {
-                Some(secret) => Some((hash_key(secret), mask_key(secret))),
+                Some(Secret(secret)) => Some((hash_key(secret), mask_key(secret))),
                 None => known(spec),
             })
             .collect()

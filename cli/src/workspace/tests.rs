@@ -88,6 +88,22 @@ async fn a_key_without_a_value_is_made_once_and_its_secret_is_stored_nowhere() {
 }
 
 #[tokio::test]
+async fn a_file_that_contradicts_itself_is_refused_and_a_mistake_shows_no_key() {
+    let other = "{id: 7, organization: 01900000-0000-7000-8000-000000000001, token: phc_other}";
+    let twice = FILE.replace("projects: [{", &format!("projects: [{other}, {{"));
+    let table = table().await;
+    let error = run(&table, &twice, Options::default()).await.err().unwrap();
+    assert_eq!(error.to_string(), "projects[1]: the id is already taken");
+    run(&table, FILE, Options::default()).await.unwrap();
+    let taken = "users: [{id: 2, email: ada@example.com}]";
+    let error = run(&table, taken, Options::default()).await.err().unwrap();
+    assert!(error.to_string().contains("the email is already taken"), "{error}");
+    let misspelt = Workspace::parse(&FILE.replace("scopes", "scops")).unwrap_err();
+    assert!(misspelt.contains("scops") && !misspelt.contains("phx_test_secret"), "{misspelt}");
+    assert!(!format!("{:?}", Workspace::parse(FILE).unwrap()).contains("phx_test_secret"));
+}
+
+#[tokio::test]
 async fn contradictions_are_refused_by_their_place() {
     let cases = [
         ("user: ada@example.com", "user: bob@example.com", "keys[0].user: bob@example.com is not declared"),

@@ -1,7 +1,8 @@
 //! Flags in the table: which rows a flag has, and the transactions that change them.
 //!
 //! Must stay true: a flag's record, its summary row, the claim on its key and its activity entry change together; a key
-//! has one `LIVE` row at most, so two live flags of a project never share one; a writer names the item version it read.
+//! has one `LIVE` row at most, so two live flags of a project never share one; a writer names the item version it read,
+//! and where other flags bear on its judgement, the project's version too.
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -34,6 +35,35 @@ impl Stored {
 /// Where the record of flag `id` lies.
 pub fn flag_at(project: ProjectId, id: u64) -> Key {
     keys::record(project, Kind::Flag, id)
+}
+
+/// The version of a project's flags: each write of one raises it. `item` is its row, as read before anything that a
+/// judgement rests on.
+pub fn version_in(item: Option<&Item>) -> i64 {
+    item.map_or(0, |item| item.count)
+}
+
+/// Raises the project's version; with `seen`, only if nothing was written since it was read.
+fn raise_version(project: ProjectId, seen: Option<i64>) -> Write {
+    let row = keys::project_version(project);
+    match seen {
+        Some(seen) => Write::AddAt(row, 1, seen),
+        None => Write::Add(row, 1),
+    }
+}
+
+/// At most `limit` of the summary rows, and whether these are all.
+pub async fn first_rows(
+    records: &Table,
+    project: ProjectId,
+    limit: usize,
+) -> Result<Option<Vec<FlagRow>>, StoreError> {
+    let query = Query::partition(keys::records_pk(project, Kind::FlagRow)).limit(limit + 1);
+    let items = records.query(query).await?;
+    if items.len() > limit {
+        return Ok(None);
+    }
+    items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)
 }
 
 /// The summary rows of all flags of a project that are not deleted.
@@ -75,36 +105,53 @@ pub enum Outcome {
     Lost,
 }
 
-/// Stores a new flag; the deleted flags `replaced`, which had its key, are gone for good.
+/// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
+const REPLACED_AT_ONCE: usize = 40;
+
+/// Stores a new flag; the deleted flags `replaced`, which had its key, are gone for good. `seen` is the project's
+/// version that the judgement of the flag rests on, if it rests on other flags.
 pub async fn create(
     records: &Table,
     project: ProjectId,
     flag: &Flag,
     replaced: &[u64],
     user: &User,
+    seen: Option<i64>,
 ) -> Result<Outcome, StoreError> {
+    let (now, before) = replaced.split_at(replaced.len().min(REPLACED_AT_ONCE));
+    for some in before.chunks(REPLACED_AT_ONCE) {
+        if send(records, removals(project, &flag.key, some).collect()).await? == Outcome::Lost {
+            return Ok(Outcome::Lost);
+        }
+    }
     let id = number(flag.id);
     let mut writes = vec![
         Write::Put(Item::new(flag_at(project, id), flag)?.with_version(1), Guard::Absent),
         Write::Put(Item::empty(keys::flag_key_live(project, &flag.key)), Guard::Absent),
         Write::Put(Item::new(keys::record(project, Kind::FlagRow, id), &FlagRow::from(flag))?, Guard::Absent),
-        Write::Add(keys::project_version(project), 1),
+        raise_version(project, seen),
     ];
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
-    for id in replaced {
-        writes.push(Write::Delete(keys::flag_key_deleted(project, &flag.key, *id), Guard::Present));
-        writes.push(Write::Delete(flag_at(project, *id), Guard::None));
-    }
+    writes.extend(removals(project, &flag.key, now));
     send(records, writes).await
 }
 
-/// Stores `after` over `before`.
+/// The writes that remove deleted flags which had `key`.
+fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterator<Item = Write> + 'a {
+    ids.iter().flat_map(move |id| {
+        let claim = Write::Delete(keys::flag_key_deleted(project, key, *id), Guard::Present);
+        [claim, Write::Delete(flag_at(project, *id), Guard::None)]
+    })
+}
+
+/// Stores `after` over `before`. `seen` is as for [`create`].
 pub async fn update(
     records: &Table,
     project: ProjectId,
     before: &Stored,
     after: &Flag,
     user: &User,
+    seen: Option<i64>,
 ) -> Result<Outcome, StoreError> {
     let id = number(after.id);
     let record = Item::new(flag_at(project, id), after)?.with_version(before.version + 1);
@@ -114,11 +161,8 @@ pub async fn update(
     } else {
         Write::Put(Item::new(row, &FlagRow::from(after))?, Guard::None)
     };
-    let mut writes = vec![
-        Write::Put(record, Guard::Version(before.version)),
-        row,
-        Write::Add(keys::project_version(project), 1),
-    ];
+    let mut writes =
+        vec![Write::Put(record, Guard::Version(before.version)), row, raise_version(project, seen)];
     let (old, new) = (claim(project, &before.flag), claim(project, after));
     if old != new {
         writes.push(Write::Delete(old, Guard::Present));

@@ -62,9 +62,9 @@ pub fn organization(organization: &Organization, level: Level) -> Value {
 }
 
 /// The caller, with the organizations and the project that the key reaches.
-pub fn user(caller: &Caller, organizations: &[Value], team: Option<&Project>) -> Value {
+pub fn user(caller: &Caller, organizations: &[Value], team: Option<&(Project, bool)>) -> Value {
     let user = caller.user();
-    let own = team.map(|project| project.organization.to_string());
+    let own = team.map(|(project, _)| project.organization.to_string());
     let current =
         organizations.iter().find(|org| own.as_deref() == org["id"].as_str()).or(organizations.first());
     json!({
@@ -79,7 +79,7 @@ pub fn user(caller: &Caller, organizations: &[Value], team: Option<&Project>) ->
         "role_at_organization": user.role_at_organization,
         "organization": current,
         "organizations": organizations,
-        "team": team.map(|project| project_summary(project, false)),
+        "team": team.map(|(project, ingested)| project_summary(project, *ingested)),
     })
 }
 

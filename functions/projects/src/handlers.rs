@@ -43,7 +43,7 @@ pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Resp
         None => None,
     };
     let organizations = shown(&caller, &organizations);
-    Ok(json(answers::user(&caller, &organizations, team.as_ref().map(|(project, _)| project))))
+    Ok(json(answers::user(&caller, &organizations, team.as_ref())))
 }
 
 /// `GET /api/personal_api_keys/@current/`. Any live key may read itself.

@@ -7,18 +7,18 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created};
 use pennon_core::store::keys::{self, Counter, ProjectId};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions, references};
 
 use super::TRIES;
 use crate::mentioned::look_up;
-use crate::store::{Holders, Outcome, holders, rows};
+use crate::store::{Holders, Outcome, holders, rows, version_in};
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
 
 /// Creates a flag. Deleted flags that had its key are removed for good.
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, mut early) = access_and_holders(&app, &call).await?;
+    let (access, mut early, mut seen) = access_and_holders(&app, &call).await?;
     let body = call.fields()?;
     let mut id = None;
     for _ in 0..TRIES {
@@ -30,19 +30,23 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
         let user = access.caller.user();
         let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
         let records = &app.store.records;
-        let written = crate::store::create(records, access.project.id, &flag, &held.deleted, user).await?;
+        // Looked up before the write, so that a write that was done is answered as done.
+        let viewers = Viewers::load(&app, &access, &[&flag]).await?;
+        let project = access.project.id;
+        let rests_on = depends_on_flags(&flag).then_some(seen);
+        let written = crate::store::create(records, project, &flag, &held.deleted, user, rests_on).await?;
         if written == Outcome::Done {
-            let viewers = Viewers::load(&app, &access, &[&flag]).await?;
             return Ok(created(viewers.show(&flag, call.now)));
         }
+        seen = version_in(records.get(&keys::project_version(project)).await?.as_ref());
     }
     Err(ApiError::busy(1))
 }
 
-/// The project, and who has the key that the body names.
+/// The project, who has the key that the body names, and the version of the project's flags.
 ///
 /// Where the path names the project by its number, the key's holders are read beside the API key, which saves a wait.
-async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>)> {
+async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>, i64)> {
     let named = call.id("project_id").filter(|_| call.credential().is_some());
     let key = named.and_then(|_| mentions::of_body(&call.fields().ok()?, None).key);
     let early = async {
@@ -51,10 +55,11 @@ async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option
             None => None,
         }
     };
-    let (access, early) = tokio::join!(app.project(call, crate::WRITE, |_| []), early);
-    let (access, _) = access?;
+    let version = |project| [keys::project_version(project)];
+    let (access, early) = tokio::join!(app.project(call, crate::WRITE, version), early);
+    let (access, [version]) = access?;
     let early = early.filter(|_| named == Some(access.project.id)).transpose()?;
-    Ok((access, early))
+    Ok((access, early, version_in(version.as_ref())))
 }
 
 async fn holders_of(app: &App, project: ProjectId, key: Option<&String>) -> ApiResult<Holders> {
@@ -102,6 +107,11 @@ async fn judge(
         return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
     }
     Ok((input, held))
+}
+
+/// Whether `flag` names other flags, on whose state its own validity rests.
+pub(super) fn depends_on_flags(flag: &Flag) -> bool {
+    !references::flag_ids(&flag.filters).is_empty()
 }
 
 /// Whether a key can be looked up at all; longer ones are refused when the body is judged.

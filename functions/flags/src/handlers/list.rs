@@ -10,9 +10,12 @@ use pennon_core::store::{Item, Key};
 use pennon_engine::flag::listing::FlagQuery;
 use pennon_engine::flag::{Flag, FlagRow};
 
-use crate::store::{flag_at, number, rows};
+use crate::store::{first_rows, flag_at, number, rows};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
+
+/// Most rows that are read before the key is known to open the project, so that nobody makes us read a large one.
+const EARLY_ROWS_MAX: usize = 1000;
 
 /// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
 pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
@@ -37,7 +40,7 @@ async fn access_and_rows(app: &App, call: &Call) -> ApiResult<(Access, Vec<FlagR
     let named = call.id("project_id").filter(|_| call.credential().is_some());
     let early = async {
         match named {
-            Some(project) => Some(rows(&app.store.records, project).await),
+            Some(project) => first_rows(&app.store.records, project, EARLY_ROWS_MAX).await.transpose(),
             None => None,
         }
     };

@@ -6,6 +6,7 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json};
+use pennon_core::store::keys;
 use pennon_engine::flag::dependencies::{Related, dependents_of};
 use pennon_engine::flag::mentions::{self, Mentions};
 use pennon_engine::flag::transition::{self, Links};
@@ -13,9 +14,9 @@ use pennon_engine::flag::{Flag, FlagInput, FlagRow, Surroundings, Write, conflic
 use serde_json::Value;
 
 use super::TRIES;
-use super::create::is_short;
+use super::create::{depends_on_flags, is_short};
 use crate::mentioned::{Mentioned, look_up};
-use crate::store::{Outcome, Stored, flag_at, holders, rows};
+use crate::store::{Outcome, Stored, flag_at, holders, rows, version_in};
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
@@ -32,14 +33,15 @@ pub async fn replace(State(app): State<App>, call: Call) -> ApiResult<Response> 
 
 async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
     let id = call.id("id");
-    let wanted = |project| id.map(|id| flag_at(project, id)).into_iter().collect();
-    let (access, items) = app.project_with(call, crate::WRITE, wanted).await?;
-    let id = id.ok_or_else(ApiError::not_found)?;
+    let wanted =
+        |project| id.map_or_else(Vec::new, |id| vec![flag_at(project, id), keys::project_version(project)]);
+    let (access, mut items) = app.project_with(call, crate::WRITE, wanted).await?;
     let project = access.project.id;
-    let mut item = items.into_iter().next().flatten();
     let mut body = None;
     for _ in 0..TRIES {
-        let before = Stored::read(item.as_ref().ok_or_else(ApiError::not_found)?)?;
+        let [Some(item), version] = &items[..] else { return Err(ApiError::not_found()) };
+        let before = Stored::read(item)?;
+        let seen = version_in(version.as_ref());
         let viewers = Viewers::load(app, &access, &[&before.flag]).await?;
         if !viewers.can_edit(&before.flag) {
             return Err(ApiError::forbidden("You don't have edit permissions for this feature flag."));
@@ -50,13 +52,17 @@ async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
         };
         let after = judge(app, &access, call, body, write, &before).await?;
         let user = access.caller.user();
-        if crate::store::update(&app.store.records, project, &before, &after, user).await? == Outcome::Done {
-            let cohorts_as_before = after.cohort_ids() == before.flag.cohort_ids();
-            let viewers =
-                if cohorts_as_before { viewers } else { Viewers::load(app, &access, &[&after]).await? };
+        // Looked up before the write, so that a write that was done is answered as done.
+        let cohorts_as_before = after.cohort_ids() == before.flag.cohort_ids();
+        let viewers =
+            if cohorts_as_before { viewers } else { Viewers::load(app, &access, &[&after]).await? };
+        let rests_on_others = switches(body) || depends_on_flags(&after);
+        let seen = rests_on_others.then_some(seen);
+        let records = &app.store.records;
+        if crate::store::update(records, project, &before, &after, user, seen).await? == Outcome::Done {
             return Ok(json(viewers.show(&after, call.now)));
         }
-        item = app.store.records.get(&flag_at(project, id)).await?;
+        items = records.batch_get(&wanted(project)).await?;
     }
     Err(ApiError::busy(1))
 }

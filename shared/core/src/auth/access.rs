@@ -199,6 +199,9 @@ impl App {
         let presented = self.presented(call)?;
         let segment = Segment::of(call.param("project_id"));
         let token = call.query_value("token").filter(|token| !token.is_empty());
+        if token.is_some_and(|token| token.len() > keys::TOKEN_BYTES_MAX) {
+            return Err(ApiError::bad_token());
+        }
 
         let mut batch = Vec::new();
         if presented.cached.is_none() {

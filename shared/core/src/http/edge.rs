@@ -4,6 +4,7 @@
 //! stage prefix that a gateway leaves in the path is taken off here and put back into links.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -11,6 +12,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
 use tower::Service;
 
 use crate::clock::Clock;
@@ -53,7 +55,14 @@ impl Service<Request> for Edge {
         request.extensions_mut().insert(RequestClock(self.clock));
         rewrite_path(&mut request);
         let answer = self.routes.call(request);
-        Box::pin(async move { Ok(finish(answer.await.unwrap_or_else(|never| match never {}))) })
+        Box::pin(async move {
+            // A handler that panics is a mistake of ours; its caller gets an answer, and the others go on.
+            let answer = AssertUnwindSafe(answer).catch_unwind().await;
+            Ok(finish(match answer {
+                Ok(Ok(response)) => response,
+                Err(_) => ApiError::internal(&"a handler panicked").into_response(),
+            }))
+        })
     }
 }
 
@@ -130,6 +139,21 @@ mod tests {
         assert_eq!(ask("GET", "/api/things/7/?a=1", None).await, (StatusCode::OK, "7 /api/things/7/".into()));
         assert_eq!(ask("POST", "/api/things/", None).await, (StatusCode::OK, " /api/things/".into()));
         assert_eq!(ask("GET", "/api/things/7//", None).await.0, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_and_the_next_request_too() {
+        let broken = || async {
+            if Clock::Running.now(None).timestamp() > 0 {
+                panic!("on purpose")
+            }
+        };
+        let app = edge(Router::new().route("/broken", get(broken)), Clock::Running);
+        for _ in 0..2 {
+            let request = Request::get("/broken").body(Body::empty()).unwrap();
+            let response = app.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        }
     }
 
     #[tokio::test]

@@ -130,6 +130,9 @@ pub fn api_key(hash: &str) -> Key {
     Key::new(format!("KEY#{hash}"), "KEY")
 }
 
+/// Longest text that can be a token; the store takes no longer keys.
+pub const TOKEN_BYTES_MAX: usize = 1000;
+
 /// The project that a token names.
 pub fn token(token: &str) -> Key {
     Key::new(format!("TOKEN#{token}"), "TOKEN")

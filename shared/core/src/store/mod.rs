@@ -12,8 +12,17 @@ pub use error::StoreError;
 pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key};
 pub use table::{Guard, Query, TRANSACTION_WRITES_MAX, Table, Write};
 
+use std::time::Duration;
+
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+
 use crate::config::StoreConfig;
 use round_trips::RoundTrips;
+
+/// Time for one try of a call, and for a call with all its tries. Above it the caller is told to come back, long before
+/// a gateway gives up.
+const ATTEMPT_TIME: Duration = Duration::from_secs(3);
+const OPERATION_TIME: Duration = Duration::from_secs(10);
 
 /// The two tables: records, and freshly captured events.
 #[derive(Debug, Clone)]
@@ -42,7 +51,11 @@ impl Store {
 
 /// A client over `shared`. `round_trips` counts its calls.
 pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -> aws_sdk_dynamodb::Client {
-    let mut config = aws_sdk_dynamodb::config::Builder::from(shared);
+    let timeouts = TimeoutConfig::builder()
+        .operation_attempt_timeout(ATTEMPT_TIME)
+        .operation_timeout(OPERATION_TIME)
+        .build();
+    let mut config = aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts);
     if let Some(counter) = round_trips {
         config = config.interceptor(counter);
     }

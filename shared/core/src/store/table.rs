@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{
     ConditionCheck, Delete, DeleteRequest, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
     WriteRequest,
@@ -53,6 +54,8 @@ pub enum Write {
     Check(Key, Guard),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
+    /// Add to the item's counter, if it is still the last number.
+    AddAt(Key, i64, i64),
 }
 
 /// Which items of a partition a query yields, in order of their sort keys.
@@ -188,7 +191,9 @@ impl Table {
 
     /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
     pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
-        debug_assert!(writes.len() <= TRANSACTION_WRITES_MAX, "a transaction of {} writes", writes.len());
+        if writes.len() > TRANSACTION_WRITES_MAX {
+            return Err(StoreError::Failed(format!("a transaction of {} writes", writes.len())));
+        }
         let items = writes.iter().map(|write| self.transact_item(write)).collect::<Result<Vec<_>, _>>()?;
         for attempt in 0.. {
             let sent =
@@ -281,6 +286,15 @@ impl Table {
         Ok(())
     }
 
+    fn add(&self, key: &Key, by: i64) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("ADD #n :by")
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_values(":by", number(by))
+    }
+
     fn transact_item(&self, write: &Write) -> Result<TransactWriteItem, StoreError> {
         let built = TransactWriteItem::builder();
         let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
@@ -317,13 +331,13 @@ impl Table {
                 }
                 built.condition_check(check.build().map_err(failed)?)
             }
-            Write::Add(key, by) => {
-                let update = Update::builder()
-                    .table_name(&*self.name)
-                    .set_key(Some(key.attributes()))
-                    .update_expression("ADD #n :by")
-                    .expression_attribute_names("#n", COUNT)
-                    .expression_attribute_values(":by", number(by));
+            Write::Add(key, by) => built.update(self.add(key, *by).build().map_err(failed)?),
+            Write::AddAt(key, by, at) => {
+                let unset = if *at == 0 { "attribute_not_exists(#n) OR " } else { "" };
+                let update = self
+                    .add(key, *by)
+                    .condition_expression(format!("{unset}#n = :at"))
+                    .expression_attribute_values(":at", number(at));
                 built.update(update.build().map_err(failed)?)
             }
         }
