@@ -58,8 +58,11 @@ pub(super) fn event(fields: EventFields, own_uuid: Uuid) -> Result<Event, String
     };
     let uuid = match fields.uuid {
         None | Some(Value::Null) => own_uuid,
+        Some(Value::String(text)) if text.is_empty() => own_uuid,
         Some(Value::String(text)) => {
-            Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?
+            let uuid = Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?;
+            // All zeros is what exporters write where there is none.
+            if uuid.is_nil() { own_uuid } else { uuid }
         }
         Some(_) => return Err("uuid must be a text".to_owned()),
     };

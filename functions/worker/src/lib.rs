@@ -73,20 +73,31 @@ async fn compact_one(
     run: &mut Run,
 ) -> Result<(), EventStoreError> {
     let now = now.timestamp_micros();
+    let compacted = compact_blocks(events, project, now, deadline, run).await;
+    // What was replaced before goes, whether or not there was more to do.
+    let swept = events.sweep(project, now).await?;
+    run.removed += swept.blocks + swept.segments;
+    compacted
+}
+
+async fn compact_blocks(
+    events: &EventStore,
+    project: ProjectId,
+    now: i64,
+    deadline: Instant,
+    run: &mut Run,
+) -> Result<(), EventStoreError> {
     loop {
         let done = events.compact(project, now).await?;
         run.blocks += done.blocks;
         run.events += done.events;
         run.merged_segments += done.merged_segments;
         if !done.more && done.merged_segments == 0 {
-            break;
+            return Ok(());
         }
         if Instant::now() >= deadline {
             run.unfinished = true;
-            break;
+            return Ok(());
         }
     }
-    let swept = events.sweep(project, now).await?;
-    run.removed += swept.blocks + swept.segments;
-    Ok(())
 }

@@ -29,7 +29,7 @@ pub const POINTS: usize = 20_000;
 /// Bytes of one link in an answer: what servers take. A longer one is null.
 pub const LINK_BYTES: usize = 8_192;
 /// Bytes of all links in an answer together; beyond them links are null.
-pub const LINKS_BYTES: usize = 8 << 20;
+pub const LINKS_BYTES: usize = 1 << 20;
 /// Bytes of one name: event, property key, custom name.
 pub const NAME_BYTES: usize = 4_096;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.

@@ -46,6 +46,14 @@ pub(crate) fn encode(events: &[Event]) -> Result<Vec<u8>, EventStoreError> {
     if block.len() > PART_BYTES_MAX * PARTS_MAX { Err(too_large()) } else { Ok(block) }
 }
 
+/// The size of a block after inflation, as its header says; 0 for what is no block.
+pub(crate) fn inflated_len(block: &[u8]) -> usize {
+    block
+        .get(4..HEADER_BYTES)
+        .and_then(|size| size.try_into().ok())
+        .map_or(0, |size| u32::from_le_bytes(size) as usize)
+}
+
 /// The events of a block.
 pub(crate) fn decode(block: &[u8]) -> Result<Vec<Event>, EventStoreError> {
     let mut header = Reader::new(block);

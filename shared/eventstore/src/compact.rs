@@ -18,8 +18,8 @@ use crate::segment::values;
 use crate::segment::write::Replaces;
 use crate::tail::{RawBlock, resolve, rows_of};
 
-/// Most compressed bytes of blocks of one run.
-const BLOCK_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of blocks of one run, after inflation; one block at least is taken.
+const INFLATED_BYTES_MAX: usize = 128 << 20;
 /// Segments below this number of rows are merged.
 const SMALL_ROWS: u64 = 200_000;
 /// Most rows of a merged segment.
@@ -153,8 +153,8 @@ fn truncate(blocks: &mut Vec<RawBlock>) -> bool {
     let all = blocks.len();
     let mut bytes = 0;
     let fitting = blocks.iter().take_while(|block| {
-        bytes += block.len();
-        bytes <= BLOCK_BYTES_MAX
+        bytes += block.inflated_len();
+        bytes <= INFLATED_BYTES_MAX
     });
     let count = fitting.count().max(1);
     blocks.truncate(count);

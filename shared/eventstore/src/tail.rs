@@ -20,11 +20,15 @@ use crate::person::{Resolution, derived};
 
 /// Most blocks of a shard that wait for compaction and can still be read by one question.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
-/// Most compressed bytes of blocks that are read by one question.
-const BLOCK_BYTES_MAX: usize = 128 << 20;
+/// Most compressed bytes of a shard's blocks that wait for compaction and can still be read by one question.
+const SHARD_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of all waiting blocks after inflation, for one question.
+const INFLATED_BYTES_MAX: usize = 512 << 20;
 
 /// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
 const COMPACTED_PER_SHARD: usize = 250;
+/// Compressed bytes of a shard that one run of compaction takes; above the largest block.
+const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
 
 /// A block's bytes as read.
 pub(crate) struct RawBlock {
@@ -33,9 +37,9 @@ pub(crate) struct RawBlock {
 }
 
 impl RawBlock {
-    /// Compressed size.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+    /// Size after inflation.
+    pub(crate) fn inflated_len(&self) -> usize {
+        block::inflated_len(&self.bytes)
     }
 }
 
@@ -65,8 +69,10 @@ impl EventStore {
         let writes = parts.enumerate().map(|(part, bytes)| {
             Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
         });
-        self.inner.store.blocks.transact(writes.collect()).await?;
-        self.merge_persons(project, events, now).await
+        // Merges first: made again they change nothing, while a batch that is sent again because they failed after it
+        // was stored would count twice where its events have no uuid of their own.
+        self.merge_persons(project, events, now).await?;
+        Ok(self.inner.store.blocks.transact(writes.collect()).await?)
     }
 
     /// Makes the rows that say that the project has events, once a process.
@@ -92,15 +98,16 @@ impl EventStore {
 
     /// All complete blocks of `project`, oldest first; those that a segment replaces too.
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
-        let shards = self.shards(project, BLOCKS_PER_SHARD_MAX + 1).await?;
-        let bytes = shards.iter().flatten().map(|item| item.bytes.len()).sum::<usize>();
-        if bytes > BLOCK_BYTES_MAX || shards.iter().any(|items| items.len() > BLOCKS_PER_SHARD_MAX) {
+        let shards = self.shards(project, BLOCKS_PER_SHARD_MAX + 1, SHARD_BYTES_MAX).await?;
+        let is_cut = shards.iter().any(|shard| shard.is_cut);
+        let blocks = complete(shards.into_iter().flat_map(|shard| shard.items))?;
+        if is_cut || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
             // A matter of time, not of the question.
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
             return Err(waiting.into());
         }
-        complete(shards.into_iter().flatten())
+        Ok(blocks)
     }
 
     /// The oldest blocks of `project`, and whether there are more. No block that is left out is older than one of them.
@@ -108,25 +115,43 @@ impl EventStore {
         &self,
         project: ProjectId,
     ) -> Result<(Vec<RawBlock>, bool), EventStoreError> {
-        let shards = self.shards(project, COMPACTED_PER_SHARD).await?;
-        let cut =
-            shards.iter().filter(|items| items.len() >= COMPACTED_PER_SHARD).filter_map(|items| items.last());
+        let shards = self.shards(project, COMPACTED_PER_SHARD, COMPACTED_BYTES_PER_SHARD).await?;
+        let cut = shards.iter().filter(|shard| shard.is_cut).filter_map(|shard| shard.items.last());
         let cut = cut
             .map(|item| Ok(BlockId::of_sk(&item.key.sk)?.0))
             .collect::<Result<Vec<_>, EventStoreError>>()?;
-        let mut blocks = complete(shards.into_iter().flatten())?;
+        let mut blocks = complete(shards.into_iter().flat_map(|shard| shard.items))?;
         if let Some(first_cut) = cut.iter().min() {
             blocks.retain(|block| block.id < *first_cut);
         }
         Ok((blocks, !cut.is_empty()))
     }
 
-    async fn shards(&self, project: ProjectId, limit: usize) -> Result<Vec<Vec<Item>>, EventStoreError> {
+    /// The oldest items of every shard: at most `limit`, and about `bytes`, of each.
+    async fn shards(
+        &self,
+        project: ProjectId,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Shard>, EventStoreError> {
         let shards = (0..keys::SHARDS).map(|shard| {
-            self.inner.store.blocks.query(Query::partition(keys::shard_pk(project, shard)).limit(limit))
+            let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
+            self.inner.store.blocks.query(query)
         });
-        Ok(futures::future::try_join_all(shards).await?)
+        let shards = futures::future::try_join_all(shards).await?;
+        let shard = |items: Vec<Item>| {
+            let read = items.iter().map(|item| item.bytes.len()).sum::<usize>();
+            Shard { is_cut: items.len() >= limit || read >= bytes, items }
+        };
+        Ok(shards.into_iter().map(shard).collect())
     }
+}
+
+/// The oldest items of a shard.
+struct Shard {
+    items: Vec<Item>,
+    /// Whether there may be more.
+    is_cut: bool,
 }
 
 /// The blocks of which all parts are among `items`. Parts of a block come in their order, that of the sort keys.

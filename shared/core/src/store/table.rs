@@ -64,13 +64,14 @@ pub struct Query {
     pk: String,
     prefix: Option<String>,
     limit: Option<usize>,
+    bytes: Option<usize>,
     descending: bool,
 }
 
 impl Query {
     /// All items of partition `pk`.
     pub fn partition(pk: impl Into<String>) -> Query {
-        Query { pk: pk.into(), prefix: None, limit: None, descending: false }
+        Query { pk: pk.into(), prefix: None, limit: None, bytes: None, descending: false }
     }
 
     /// Only those whose sort key starts with `prefix`.
@@ -84,6 +85,13 @@ impl Query {
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Query {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Stops once the bodies read have this many bytes together; a page of the store, 1 MB, may be on top.
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Query {
+        self.bytes = Some(bytes);
         self
     }
 
@@ -157,6 +165,7 @@ impl Table {
     /// All items that `query` names.
     pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
         let mut items = Vec::new();
+        let mut bytes = 0;
         let mut start = None;
         loop {
             let mut call = self
@@ -180,10 +189,14 @@ impl Table {
             }
             let page = call.send().await?;
             for attributes in page.items.unwrap_or_default() {
-                items.push(Item::from_attributes(attributes)?);
+                let item = Item::from_attributes(attributes)?;
+                bytes += item.text.len() + item.bytes.len();
+                items.push(item);
             }
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
-            if start.is_none() || query.limit.is_some_and(|limit| items.len() >= limit) {
+            let enough = query.limit.is_some_and(|limit| items.len() >= limit)
+                || query.bytes.is_some_and(|most| bytes >= most);
+            if start.is_none() || enough {
                 return Ok(items);
             }
         }

@@ -124,11 +124,18 @@ fn last_of_month(local: NaiveDateTime) -> Option<NaiveDateTime> {
 
 /// The first relative date in a text, and how many bytes from the start of the text it ends at when it stands there.
 fn find_relative(text: &str) -> Option<(Relative, usize)> {
+    // Every start looks at all digits that follow, so the text is bounded; a date is a few characters.
+    if text.len() > RELATIVE_BYTES_MAX {
+        return None;
+    }
     (0..text.len()).find_map(|start| {
         let (relative, length) = relative_at(&text.as_bytes()[start..])?;
         Some((relative, if start == 0 { length } else { usize::MAX }))
     })
 }
+
+/// Longest text in which a relative date is looked for.
+const RELATIVE_BYTES_MAX: usize = 256;
 
 fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
     let sign = usize::from(text.first() == Some(&b'-'));

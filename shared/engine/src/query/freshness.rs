@@ -49,14 +49,16 @@ fn limits(interval: Interval) -> (Duration, Duration) {
     }
 }
 
-/// How fresh a result of `last_refresh` is. One whose range lies wholly before its calculation stays fresh.
+/// How fresh a result of `last_refresh` is. One whose range lies wholly before its calculation stays fresh, as long as
+/// the question still means that range: `-20d` to `-10d` moves with the days.
 pub fn freshness(
     query: &Query,
     project: &ProjectContext,
     last_refresh: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> CalcResult<Freshness> {
-    if query.range(project, now)?.to < last_refresh - SETTLED_AFTER {
+    let range = query.range(project, now)?;
+    if range.to < last_refresh - SETTLED_AFTER && query.range(project, last_refresh)? == range {
         return Ok(Freshness::Fresh);
     }
     let age = now - last_refresh;
