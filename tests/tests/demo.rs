@@ -74,3 +74,17 @@ async fn the_answers_are_the_same_after_the_history_came_in_again() {
     let answer = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
     assert_eq!(answer["result"][0]["count"], 470.0);
 }
+
+#[tokio::test]
+async fn events_with_a_uuid_of_zeros_have_none() {
+    let app = TestApp::new().await;
+    let file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
+    let line = |id: &str| {
+        json!({"event": "e", "distinct_id": id, "timestamp": "2024-01-01T00:00:00Z",
+               "uuid": "00000000-0000-0000-0000-000000000000"})
+    };
+    std::fs::write(file.path(), format!("{}\n{}\n", line("a"), line("b"))).unwrap();
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let done = import_file(&app.services.events, file.path(), options, 1, &mut |_| {}).await.unwrap();
+    assert_eq!((done.events, done.copies), (2, 0));
+}

@@ -190,6 +190,9 @@ fn results_age_by_their_interval() {
     }
     let past = json!({"events": [{"id": "a"}], "date_from": "2020-01-01", "date_to": "2020-01-03"});
     assert_eq!(class(past, 1_000_000), Freshness::Fresh);
+    let moving = json!({"events": [{"id": "a"}], "date_from": "-20d", "date_to": "-10d"});
+    assert_eq!(class(moving.clone(), 300), Freshness::Fresh);
+    assert_eq!(class(moving, 5 * 1440), Freshness::Stale, "it means other days by then");
     let next = |from: &str, interval: &str| {
         let body = json!({"events": [{"id": "a"}], "date_from": from, "interval": interval});
         next_allowed_client_refresh(&trend(&body), &project(), instant(at), instant(at)).unwrap()
@@ -198,6 +201,14 @@ fn results_age_by_their_interval() {
     assert_eq!(next("-7d", "day").num_minutes(), 15);
     assert_eq!(next("-6d", "day").num_minutes(), 3);
     assert_eq!(next("-30d", "hour").num_minutes(), 3);
+}
+
+#[test]
+fn a_date_of_a_million_digits_takes_no_time() {
+    let filter = json!([{"key": "d", "operator": "is_date_before", "value": "1".repeat(1_000_000)}]);
+    let query = trend(&json!({"events": [{"id": "a"}], "properties": filter}));
+    // Quadratic work would take hours here.
+    assert!(query.plan(&project(), instant("2020-01-04T10:00:00Z")).is_ok());
 }
 
 /// Events of three names by a handful of people over some days.
