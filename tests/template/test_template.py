@@ -82,12 +82,13 @@ class Functions(unittest.TestCase):
 
     def test_who_only_reads_records(self):
         writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
-        for group in ("projects", "capture"):
-            self.assertEqual({a for a, t in allowed(group) if t == "RecordsTable.Arn"} & writes, set(), group)
+        self.assertEqual({a for a, t in allowed("projects") if t == "RecordsTable.Arn"} & writes, set())
 
-    def test_capture_adds_blocks_and_nothing_else(self):
-        blocks = {a for a, t in allowed("capture") if t == "BlocksTable.Arn"}
-        self.assertEqual(blocks, {"dynamodb:PutItem", "dynamodb:BatchWriteItem"})
+    def test_capture_adds_blocks_marks_and_merges_and_nothing_else(self):
+        on = {table: {a for a, t in allowed("capture") if t == table} for table in ("BlocksTable.Arn", "RecordsTable.Arn")}
+        self.assertEqual(on["BlocksTable.Arn"], {"dynamodb:PutItem"})
+        reads = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"}
+        self.assertEqual(on["RecordsTable.Arn"] - reads, {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"})
         self.assertFalse([a for a, _ in allowed("capture") if a.startswith("s3:")])
 
     def test_only_the_worker_changes_segments(self):
