@@ -1,7 +1,8 @@
 //! The capture routes.
 //!
 //! Must stay true: a 200 means that every event of the request is stored and counted; any other status means that none
-//! is known to be, and that sending the request again is harmless, because events are known by their uuid.
+//! is known to be. Sending the request again is harmless for events that carry a uuid, by which they are known; one
+//! without gets a new one each time, so a request of which only the answer was lost counts it twice.
 
 use axum::extract::State;
 use axum::http::header;

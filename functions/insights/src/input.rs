@@ -3,8 +3,6 @@
 //! Must stay true: absent, null and present are three things; read-only and unknown fields are ignored; the first
 //! field that breaks a rule is reported, in the order in which [`InsightInput`] lists them.
 
-use std::collections::BTreeSet;
-
 use pennon_calculation::refusal;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
@@ -65,7 +63,9 @@ impl InsightInput {
             deleted: boolean("deleted")?,
             favorited: boolean("favorited")?,
             saved: boolean("saved")?,
-            tags: field("tags").sent(tags).map_err(invalid)?,
+            tags: field("tags")
+                .sent(|name, value| fields::tags(name, value, "An insight"))
+                .map_err(invalid)?,
             dashboards: field("dashboards").sent(dashboards).map_err(invalid)?,
         };
         if input.deleted == Some(true) {
@@ -123,26 +123,6 @@ fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
         return Err(FieldError::invalid(name, detail));
     }
     Ok(())
-}
-
-fn tags(name: &str, value: &Value) -> Result<Vec<String>, FieldError> {
-    let mut tags = BTreeSet::new();
-    for tag in fields::list(name, value)? {
-        let Value::String(tag) = tag else { return Err(FieldError::invalid(name, "Not a valid string.")) };
-        let tag = tag.trim().to_lowercase();
-        if tag.chars().count() > limits::TAG_CHARS {
-            let detail = format!("Ensure this field has no more than {} characters.", limits::TAG_CHARS);
-            return Err(FieldError::new(name, "max_length", detail));
-        }
-        if !tag.is_empty() {
-            tags.insert(tag);
-        }
-    }
-    if tags.len() > limits::TAGS {
-        let detail = format!("An insight must not have more than {} tags.", limits::TAGS);
-        return Err(FieldError::invalid(name, detail));
-    }
-    Ok(tags.into_iter().collect())
 }
 
 fn dashboards(name: &str, value: &Value) -> Result<Vec<u64>, FieldError> {

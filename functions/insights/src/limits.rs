@@ -6,10 +6,6 @@ pub const TEXT_CHARS: usize = 400;
 pub const QUESTION_BYTES: usize = 256 * 1024;
 /// Levels of lists and objects inside `filters` and `query`, also where they come as JSON text.
 pub const NESTING: usize = 64;
-/// Tags of an insight.
-pub const TAGS: usize = 100;
-/// Characters of one tag.
-pub const TAG_CHARS: usize = 255;
 /// Dashboards that one insight may be put on; with a check and a pointer for each, a write stays one transaction.
 pub const DASHBOARDS: usize = 30;
 /// Tiles of an insight, removed ones included.

@@ -1,7 +1,8 @@
 //! Which segments, person objects and group objects a project has, and the one way to change that.
 //!
-//! Must stay true: every change raises the project's `HEAD` in the same transaction, guarded by the version that the
-//! writer built on, so that of two writers with the same base only one wins; what a listed segment replaces is ignored
+//! Must stay true: whatever is added raises the project's `HEAD` in the same transaction, guarded by the version that the
+//! writer built on, so that of two writers with the same base only one wins (a sweep, which takes away only what others
+//! replaced, does not); what a listed segment replaces is ignored
 //! by readers although its rows and objects are still there, until [`crate::EventStore::sweep`] removes them.
 
 use std::collections::HashSet;

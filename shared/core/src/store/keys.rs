@@ -2,7 +2,7 @@
 //!
 //! | what | pk | sk |
 //! |---|---|---|
-//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `KEY#{hash}` |
+//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD` with `#{project}/{id}` |
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
 //! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
@@ -12,7 +12,7 @@
 //! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
 //! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
 //! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
-//! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#{item}` | time and uuid |
+//! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |

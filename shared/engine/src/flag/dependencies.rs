@@ -1,7 +1,8 @@
 //! Flags that depend on flags: which dependencies a flag may have, and who keeps a flag from being switched off.
 //!
-//! Must stay true: live flags never form a circle, and an active flag does not depend on a disabled or deleted one as
-//! long as each write passes these checks.
+//! Must stay true: live flags never form a circle, and a flag is not switched on while one that it depends on is disabled,
+//! as long as each write passes these checks. A dependency that was deleted while its dependent was off stands against
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

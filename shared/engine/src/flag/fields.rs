@@ -3,11 +3,13 @@
 //! Must stay true: a parser accepts both the JSON form of a value and its text (bodies of HTML forms hold texts only);
 //! absent, null and present are three different things, told apart by [`Field`].
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{FieldError, json::Object, python, timestamp};
+use super::{FieldError, json::Object, limits, python, timestamp};
 
 /// A field of a body: its name, and its value when the body has one.
 #[derive(Debug, Clone, Copy)]
@@ -168,6 +170,28 @@ pub fn list<'a>(name: &str, value: &'a Value) -> Result<&'a [Value], FieldError>
         let got = python::type_name(value);
         FieldError::new(name, "not_a_list", format!("Expected a list of items but got type \"{got}\"."))
     })
+}
+
+/// A set of tags: trimmed, lower-case, each once, empty ones dropped, sorted. `owner` is who has them, for the refusal of
+/// too many.
+pub fn tags(name: &str, value: &Value, owner: &str) -> Result<Vec<String>, FieldError> {
+    let mut tags = BTreeSet::new();
+    for tag in list(name, value)? {
+        let Value::String(tag) = tag else { return Err(FieldError::invalid(name, "Not a valid string.")) };
+        let tag = tag.trim().to_lowercase();
+        if tag.chars().count() > limits::TAG_CHARS {
+            let detail = format!("Ensure this field has no more than {} characters.", limits::TAG_CHARS);
+            return Err(FieldError::new(name, "max_length", detail));
+        }
+        if !tag.is_empty() {
+            tags.insert(tag);
+        }
+    }
+    if tags.len() > limits::TAGS {
+        let detail = format!("{owner} must not have more than {} tags.", limits::TAGS);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(tags.into_iter().collect())
 }
 
 /// The key of a record that has integer keys, as a number or digits. Whether it exists is asked elsewhere.

@@ -101,7 +101,7 @@ impl FlagInput {
             ensure_experience_continuity: field("ensure_experience_continuity").nullable(boolean)?,
             rollback_conditions: rollback_conditions(body.get("rollback_conditions"))?,
             performed_rollback: field("performed_rollback").nullable(boolean)?,
-            tags: field("tags").sent(tags)?,
+            tags: field("tags").sent(|name, value| fields::tags(name, value, "A feature flag"))?,
             analytics_dashboards: field("analytics_dashboards")
                 .sent(|name, value| dashboards(name, value, around.dashboards))?,
             has_enriched_analytics: field("has_enriched_analytics").nullable(boolean)?,
@@ -220,26 +220,6 @@ fn rollback_conditions(value: Option<&Value>) -> Result<Option<Value>, FieldErro
         return Err(FieldError::invalid(name, detail));
     }
     Ok(Some(value.clone()))
-}
-
-fn tags(name: &str, value: &Value) -> Result<Vec<String>, FieldError> {
-    let mut tags = BTreeSet::new();
-    for tag in fields::list(name, value)? {
-        let Value::String(tag) = tag else { return Err(FieldError::invalid(name, "Not a valid string.")) };
-        let tag = tag.trim().to_lowercase();
-        if tag.chars().count() > limits::TAG_CHARS {
-            let detail = format!("Ensure this field has no more than {} characters.", limits::TAG_CHARS);
-            return Err(FieldError::new(name, "max_length", detail));
-        }
-        if !tag.is_empty() {
-            tags.insert(tag);
-        }
-    }
-    if tags.len() > limits::TAGS {
-        let detail = format!("A feature flag must not have more than {} tags.", limits::TAGS);
-        return Err(FieldError::invalid(name, detail));
-    }
-    Ok(tags.into_iter().collect())
 }
 
 fn dashboards(name: &str, value: &Value, existing: &BTreeSet<i64>) -> Result<Vec<i64>, FieldError> {
