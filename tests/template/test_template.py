@@ -77,7 +77,7 @@ class Functions(unittest.TestCase):
             self.assertIn("RetentionInDays", group["Properties"], name)
 
     def test_who_never_sees_events(self):
-        for group in ("flags", "role_access", "projects"):
+        for group in ("role_access", "projects"):
             self.assertEqual({t for _, t in allowed(group)}, {"RecordsTable.Arn"}, group)
 
     def test_who_only_reads_records(self):

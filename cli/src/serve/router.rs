@@ -8,6 +8,7 @@ use pennon_calculation::Calculator;
 use pennon_core::app::App;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
+use pennon_flags::Flags;
 use pennon_insights::Insights;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub struct Services {
     pub events: EventStore,
     /// What calculates over them.
     pub calculator: Calculator,
+    /// The flags, and what is remembered of them.
+    pub flags: Flags,
 }
 
 impl Services {
@@ -33,7 +36,8 @@ impl Services {
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
         let calculator = Calculator::new(&app, events.clone());
-        Ok(Services { app, events, calculator })
+        let flags = Flags::new(app.clone(), events.clone());
+        Ok(Services { app, events, calculator, flags })
     }
 }
 
@@ -43,7 +47,7 @@ pub fn api(services: &Services) -> Router {
     let insights = Insights { app: app.clone(), calculator: services.calculator.clone() };
     let routes = Router::new()
         .route("/_health", get(|| async { "ok" }))
-        .merge(pennon_flags::router(app))
+        .merge(pennon_flags::router(&services.flags))
         .merge(pennon_role_access::router(app))
         .merge(pennon_insights::function_router(&insights))
         .merge(pennon_capture::router(app, &services.events))

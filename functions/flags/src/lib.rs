@@ -9,9 +9,11 @@ mod store;
 mod user;
 
 use axum::Router;
+use axum::extract::FromRef;
 use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::http::Routes;
+use pennon_eventstore::EventStore;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
@@ -21,8 +23,30 @@ pub const READ: &str = "feature_flag:read";
 /// The scope that writing asks for.
 pub const WRITE: &str = "feature_flag:write";
 
+/// What the handlers are given. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Flags {
+    /// The store and the clock.
+    pub app: App,
+    /// Whose persons and groups flags are evaluated for.
+    pub events: EventStore,
+}
+
+impl Flags {
+    /// Flags over `app`, for the persons of `events`.
+    pub fn new(app: App, events: EventStore) -> Flags {
+        Flags { app, events }
+    }
+}
+
+impl FromRef<Flags> for App {
+    fn from_ref(flags: &Flags) -> App {
+        flags.app.clone()
+    }
+}
+
 /// The route table of the flags themselves.
-pub fn routes() -> Routes<App> {
+pub fn routes() -> Routes<Flags> {
     Routes::new()
         .add(Method::GET, LIST, handlers::list)
         .add(Method::POST, LIST, handlers::create)
@@ -33,16 +57,17 @@ pub fn routes() -> Routes<App> {
 }
 
 /// The route by which SDKs ask for one person's values, for callers without a key.
-pub fn open_routes() -> Routes<App> {
+pub fn open_routes() -> Routes<Flags> {
     Routes::open().add(Method::POST, "/flags", handlers::evaluate)
 }
 
-/// The flags' own routes over `app`, without the edge.
-pub fn router(app: &App) -> Router {
-    routes().into_router(app.clone(), app).merge(open_routes().into_router(app.clone(), app))
+/// The flags' own routes over `state`, without the edge.
+pub fn router(state: &Flags) -> Router {
+    let app = &state.app;
+    routes().into_router(state.clone(), app).merge(open_routes().into_router(state.clone(), app))
 }
 
 /// Everything that the function answers.
-pub fn function_router(app: &App) -> Router {
-    router(app).merge(pennon_role_access::router(app))
+pub fn function_router(state: &Flags) -> Router {
+    router(state).merge(pennon_role_access::router(&state.app))
 }

@@ -6,11 +6,16 @@ use pennon_core::config::Config;
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::Store;
+use pennon_eventstore::EventStore;
+use pennon_flags::Flags;
 
 #[tokio::main]
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
+    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
     let app = App::new(Store::from_env(&config.store).await, Clock::Running);
-    lambda::run(edge(pennon_flags::function_router(&app), app.clock)).await
+    let events = EventStore::open(app.store.clone(), &url)?;
+    let state = Flags::new(app, events);
+    lambda::run(edge(pennon_flags::function_router(&state), state.app.clock)).await
 }
