@@ -15,6 +15,16 @@ pub fn groups(filters: &Object) -> &[Value] {
     items(filters.get("groups"))
 }
 
+/// The early access conditions.
+pub fn super_groups(filters: &Object) -> &[Value] {
+    items(filters.get("super_groups"))
+}
+
+/// The conditions of holding out.
+pub fn holdout_groups(filters: &Object) -> &[Value] {
+    items(filters.get("holdout_groups"))
+}
+
 /// All conditions, those of super groups and holdouts included.
 pub fn all_conditions(filters: &Object) -> impl Iterator<Item = &Value> {
     CONDITION_LISTS.into_iter().flat_map(|list| items(filters.get(list)))

@@ -45,12 +45,17 @@ pub fn variant<'a>(
     id: &str,
     variants: impl IntoIterator<Item = (&'a str, f64)>,
 ) -> Option<&'a str> {
-    let hashed = hash(&flag_prefix(key), id, VARIANT_SALT);
+    let (names, widths): (Vec<&str>, Vec<f64>) = variants.into_iter().unzip();
+    range(hash(&flag_prefix(key), id, VARIANT_SALT), widths).and_then(|place| names.get(place).copied())
+}
+
+/// The place of the half-open range that a hash falls into; `widths` are percentages, range after range from 0.
+pub fn range(hashed: f64, widths: impl IntoIterator<Item = f64>) -> Option<usize> {
     let mut low = 0.0;
-    for (name, percentage) in variants {
+    for (place, percentage) in widths.into_iter().enumerate() {
         let high = low + percentage / 100.0;
         if hashed >= low && hashed < high {
-            return Some(name);
+            return Some(place);
         }
         low = high;
     }

@@ -7,13 +7,17 @@
 //! [`transition::check`] → [`conflict::overlap`] → store the flag, its [`FlagRow`] and an activity entry made of
 //! [`changes::kind`] and [`changes::between`].
 
+pub mod blast;
 pub mod changes;
+pub mod cohort;
 pub mod conflict;
 pub mod date_value;
+pub mod definitions;
 pub mod dependencies;
 pub mod display;
 pub mod edit_right;
 pub mod error;
+pub mod evaluate;
 pub mod fields;
 pub mod filter_view;
 pub mod filters;

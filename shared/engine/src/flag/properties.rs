@@ -82,7 +82,8 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
     check_pattern_caps(filters)
 }
 
-fn is_operator(operator: &str) -> bool {
+/// Whether an operator of this name exists.
+pub fn is_operator(operator: &str) -> bool {
     OPERATORS.contains(&operator)
 }
 
@@ -181,7 +182,8 @@ pub fn check_values(filters: &Object, found: &References) -> Result<(), FieldErr
     Ok(())
 }
 
-fn check_list_length(property: &Value) -> Result<(), FieldError> {
+/// Checks the number of values of a list.
+pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
     let length = property.get("value").and_then(Value::as_array).map_or(0, Vec::len);
     if length <= limits::VALUES {
         return Ok(());

@@ -1,0 +1,30 @@
+//! What may be asked of a group's own key.
+//!
+//! Must stay true: every operator that passes here compares texts.
+
+use serde_json::Value;
+
+use crate::flag::{FieldError, evaluate::GROUP_KEY, filter_view as view};
+
+/// Operators on a group's key.
+const OPERATORS: [&str; 8] =
+    ["exact", "is_not", "in", "not_in", "icontains", "not_icontains", "regex", "not_regex"];
+
+/// Those of them that take a single text.
+const SINGLE: [&str; 4] = ["icontains", "not_icontains", "regex", "not_regex"];
+
+/// Checks the operator and the value of a property, if it is about the group's key.
+pub fn check(property: &Value) -> Result<(), FieldError> {
+    if view::text(property, "key") != Some(GROUP_KEY) {
+        return Ok(());
+    }
+    let operator = view::operator(property);
+    if !OPERATORS.contains(&operator) {
+        return Err(FieldError::general(format!("Operator '{operator}' is not supported for {GROUP_KEY}.")));
+    }
+    if SINGLE.contains(&operator) && property.get("value").is_some_and(Value::is_array) {
+        let detail = format!("Operator '{operator}' is not supported with a list of values for {GROUP_KEY}.");
+        return Err(FieldError::general(detail));
+    }
+    Ok(())
+}

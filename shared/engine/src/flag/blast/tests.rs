@@ -1,0 +1,1 @@
+//! Conditions of requests, and whom they reach.

@@ -1,0 +1,66 @@
+//! The criteria of the cohorts that flags name, as clients evaluate them.
+//!
+//! Must stay true: a cohort that clients could not evaluate as the service does is absent, and they ask instead of
+//! guessing: static ones, deleted ones, ones without criteria, and ones that lead back to themselves.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::filters::{clean_property, named_cohorts};
+use crate::flag::{
+    Flag,
+    cohort::Cohort,
+    evaluate::{cohorts, order},
+    json::Object,
+};
+
+/// The criteria of every cohort used, by id as text, ascending.
+pub fn used(flags: &[&Flag], known: &BTreeMap<i64, Cohort>) -> Object {
+    let dynamic: BTreeMap<i64, Object> = known
+        .values()
+        .filter(|cohort| !cohort.deleted)
+        .filter_map(|cohort| Some((cohort.id, cleaned(cohort.criteria()?)?)))
+        .collect();
+    let numbers: BTreeMap<i64, usize> =
+        dynamic.keys().enumerate().map(|(number, id)| (*id, number)).collect();
+    let edges: Vec<Vec<usize>> = dynamic
+        .values()
+        .map(|criteria| {
+            let named = cohorts::named_cohorts(criteria);
+            named.iter().filter_map(|id| numbers.get(id).copied()).collect()
+        })
+        .collect();
+    let circular = order::order(&edges).circular;
+    let named = flags.iter().flat_map(|flag| named_cohorts(&flag.filters));
+    let named = named.filter_map(|id| numbers.get(&id).copied());
+    let reachable = order::reachable(named, |number| edges[number].as_slice());
+    let mut sent = Object::new();
+    for (number, (id, criteria)) in dynamic.into_iter().enumerate() {
+        if reachable.binary_search(&number).is_ok() && !circular[number] {
+            sent.insert(id.to_string(), Value::Object(criteria));
+        }
+    }
+    sent
+}
+
+/// A group of criteria without null members and without groups that restrict nothing. None: it restricts nothing.
+pub fn cleaned(group: &Object) -> Option<Object> {
+    let mut values = Vec::new();
+    for value in group.get("values").and_then(Value::as_array).into_iter().flatten() {
+        let Value::Object(member) = value else { continue };
+        if member.contains_key("values") {
+            values.extend(cleaned(member).map(Value::Object));
+        } else {
+            let mut leaf = member.clone();
+            clean_property(&mut leaf);
+            values.push(Value::Object(leaf));
+        }
+    }
+    if values.is_empty() {
+        return None;
+    }
+    let any = group.get("type").and_then(Value::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("or"));
+    let kind = if any { "OR" } else { "AND" };
+    Some(Object::from_iter([("type".to_owned(), kind.into()), ("values".to_owned(), values.into())]))
+}

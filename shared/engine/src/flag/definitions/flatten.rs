@@ -1,0 +1,128 @@
+//! A lone cohort condition spelled out as conditions on properties, for clients that know no cohorts.
+//!
+//! Must stay true: the conditions that come out let through exactly whom the cohort condition let through, each with its
+//! rollout percentage. Where that cannot be had, the flag stays as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{cohorts, filters::is_cohort};
+use crate::flag::{cohort::Cohort, filter_view as view, json::Object, limits, references};
+
+/// Replaces the cohort conditions of a flag that names exactly one cohort, of person properties only.
+pub fn flatten(filters: &mut Object, known: &BTreeMap<i64, Cohort>) {
+    let Some(spelled_out) = spelled_out(filters, known) else { return };
+    let Some(Value::Array(conditions)) = filters.get_mut("groups") else { return };
+    let (mut kept, mut expanded) = (Vec::new(), Vec::new());
+    for condition in conditions.drain(..) {
+        if !view::properties(&condition).iter().any(is_cohort) {
+            kept.push(condition);
+            continue;
+        }
+        let rollout = condition.get("rollout_percentage").unwrap_or(&Value::Null);
+        expanded.extend(
+            spelled_out
+                .iter()
+                .map(|properties| json!({"properties": properties, "rollout_percentage": rollout})),
+        );
+    }
+    kept.append(&mut expanded);
+    *conditions = kept;
+}
+
+/// The lists of properties of which one has to hold. None: the flag stays as it is.
+fn spelled_out(filters: &Object, known: &BTreeMap<i64, Cohort>) -> Option<Vec<Vec<Value>>> {
+    let conditions = view::groups(filters);
+    let (mut ids, mut uses) = (BTreeSet::new(), 0);
+    for property in view::all_conditions(filters).flat_map(view::properties).filter(|p| is_cohort(p)) {
+        ids.insert(references::cohort_id(property)?);
+    }
+    for condition in conditions {
+        if view::condition_variant(condition).is_some() {
+            return None;
+        }
+        match view::properties(condition) {
+            [only] if is_cohort(only) => {
+                uses += 1;
+                let is_in = matches!(view::operator(only), "in" | "exact");
+                if !is_in || is_negated(only) {
+                    return None;
+                }
+            }
+            properties if properties.iter().any(is_cohort) => return None,
+            _ => {}
+        }
+    }
+    let elsewhere = ["super_groups", "holdout_groups"].into_iter().any(|list| {
+        let conditions = filters.get(list).and_then(Value::as_array);
+        conditions.into_iter().flatten().flat_map(view::properties).any(is_cohort)
+    });
+    let (Some(id), 1, false) = (ids.first(), ids.len(), elsewhere) else { return None };
+    let cohort = known.get(id).filter(|cohort| !cohort.deleted)?;
+    let alternatives = alternatives(&unwrapped(Value::Object(cohorts::cleaned(cohort.criteria()?)?)))?;
+    let total = conditions.len().checked_add(alternatives.len().checked_mul(uses)?)?;
+    (total <= limits::CONDITIONS).then_some(alternatives)
+}
+
+/// Groups of a single member are their member.
+fn unwrapped(criterion: Value) -> Value {
+    let Value::Object(mut group) = criterion else { return criterion };
+    let Some(Value::Array(values)) = group.get_mut("values") else { return Value::Object(group) };
+    let mut members: Vec<Value> = values.drain(..).map(unwrapped).collect();
+    if members.len() == 1 {
+        return members.remove(0);
+    }
+    *values = members;
+    Value::Object(group)
+}
+
+fn alternatives(criteria: &Value) -> Option<Vec<Vec<Value>>> {
+    match members(criteria) {
+        None => Some(vec![vec![plain(criteria)?]]),
+        Some((Kind::All, values)) => Some(vec![all_plain(values)?]),
+        Some((Kind::Any, values)) => values
+            .iter()
+            .map(|value| match members(value) {
+                None => Some(vec![plain(value)?]),
+                Some((Kind::All, values)) => all_plain(values),
+                Some((Kind::Any, _)) => None,
+            })
+            .collect(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    All,
+    Any,
+}
+
+/// The members of a group; None for a property.
+fn members(criterion: &Value) -> Option<(Kind, &[Value])> {
+    let values = criterion.get("values")?.as_array()?;
+    let kind = if view::text(criterion, "type") == Some("OR") { Kind::Any } else { Kind::All };
+    Some((kind, values))
+}
+
+fn all_plain(values: &[Value]) -> Option<Vec<Value>> {
+    values.iter().map(|value| if members(value).is_some() { None } else { plain(value) }).collect()
+}
+
+/// A property on persons, reduced to what a condition needs. None for anything else, and for a negated one.
+fn plain(property: &Value) -> Option<Value> {
+    if view::text(property, "type") != Some("person") || is_negated(property) {
+        return None;
+    }
+    let mut plain = Object::new();
+    for field in ["key", "type", "value", "operator"] {
+        if let Some(value) = property.get(field) {
+            plain.insert(field.to_owned(), value.clone());
+        }
+    }
+    Some(Value::Object(plain))
+}
+
+fn is_negated(property: &Value) -> bool {
+    property.get("negation") == Some(&Value::Bool(true))
+}

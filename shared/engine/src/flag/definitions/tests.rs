@@ -1,0 +1,1 @@
+//! The document as clients read it.

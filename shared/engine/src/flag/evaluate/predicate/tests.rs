@@ -1,0 +1,1 @@
+//! Each operator against the table of the contract.
