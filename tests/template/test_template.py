@@ -80,9 +80,14 @@ class Functions(unittest.TestCase):
         for group in ("role_access", "projects"):
             self.assertEqual({t for _, t in allowed(group)}, {"RecordsTable.Arn"}, group)
 
-    def test_who_only_reads_records(self):
+    def test_projects_notes_the_use_of_keys_and_writes_nothing_else(self):
         writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
-        self.assertEqual({a for a, t in allowed("projects") if t == "RecordsTable.Arn"} & writes, set())
+        on_records = {a for a, t in allowed("projects") if t == "RecordsTable.Arn"}
+        self.assertEqual(on_records & writes, {"dynamodb:UpdateItem"})
+
+    def test_who_asks_for_keys_may_note_their_use(self):
+        for group in ("flags", "role_access", "insights", "calculation", "projects"):
+            self.assertIn(("dynamodb:UpdateItem", "RecordsTable.Arn"), allowed(group), group)
 
     def test_capture_adds_blocks_marks_and_merges_and_nothing_else(self):
         on = {table: {a for a, t in allowed("capture") if t == table} for table in ("BlocksTable.Arn", "RecordsTable.Arn")}

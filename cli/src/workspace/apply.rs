@@ -70,6 +70,7 @@ pub async fn apply(
     raise_counters(records, &after).await?;
     let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
     writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
+    keep_uses(records, &mut writes).await?;
     write(records, writes).await?;
     Ok(Applied { plan, new_keys })
 }
@@ -102,6 +103,23 @@ fn difference(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Re
     let gone = before.keys().filter(|key| !after.contains_key(key));
     writes.extend(gone.map(|key| Write::Delete(key.clone(), Guard::None)));
     Ok(writes)
+}
+
+/// A key that is written anew keeps the time of its last use.
+async fn keep_uses(records: &Table, writes: &mut [Write]) -> Result<(), StoreError> {
+    let is_key = |key: &Key| *key == keys::api_key(key.pk.strip_prefix("KEY#").unwrap_or_default());
+    let mut put: Vec<&mut Item> = writes
+        .iter_mut()
+        .filter_map(|write| match write {
+            Write::Put(item, _) if is_key(&item.key) => Some(item),
+            _ => None,
+        })
+        .collect();
+    let wanted: Vec<Key> = put.iter().map(|item| item.key.clone()).collect();
+    for (item, stored) in put.iter_mut().zip(records.batch_get(&wanted).await?) {
+        item.count = stored.map_or(0, |stored| stored.count);
+    }
+    Ok(())
 }
 
 /// Writes in order, in as few transactions as their limits allow.

@@ -118,6 +118,7 @@ fn api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
             roles: roles.collect(),
             created_at: key.created_at,
             expires_at: key.spec.expires_at,
+            last_used_at: None,
         };
         rows.add(keys::api_key(hash), &record)?;
     }

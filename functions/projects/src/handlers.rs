@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::app::App;
 use pennon_core::auth::Caller;
+use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
 use pennon_core::model::{Organization, Project};
@@ -56,7 +57,9 @@ pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Respo
         "scopes": key.scopes,
         "scoped_teams": key.projects,
         "scoped_organizations": key.organizations,
-        "created_at": pennon_core::clock::timestamp(key.created_at),
+        "created_at": timestamp(key.created_at),
+        "last_used_at": key.last_used_at.map(timestamp),
+        "expires_at": key.expires_at.map(timestamp),
         "user": key.user.id,
     })))
 }

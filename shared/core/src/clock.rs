@@ -50,6 +50,12 @@ impl Mark {
         Mark(Instant::now())
     }
 
+    /// The mark of a moment `duration` ago; of this one where the clock does not reach back so far.
+    pub fn ago(duration: Duration) -> Mark {
+        let now = Instant::now();
+        Mark(now.checked_sub(duration).unwrap_or(now))
+    }
+
     /// Whether less than `duration` has passed since.
     pub fn is_younger_than(&self, duration: Duration) -> bool {
         self.0.elapsed() < duration

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::model::{AccessLevel, Level, User};
+use crate::store::{Item, StoreError};
 
 /// The lookup form of a key: lower-case hexadecimal SHA-256 of its text, unsalted, after `sha256$`.
 pub fn hash_key(key: &str) -> String {
@@ -75,9 +76,18 @@ pub struct KeyRecord {
     pub created_at: DateTime<Utc>,
     /// When it stops working, if ever.
     pub expires_at: Option<DateTime<Utc>>,
+    /// When it was last used, to the hour; kept beside the record, so that noting it does not rewrite the rest.
+    #[serde(skip)]
+    pub last_used_at: Option<DateTime<Utc>>,
 }
 
 impl KeyRecord {
+    /// The key in `item`.
+    pub fn read(item: &Item) -> Result<KeyRecord, StoreError> {
+        let last_used_at = (item.count > 0).then(|| DateTime::from_timestamp(item.count, 0)).flatten();
+        Ok(KeyRecord { last_used_at, ..item.body()? })
+    }
+
     /// Whether it may be used at `now`.
     pub fn is_live(&self, now: DateTime<Utc>) -> bool {
         self.is_active && self.expires_at.is_none_or(|end| now < end)

@@ -1,9 +1,14 @@
 //! Who calls, and what the key allows.
 
 mod access;
+mod cache;
 mod key;
+mod project;
 mod scope;
+mod used;
 
-pub use access::{Access, Caller, KeyCache, REMEMBERED_SECONDS};
+pub use access::{Access, Caller};
+pub use cache::{KeyCache, REMEMBERED_SECONDS};
 pub use key::{KeyRecord, Membership, RoleMembership, hash_key, mask_key};
 pub use scope::{grants, is_scope};
+pub use used::USE_NOTED_EVERY_SECONDS;

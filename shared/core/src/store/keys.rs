@@ -6,7 +6,7 @@
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
 //! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
-//! | API key | `KEY#{hash}` | `KEY` |
+//! | API key, and when it was last used (as its counter) | `KEY#{hash}` | `KEY` |
 //! | project token | `TOKEN#{token}` | `TOKEN` |
 //! | flag; its summary row while it is not deleted | `PROJECT#{id}#FLAG`, `#FLAGROW` | padded id |
 //! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
@@ -125,7 +125,7 @@ pub fn declared(kind: &str, id: &str) -> Key {
     Key::new(INSTALLATION, format!("{kind}#{id}"))
 }
 
-/// An API key, by the hash of its secret.
+/// An API key, by the hash of its secret. Its item's counter is the time of its last use, in seconds since the epoch.
 pub fn api_key(hash: &str) -> Key {
     Key::new(format!("KEY#{hash}"), "KEY")
 }

@@ -1,7 +1,7 @@
 //! Counts the calls that reach DynamoDB, through the SDK's interceptor.
 //!
 //! Calls that run side by side cost the caller one wait, so what is counted for a budget is the longest chain of calls
-//! of which each began after the one before had ended.
+//! of which each began after the one before had ended. Calls that no answer waits for ([`aside`]) are counted apart.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,6 +13,15 @@ use aws_sdk_dynamodb::config::interceptors::{
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
+
+tokio::task_local! {
+    static ASIDE: ();
+}
+
+/// Runs `work`, whose calls no answer waits for.
+pub async fn aside<F: Future>(work: F) -> F::Output {
+    ASIDE.scope((), work).await
+}
 
 /// A log of the calls made through one client.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +39,7 @@ pub struct Call {
     /// When it began.
     began: Instant,
     ended: Option<Instant>,
+    aside: bool,
 }
 
 /// Which entry of the log the running call has.
@@ -51,9 +61,14 @@ impl RoundTrips {
         self.lock().clear();
     }
 
-    /// The calls so far, in the order in which they began.
+    /// The calls so far that answers waited for, in the order in which they began.
     pub fn calls(&self) -> Vec<Call> {
-        self.lock().clone()
+        self.lock().iter().filter(|call| !call.aside).cloned().collect()
+    }
+
+    /// The calls so far that no answer waited for.
+    pub fn calls_aside(&self) -> Vec<Call> {
+        self.lock().iter().filter(|call| call.aside).cloned().collect()
     }
 
     /// How many calls one after the other were waited for.
@@ -88,7 +103,8 @@ impl Intercept for RoundTrips {
     ) -> Result<(), BoxError> {
         let mut calls = self.lock();
         bag.interceptor_state().store_put(Position(calls.len()));
-        calls.push(Call { operation: String::new(), attempts: 0, began: Instant::now(), ended: None });
+        let aside = ASIDE.try_with(|()| ()).is_ok();
+        calls.push(Call { operation: String::new(), attempts: 0, began: Instant::now(), ended: None, aside });
         Ok(())
     }
 

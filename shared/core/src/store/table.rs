@@ -273,6 +273,32 @@ impl Table {
         }
     }
 
+    /// Sets the counter of the item at `key` to `to`, if the item is there and its counter is unset or at most `most`.
+    /// Returns whether it was set.
+    pub async fn advance(&self, key: &Key, to: i64, most: i64) -> Result<bool, StoreError> {
+        let sent = self
+            .client
+            .update_item()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("SET #n = :to")
+            .condition_expression("attribute_exists(#p) AND (attribute_not_exists(#n) OR #n <= :most)")
+            .expression_attribute_names("#p", PK)
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_values(":to", number(to))
+            .expression_attribute_values(":most", number(most))
+            .send()
+            .await;
+        match sent {
+            Err(error)
+                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
+            {
+                Ok(false)
+            }
+            other => other.map(|_| true).map_err(StoreError::from),
+        }
+    }
+
     /// Removes the items at `keys`, in any number of steps; for what no reader looks at any more.
     pub async fn sweep(&self, keys: Vec<Key>) -> Result<(), StoreError> {
         for chunk in keys.chunks(BATCH_WRITE_MAX) {
