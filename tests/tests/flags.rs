@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pennon_core::store::Query;
-use pennon_core::store::keys::{Kind, records_pk};
+use pennon_core::store::keys::{FLAG_ROW_SHARDS, flag_rows_pk};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -183,9 +183,10 @@ async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_
     let kept = (&flag["name"], &flag["active"], &flag["tags"], &flag["key"]);
     assert_eq!(kept, (&json!("n"), &json!(false), &json!(["t"]), &json!("k")));
     assert_eq!(activity(&app).await.len(), 5);
-    let rows =
-        app.services.app.store.records.query(Query::partition(records_pk(1, Kind::FlagRow))).await.unwrap();
-    assert_eq!(rows.len(), 1);
+    let shards = (0..FLAG_ROW_SHARDS).map(|shard| Query::partition(flag_rows_pk(1, shard)));
+    let shards = shards.map(|query| app.services.app.store.records.query(query));
+    let rows = futures::future::try_join_all(shards).await.unwrap();
+    assert_eq!(rows.iter().flatten().count(), 1);
 }
 
 #[tokio::test]

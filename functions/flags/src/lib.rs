@@ -15,6 +15,8 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
+pub use store::Memory;
+
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
 
@@ -30,12 +32,14 @@ pub struct Flags {
     pub app: App,
     /// Whose persons and groups flags are evaluated for.
     pub events: EventStore,
+    /// What this process remembers of flags.
+    pub memory: Memory,
 }
 
 impl Flags {
     /// Flags over `app`, for the persons of `events`.
     pub fn new(app: App, events: EventStore) -> Flags {
-        Flags { app, events }
+        Flags { app, events, memory: Memory::default() }
     }
 }
 

@@ -7,10 +7,10 @@ use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::flag::mentions::Mentions;
-use pennon_engine::flag::{CohortReference, FlagReference, FlagRow, References};
+use pennon_engine::flag::{CohortReference, FlagReference, References};
 use serde_json::Value;
 
-use crate::store::number;
+use crate::store::{Rows, number};
 
 /// The records that a write refers to.
 #[derive(Debug, Default)]
@@ -21,12 +21,12 @@ pub struct Mentioned {
     pub dashboards: BTreeSet<i64>,
 }
 
-/// Looks up what `mentions` names. `rows` are the project's flags, which are read only where flags are mentioned.
+/// Looks up what `mentions` names. `rows` are the project's flags, where flags are mentioned.
 pub async fn look_up(
     app: &App,
     project: ProjectId,
     mentions: &Mentions,
-    rows: &[FlagRow],
+    rows: Option<&Rows>,
 ) -> ApiResult<Mentioned> {
     let mut found = Mentioned::default();
     let dashboards: Vec<i64> = mentions.dashboard_ids.iter().copied().filter(|id| *id > 0).collect();
@@ -34,7 +34,7 @@ pub async fn look_up(
     loop {
         let (flags, cohorts) = mentions.unresolved(&found.references);
         for id in &flags {
-            let row = rows.iter().find(|row| row.id == *id);
+            let row = rows.and_then(|rows| rows.find(*id));
             found.references.flags.insert(*id, row.map(FlagReference::from));
         }
         if flags.is_empty() && cohorts.is_empty() && pending_dashboards.is_empty() {

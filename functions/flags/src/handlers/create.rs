@@ -6,23 +6,26 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created};
+use pennon_core::store::Unchanged;
 use pennon_core::store::keys::{self, Counter, ProjectId};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions, references};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions};
 
 use super::TRIES;
+use crate::Flags;
 use crate::mentioned::look_up;
-use crate::store::{Holders, Outcome, holders, rows, version_in};
+use crate::store::{Holders, Outcome, Version, holders, proven};
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
 
 /// Creates a flag. Deleted flags that had its key are removed for good.
-pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, mut early, mut seen) = access_and_holders(&app, &call).await?;
+pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
+    let app = &state.app;
+    let (access, mut early, mut version) = access_and_holders(app, &call).await?;
     let body = call.fields()?;
     let mut id = None;
     for _ in 0..TRIES {
-        let (input, held) = judge(&app, &access, &body, early.take()).await?;
+        let Judged { input, held, when } = judge(&state, &access, &body, version, early.take()).await?;
         let id = match id {
             Some(id) => id,
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
@@ -31,14 +34,13 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
         let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
         let records = &app.store.records;
         // Looked up before the write, so that a write that was done is answered as done.
-        let viewers = Viewers::load(&app, &access, &[&flag]).await?;
+        let viewers = Viewers::load(app, &access, &[&flag]).await?;
         let project = access.project.id;
-        let rests_on = depends_on_flags(&flag).then_some(seen);
-        let written = crate::store::create(records, project, &flag, &held.deleted, user, rests_on).await?;
+        let written = crate::store::create(records, project, &flag, &held.deleted, user, when).await?;
         if written == Outcome::Done {
             return Ok(created(viewers.show(&flag, call.now)));
         }
-        seen = version_in(records.get(&keys::project_version(project)).await?.as_ref());
+        version = Version::of(records.get(&keys::project_version(project)).await?.as_ref());
     }
     Err(ApiError::busy(1))
 }
@@ -46,7 +48,7 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
 /// The project, who has the key that the body names, and the version of the project's flags.
 ///
 /// Where the path names the project by its number, the key's holders are read beside the API key, which saves a wait.
-async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>, i64)> {
+async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>, Version)> {
     let named = call.id("project_id").filter(|_| call.credential().is_some());
     let key = named.and_then(|_| mentions::of_body(&call.fields().ok()?, None).key);
     let early = async {
@@ -59,7 +61,7 @@ async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option
     let (access, early) = tokio::join!(app.project(call, crate::WRITE, version), early);
     let (access, [version]) = access?;
     let early = early.filter(|_| named == Some(access.project.id)).transpose()?;
-    Ok((access, early, version_in(version.as_ref())))
+    Ok((access, early, Version::of(version.as_ref())))
 }
 
 async fn holders_of(app: &App, project: ProjectId, key: Option<&String>) -> ApiResult<Holders> {
@@ -69,13 +71,24 @@ async fn holders_of(app: &App, project: ProjectId, key: Option<&String>) -> ApiR
     }
 }
 
-/// The body as input, and who has had the key; `early` is who had it a moment ago, where that is known.
+/// A body that may be written.
+struct Judged {
+    input: FlagInput,
+    /// Who has had the key.
+    held: Holders,
+    /// What of the project's version the judgement rests on.
+    when: Unchanged,
+}
+
+/// Judges the body; `early` is who had its key a moment ago, where that is known.
 async fn judge(
-    app: &App,
+    state: &Flags,
     access: &Access,
     body: &Fields,
+    version: Version,
     early: Option<Holders>,
-) -> ApiResult<(FlagInput, Holders)> {
+) -> ApiResult<Judged> {
+    let app = &state.app;
     let project = access.project.id;
     let mentions = mentions::of_body(body, None);
     let held = async {
@@ -86,10 +99,11 @@ async fn judge(
     };
     let found = async {
         let rows =
-            if mentions.flag_ids.is_empty() { Vec::new() } else { rows(&app.store.records, project).await? };
-        look_up(app, project, &mentions, &rows).await
+            if mentions.flag_ids.is_empty() { None } else { Some(proven(state, project, version).await?) };
+        let found = look_up(app, project, &mentions, rows.as_ref()).await?;
+        Ok((found, rows.map_or(Unchanged::Any, |rows| rows.unchanged())))
     };
-    let (held, found) = tokio::try_join!(held, found)?;
+    let (held, (found, when)) = tokio::try_join!(held, found)?;
     let around = Surroundings {
         stored: None,
         key_taken: held.live,
@@ -106,12 +120,7 @@ async fn judge(
         let detail = "Encrypted payloads are not supported yet.";
         return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
     }
-    Ok((input, held))
-}
-
-/// Whether `flag` names other flags, on whose state its own validity rests.
-pub(super) fn depends_on_flags(flag: &Flag) -> bool {
-    !references::flag_ids(&flag.filters).is_empty()
+    Ok(Judged { input, held, when })
 }
 
 /// Whether a key can be looked up at all; longer ones are refused when the body is judged.

@@ -2,36 +2,37 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json};
-use pennon_core::store::keys;
+use pennon_core::store::{Unchanged, keys};
 use pennon_engine::flag::dependencies::{Related, dependents_of};
 use pennon_engine::flag::mentions::{self, Mentions};
 use pennon_engine::flag::transition::{self, Links};
-use pennon_engine::flag::{Flag, FlagInput, FlagRow, Surroundings, Write, conflict};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, conflict};
 use serde_json::Value;
 
 use super::TRIES;
-use super::create::{depends_on_flags, is_short};
+use super::create::is_short;
+use crate::Flags;
 use crate::mentioned::{Mentioned, look_up};
-use crate::store::{Outcome, Stored, flag_at, holders, rows, version_in};
+use crate::store::{Outcome, Stored, Version, flag_at, holders, proven};
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
 
 /// Changes the fields that were sent.
-pub async fn update(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    change(&app, &call, Write::Update).await
+pub async fn update(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
+    change(&state, &call, Write::Update).await
 }
 
 /// As [`update`], with a key that has to be there.
-pub async fn replace(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    change(&app, &call, Write::Replace).await
+pub async fn replace(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
+    change(&state, &call, Write::Replace).await
 }
 
-async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
+async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response> {
+    let app = &state.app;
     let id = call.id("id");
     let wanted =
         |project| id.map_or_else(Vec::new, |id| vec![flag_at(project, id), keys::project_version(project)]);
@@ -41,7 +42,7 @@ async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
     for _ in 0..TRIES {
         let [Some(item), version] = &items[..] else { return Err(ApiError::not_found()) };
         let before = Stored::read(item)?;
-        let seen = version_in(version.as_ref());
+        let version = Version::of(version.as_ref());
         let viewers = Viewers::load(app, &access, &[&before.flag]).await?;
         if !viewers.can_edit(&before.flag) {
             return Err(ApiError::forbidden("You don't have edit permissions for this feature flag."));
@@ -50,16 +51,14 @@ async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
             Some(body) => body,
             None => &*body.insert(call.fields()?),
         };
-        let after = judge(app, &access, call, body, write, &before).await?;
+        let (after, when) = judge(state, &access, call, body, write, &before, version).await?;
         let user = access.caller.user();
         // Looked up before the write, so that a write that was done is answered as done.
         let cohorts_as_before = after.cohort_ids() == before.flag.cohort_ids();
         let viewers =
             if cohorts_as_before { viewers } else { Viewers::load(app, &access, &[&after]).await? };
-        let rests_on_others = switches(body) || depends_on_flags(&after);
-        let seen = rests_on_others.then_some(seen);
         let records = &app.store.records;
-        if crate::store::update(records, project, &before, &after, user, seen).await? == Outcome::Done {
+        if crate::store::update(records, project, &before, &after, user, when).await? == Outcome::Done {
             return Ok(json(viewers.show(&after, call.now)));
         }
         items = records.batch_get(&wanted(project)).await?;
@@ -69,15 +68,16 @@ async fn change(app: &App, call: &Call, write: Write) -> ApiResult<Response> {
 
 /// The flag after the change, if the body allows it.
 async fn judge(
-    app: &App,
+    state: &Flags,
     access: &Access,
     call: &Call,
     body: &Fields,
     write: Write,
     before: &Stored,
-) -> ApiResult<Flag> {
+    version: Version,
+) -> ApiResult<(Flag, Unchanged)> {
     let flag = &before.flag;
-    let around = Around::look(app, access, body, flag).await?;
+    let around = Around::look(state, access, body, flag, version).await?;
     let surroundings = Surroundings {
         stored: Some(flag),
         key_taken: around.key_taken,
@@ -102,7 +102,7 @@ async fn judge(
     transition::check(flag, &after, &links).map_err(refused)?;
     match conflict::overlap(body, &input, flag) {
         Some(detail) => Err(ApiError::conflict(detail)),
-        None => Ok(after),
+        None => Ok((after, around.when)),
     }
 }
 
@@ -111,10 +111,18 @@ struct Around {
     key_taken: bool,
     dependents: Vec<Related>,
     mentioned: Mentioned,
+    when: Unchanged,
 }
 
 impl Around {
-    async fn look(app: &App, access: &Access, body: &Fields, flag: &Flag) -> ApiResult<Around> {
+    async fn look(
+        state: &Flags,
+        access: &Access,
+        body: &Fields,
+        flag: &Flag,
+        version: Version,
+    ) -> ApiResult<Around> {
+        let app = &state.app;
         let project = access.project.id;
         let mentions = relevant(mentions::of_body(body, Some(flag)), body);
         let switches = switches(body);
@@ -128,13 +136,13 @@ impl Around {
             }
         };
         let found = async {
-            let rows: Vec<FlagRow> =
-                if needs_rows { rows(&app.store.records, project).await? } else { Vec::new() };
-            let mentioned = look_up(app, project, &mentions, &rows).await?;
-            Ok((mentioned, dependents_of(flag.id, &rows)))
+            let rows = if needs_rows { Some(proven(state, project, version).await?) } else { None };
+            let mentioned = look_up(app, project, &mentions, rows.as_ref()).await?;
+            let dependents = rows.as_ref().map_or_else(Vec::new, |rows| dependents_of(flag.id, rows.all()));
+            Ok((mentioned, dependents, rows.map_or(Unchanged::Any, |rows| rows.unchanged())))
         };
-        let (key_taken, (mentioned, dependents)) = tokio::try_join!(taken, found)?;
-        Ok(Around { key_taken, dependents, mentioned })
+        let (key_taken, (mentioned, dependents, when)) = tokio::try_join!(taken, found)?;
+        Ok(Around { key_taken, dependents, mentioned, when })
     }
 }
 

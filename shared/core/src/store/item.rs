@@ -29,6 +29,9 @@ pub(super) const SK: &str = "sk";
 const FORMAT: &str = "f";
 pub(super) const VERSION: &str = "v";
 pub(super) const COUNT: &str = "n";
+pub(super) const ROWS: &str = "s";
+pub(super) const EDGES: &str = "t";
+pub(super) const LAST: &str = "w";
 const TEXT: &str = "d";
 const DEFLATED: &str = "z";
 const BYTES: &str = "b";
@@ -60,6 +63,18 @@ impl Key {
     }
 }
 
+/// What a project's version says of the rows that were true when it had its number, so that rows read beside it can be
+/// proven to be exactly those.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// The stamps of all live summary rows, added up.
+    pub rows: i64,
+    /// The stamps of all live flags that depend on others, added up.
+    pub edges: i64,
+    /// The flag that the last write changed; 0 when it changed none.
+    pub last: i64,
+}
+
 /// A stored item. `version` serves optimistic locking: a writer names the version it read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
@@ -73,6 +88,8 @@ pub struct Item {
     pub bytes: Vec<u8>,
     /// A counter, for the items that are one.
     pub count: i64,
+    /// What stands beside the counter of a project's version; zeros elsewhere.
+    pub sums: Sums,
     /// When DynamoDB may remove it, in seconds since the epoch.
     pub expires_at: Option<i64>,
 }
@@ -86,7 +103,15 @@ impl Item {
 
     /// An item without a body, for uniqueness and marker rows.
     pub fn empty(key: Key) -> Item {
-        Item { key, version: 0, text: String::new(), bytes: Vec::new(), count: 0, expires_at: None }
+        Item {
+            key,
+            version: 0,
+            text: String::new(),
+            bytes: Vec::new(),
+            count: 0,
+            sums: Sums::default(),
+            expires_at: None,
+        }
     }
 
     /// An item with a binary body.
@@ -166,6 +191,11 @@ impl Item {
             text: body,
             bytes,
             count: parsed(&map, COUNT).unwrap_or(0),
+            sums: Sums {
+                rows: parsed(&map, ROWS).unwrap_or(0),
+                edges: parsed(&map, EDGES).unwrap_or(0),
+                last: parsed(&map, LAST).unwrap_or(0),
+            },
             expires_at: parsed(&map, EXPIRES_AT),
             key,
         })

@@ -8,7 +8,9 @@
 //! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
 //! | API key, and when it was last used (as its counter) | `KEY#{hash}` | `KEY` |
 //! | project token | `TOKEN#{token}` | `TOKEN` |
-//! | flag; its summary row while it is not deleted | `PROJECT#{id}#FLAG`, `#FLAGROW` | padded id |
+//! | flag | `PROJECT#{id}#FLAG` | padded id |
+//! | summary row of a flag while it is not deleted | `PROJECT#{id}#FLAGROW#{id modulo 8}` | padded id |
+//! | what a live flag depends on, where it depends on others | `PROJECT#{id}#DEPENDENT` | padded id |
 //! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
 //! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
 //! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
@@ -54,8 +56,6 @@ pub enum Counter {
 pub enum Kind {
     /// A flag.
     Flag,
-    /// The summary row of a flag that is not deleted.
-    FlagRow,
     /// An insight.
     Insight,
     /// The summary row of an insight that is not deleted.
@@ -72,7 +72,6 @@ impl Kind {
     fn word(self) -> &'static str {
         match self {
             Kind::Flag => "FLAG",
-            Kind::FlagRow => "FLAGROW",
             Kind::Insight => "INSIGHT",
             Kind::InsightRow => "INSIGHTROW",
             Kind::Action => "ACTION",
@@ -148,7 +147,8 @@ pub fn project_ingested(id: ProjectId) -> Key {
     Key::new(format!("PROJECT#{id}"), "INGESTED")
 }
 
-/// A counter that every write of a flag, cohort or group type of the project raises.
+/// A counter that every write of a flag, cohort or group type of the project raises. Beside it stand sums over the rows
+/// of its flags ([`super::Sums`]).
 pub fn project_version(id: ProjectId) -> Key {
     Key::new(format!("PROJECT#{id}"), "VERSION")
 }
@@ -161,6 +161,30 @@ pub fn records_pk(project: ProjectId, kind: Kind) -> String {
 /// A record of a project.
 pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
     Key::new(records_pk(project, kind), padded(id))
+}
+
+/// Over how many partitions the summary rows of a project's flags are spread: a page of a query is 1 MB, and the pages
+/// of a partition come one after the other.
+pub const FLAG_ROW_SHARDS: u64 = 8;
+
+/// Partition of the summary rows of those flags whose number has this remainder.
+pub fn flag_rows_pk(project: ProjectId, shard: u64) -> String {
+    format!("PROJECT#{project}#FLAGROW#{shard}")
+}
+
+/// The summary row of a flag that is not deleted.
+pub fn flag_row(project: ProjectId, id: u64) -> Key {
+    Key::new(flag_rows_pk(project, id % FLAG_ROW_SHARDS), padded(id))
+}
+
+/// Partition of the live flags that depend on others.
+pub fn dependents_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#DEPENDENT")
+}
+
+/// What a live flag depends on.
+pub fn dependent(project: ProjectId, id: u64) -> Key {
+    Key::new(dependents_pk(project), padded(id))
 }
 
 /// Partition of the rows that say which flags have, or had, a key.

@@ -9,8 +9,8 @@ pub mod schema;
 mod table;
 
 pub use error::StoreError;
-pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key};
-pub use table::{Guard, Query, TRANSACTION_WRITES_MAX, Table, Write};
+pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Sums};
+pub use table::{Guard, Page, PageStart, Query, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::StoreError;
-use super::item::{Attributes, COUNT, Item, Key, PK, SK, VERSION, number, parsed};
+use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, SK, Sums, VERSION, number, parsed};
 
 /// Most writes of one transaction, by DynamoDB's rule.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
@@ -54,8 +54,31 @@ pub enum Write {
     Check(Key, Guard),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
-    /// Add to the item's counter, if it is still the last number.
-    AddAt(Key, i64, i64),
+    /// Raise a project's version.
+    Raise(Key, Raise),
+}
+
+/// How a project's version is raised.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Raise {
+    /// What is added to the sums; `last` is set.
+    pub by: Sums,
+    /// What has to be as it was read.
+    pub when: Unchanged,
+}
+
+/// What of a project's version has to be as a writer read it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unchanged {
+    /// Nothing.
+    #[default]
+    Any,
+    /// The number.
+    Count(i64),
+    /// The sum of the rows.
+    Rows(i64),
+    /// The sum of the rows that depend on others.
+    Edges(i64),
 }
 
 /// Which items of a partition a query yields, in order of their sort keys.
@@ -102,6 +125,19 @@ impl Query {
         self
     }
 }
+
+/// A part of what a query names.
+#[derive(Debug)]
+pub struct Page {
+    /// Its items.
+    pub items: Vec<Item>,
+    /// Where the next page starts; none after the last one.
+    pub next: Option<PageStart>,
+}
+
+/// Where a page starts.
+#[derive(Debug, Clone)]
+pub struct PageStart(Attributes);
 
 impl Table {
     /// The table called `name`, reached through `client`.
@@ -168,38 +204,55 @@ impl Table {
         let mut bytes = 0;
         let mut start = None;
         loop {
-            let mut call = self
-                .client
-                .query()
-                .table_name(&*self.name)
-                .consistent_read(true)
-                .scan_index_forward(!query.descending)
-                .expression_attribute_names("#p", PK)
-                .expression_attribute_values(":p", string(&query.pk))
-                .set_exclusive_start_key(start);
-            call = match &query.prefix {
-                None => call.key_condition_expression("#p = :p"),
-                Some(prefix) => call
-                    .key_condition_expression("#p = :p AND begins_with(#s, :s)")
-                    .expression_attribute_names("#s", SK)
-                    .expression_attribute_values(":s", string(prefix)),
-            };
-            if let Some(limit) = query.limit {
-                call = call.limit(i32::try_from(limit - items.len()).unwrap_or(i32::MAX));
-            }
-            let page = call.send().await?;
-            for attributes in page.items.unwrap_or_default() {
-                let item = Item::from_attributes(attributes)?;
-                bytes += item.text.len() + item.bytes.len();
-                items.push(item);
-            }
-            start = page.last_evaluated_key.filter(|key| !key.is_empty());
+            let left = query.limit.map(|limit| limit - items.len());
+            let page = self.query_page(&query, left, start).await?;
+            bytes += page.items.iter().map(|item| item.text.len() + item.bytes.len()).sum::<usize>();
+            items.extend(page.items);
+            start = page.next;
             let enough = query.limit.is_some_and(|limit| items.len() >= limit)
                 || query.bytes.is_some_and(|most| bytes >= most);
             if start.is_none() || enough {
                 return Ok(items);
             }
         }
+    }
+
+    /// One page of what `query` names: at most 1 MB, and where the next page starts, if there is more.
+    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
+        self.query_page(query, query.limit, start).await
+    }
+
+    async fn query_page(
+        &self,
+        query: &Query,
+        limit: Option<usize>,
+        start: Option<PageStart>,
+    ) -> Result<Page, StoreError> {
+        let mut call = self
+            .client
+            .query()
+            .table_name(&*self.name)
+            .consistent_read(true)
+            .scan_index_forward(!query.descending)
+            .expression_attribute_names("#p", PK)
+            .expression_attribute_values(":p", string(&query.pk))
+            .set_exclusive_start_key(start.map(|start| start.0));
+        call = match &query.prefix {
+            None => call.key_condition_expression("#p = :p"),
+            Some(prefix) => call
+                .key_condition_expression("#p = :p AND begins_with(#s, :s)")
+                .expression_attribute_names("#s", SK)
+                .expression_attribute_values(":s", string(prefix)),
+        };
+        if let Some(limit) = limit {
+            call = call.limit(i32::try_from(limit).unwrap_or(i32::MAX));
+        }
+        let answer = call.send().await?;
+        let items = answer.items.unwrap_or_default();
+        Ok(Page {
+            items: items.into_iter().map(Item::from_attributes).collect::<Result<_, _>>()?,
+            next: answer.last_evaluated_key.filter(|key| !key.is_empty()).map(PageStart),
+        })
     }
 
     /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
@@ -334,6 +387,31 @@ impl Table {
             .expression_attribute_values(":by", number(by))
     }
 
+    fn raising(&self, key: &Key, raise: Raise) -> UpdateBuilder {
+        let update = Update::builder()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("ADD #n :n, #s :s, #t :t SET #w = :w")
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_names("#s", ROWS)
+            .expression_attribute_names("#t", EDGES)
+            .expression_attribute_names("#w", LAST)
+            .expression_attribute_values(":n", number(1))
+            .expression_attribute_values(":s", number(raise.by.rows))
+            .expression_attribute_values(":t", number(raise.by.edges))
+            .expression_attribute_values(":w", number(raise.by.last));
+        let (name, at) = match raise.when {
+            Unchanged::Any => return update,
+            Unchanged::Count(at) => ("#n", at),
+            Unchanged::Rows(at) => ("#s", at),
+            Unchanged::Edges(at) => ("#t", at),
+        };
+        let unset = if at == 0 { format!("attribute_not_exists({name}) OR ") } else { String::new() };
+        update
+            .condition_expression(format!("{unset}{name} = :at"))
+            .expression_attribute_values(":at", number(at))
+    }
+
     fn transact_item(&self, write: &Write) -> Result<TransactWriteItem, StoreError> {
         let built = TransactWriteItem::builder();
         let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
@@ -371,14 +449,7 @@ impl Table {
                 built.condition_check(check.build().map_err(failed)?)
             }
             Write::Add(key, by) => built.update(self.add(key, *by).build().map_err(failed)?),
-            Write::AddAt(key, by, at) => {
-                let unset = if *at == 0 { "attribute_not_exists(#n) OR " } else { "" };
-                let update = self
-                    .add(key, *by)
-                    .condition_expression(format!("{unset}#n = :at"))
-                    .expression_attribute_values(":at", number(at));
-                built.update(update.build().map_err(failed)?)
-            }
+            Write::Raise(key, raise) => built.update(self.raising(key, *raise).build().map_err(failed)?),
         }
         .build())
     }

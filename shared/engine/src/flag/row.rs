@@ -9,50 +9,68 @@ use serde::{Deserialize, Serialize};
 use super::{
     Flag, filter_view as view, references,
     status::{self, Reason, Status, Usage},
-    timestamp,
 };
 
-/// The summary of a flag.
+/// The summary of a flag. Thousands of them are read for one list, so the stored form has short names and leaves out
+/// what most flags have in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlagRow {
     /// As in the flag.
+    #[serde(rename = "i")]
     pub id: i64,
+    /// The version of the stored record that this is the summary of. The store keeps it beside the row.
+    #[serde(skip)]
+    pub item_version: u64,
     /// As in the flag.
+    #[serde(rename = "k")]
     pub key: String,
     /// As in the flag.
+    #[serde(rename = "n", default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// As in the flag; lists leave deleted flags out.
+    #[serde(rename = "d", default, skip_serializing_if = "is_false")]
     pub deleted: bool,
     /// As in the flag.
+    #[serde(rename = "a", default = "yes", skip_serializing_if = "is_true")]
     pub active: bool,
     /// As in the flag.
-    #[serde(with = "timestamp")]
+    #[serde(rename = "c", with = "micros")]
     pub created_at: DateTime<Utc>,
     /// As in the flag.
-    #[serde(with = "timestamp")]
+    #[serde(rename = "u", with = "micros")]
     pub updated_at: DateTime<Utc>,
     /// As in the flag.
+    #[serde(rename = "v", default = "one", skip_serializing_if = "is_one")]
     pub version: i64,
     /// The id of its creator.
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
     pub created_by_id: Option<i64>,
     /// As in the flag.
+    #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// As in the flag.
+    #[serde(rename = "r", default = "runtime", skip_serializing_if = "is_runtime")]
     pub evaluation_runtime: Option<String>,
     /// As in the flag, null being false.
+    #[serde(rename = "g", default, skip_serializing_if = "is_false")]
     pub is_remote_configuration: bool,
     /// The number of its variants.
+    #[serde(rename = "m", default, skip_serializing_if = "is_zero")]
     pub variants: usize,
     /// As in the flag.
-    #[serde(with = "timestamp::nullable")]
+    #[serde(rename = "l", default, with = "micros::nullable", skip_serializing_if = "Option::is_none")]
     pub last_called_at: Option<DateTime<Utc>>,
     /// Whether everybody gets the same value.
+    #[serde(rename = "f", default, skip_serializing_if = "is_false")]
     pub fully_rolled_out: bool,
     /// Whether its filters are just an empty list of conditions, which the list of stale flags leaves out.
+    #[serde(rename = "e", default, skip_serializing_if = "is_false")]
     pub only_empty_groups: bool,
     /// The ids of the flags that it depends on.
+    #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<i64>,
     /// The ids of the cohorts that it names.
+    #[serde(rename = "h", default, skip_serializing_if = "Vec::is_empty")]
     pub cohort_ids: Vec<i64>,
 }
 
@@ -61,6 +79,7 @@ impl From<&Flag> for FlagRow {
         let only_groups = flag.filters.len() == 1 && flag.filters.get("groups").is_some();
         Self {
             id: flag.id,
+            item_version: 0,
             key: flag.key.clone(),
             name: flag.name.clone(),
             deleted: flag.deleted,
@@ -83,6 +102,24 @@ impl From<&Flag> for FlagRow {
 }
 
 impl FlagRow {
+    /// The same row, of the record with this version.
+    #[must_use]
+    pub fn at(mut self, item_version: u64) -> Self {
+        self.item_version = item_version;
+        self
+    }
+
+    /// The row's part of the sum by which rows are proven to be those of a version.
+    pub fn stamp(&self) -> i64 {
+        stamp(self.id, self.item_version)
+    }
+
+    /// What of the row tells which flags stand against a change of another one.
+    #[must_use]
+    pub fn of_dependent(&self) -> Self {
+        Self { name: String::new(), tags: Vec::new(), cohort_ids: Vec::new(), ..self.clone() }
+    }
+
     /// The status of the flag at an instant.
     pub fn status(&self, now: DateTime<Utc>) -> Status {
         let usage = Usage {
@@ -98,5 +135,146 @@ impl FlagRow {
     /// Whether the list of stale flags shows the flag.
     pub fn is_listed_as_stale(&self, now: DateTime<Utc>) -> bool {
         self.status(now) == Status::Stale && !self.only_empty_groups
+    }
+}
+
+/// 44 bits that follow from a flag and the version of its record: sums of half a million of them stay below 2^63, and two
+/// different sets of rows have the same sum by chance only.
+pub fn stamp(id: i64, item_version: u64) -> i64 {
+    let mixed = mix(mix(id.unsigned_abs()).wrapping_add(item_version));
+    i64::try_from(mixed >> 20).unwrap_or(0)
+}
+
+/// The finalizer of SplitMix64, which spreads every bit of its input over all bits of its output.
+fn mix(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> i64 {
+    1
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of an optional field")]
+fn runtime() -> Option<String> {
+    Some("all".to_owned())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by derived code")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by derived code")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by derived code")]
+fn is_one(value: &i64) -> bool {
+    *value == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by derived code")]
+fn is_zero(value: &usize) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::ref_option, reason = "called by derived code")]
+fn is_runtime(value: &Option<String>) -> bool {
+    value.as_deref() == Some("all")
+}
+
+/// Instants as microseconds since the epoch.
+mod micros {
+    use chrono::{DateTime, Utc};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(at.timestamp_micros())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DateTime<Utc>, D::Error> {
+        let micros = i64::deserialize(deserializer)?;
+        DateTime::from_timestamp_micros(micros).ok_or_else(|| D::Error::custom("an instant out of range"))
+    }
+
+    /// The same, or null.
+    pub mod nullable {
+        use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
+
+        #[expect(clippy::ref_option, reason = "called by derived code")]
+        pub fn serialize<S: Serializer>(
+            at: &Option<DateTime<Utc>>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            match at {
+                Some(at) => super::serialize(at, serializer),
+                None => serializer.serialize_none(),
+            }
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<DateTime<Utc>>, D::Error> {
+            let micros = Option::<i64>::deserialize(deserializer)?;
+            Ok(micros.and_then(DateTime::from_timestamp_micros))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing;
+    use super::*;
+
+    #[test]
+    fn a_plain_row_is_short_and_comes_back_as_it_was() {
+        let flag = testing::flag();
+        let row = FlagRow::from(&flag);
+        let text = serde_json::to_string(&row).unwrap_or_default();
+        assert!(text.len() < 120, "{text}");
+        assert_eq!(serde_json::from_str::<FlagRow>(&text).ok(), Some(row));
+    }
+
+    #[test]
+    fn every_field_of_a_row_comes_back() {
+        let mut flag = testing::flag();
+        flag.name = "a name".to_owned();
+        flag.active = false;
+        flag.version = 7;
+        flag.tags = vec!["x".to_owned()];
+        flag.evaluation_runtime = None;
+        flag.is_remote_configuration = Some(true);
+        flag.last_called_at = timestamp_of("2026-01-01T00:00:00.000001Z");
+        flag.filters = testing::object(json!({
+            "groups": [{"rollout_percentage": 100, "properties": [{"type": "flag", "key": "3"}, {"type": "cohort", "value": 4}]}],
+            "multivariate": {"variants": [{"key": "v", "rollout_percentage": 100}]},
+        }));
+        let row = FlagRow::from(&flag);
+        let text = serde_json::to_string(&row).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<FlagRow>(&text).ok(), Some(row.clone()));
+        assert_eq!((row.depends_on, row.cohort_ids, row.variants), (vec![3], vec![4], 1));
+    }
+
+    fn timestamp_of(text: &str) -> Option<DateTime<Utc>> {
+        super::super::timestamp::parse(text)
+    }
+
+    #[test]
+    fn stamps_differ_by_flag_and_version_and_leave_room_for_half_a_million() {
+        let stamps: std::collections::BTreeSet<i64> =
+            (1..=100).flat_map(|id| (1..=100).map(move |version| stamp(id, version))).collect();
+        assert_eq!(stamps.len(), 10_000);
+        assert!(stamps.iter().all(|stamp| (0..1 << 44).contains(stamp)));
+        assert!((1_i64 << 44).checked_mul(500_000).is_some());
     }
 }

@@ -1,15 +1,21 @@
 //! Flags in the table: which rows a flag has, and the transactions that change them.
 //!
-//! Must stay true: a flag's record, its summary row, the claim on its key and its activity entry change together; a key
-//! has one `LIVE` row at most, so two live flags of a project never share one; a writer names the item version it read,
-//! and where other flags bear on its judgement, the project's version too.
+//! Must stay true: a flag's record, its summary row, the claim on its key, its activity entry and the project's version
+//! change together; a key has one `LIVE` row at most, so two live flags of a project never share one; a writer names the
+//! item version it read, and where other flags bear on its judgement, the project's version too.
+
+mod memory;
+mod rows;
+
+pub use memory::Memory;
+pub use rows::{Rows, Version, early, flags_of, load, proven};
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write};
+use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Sums, Table, Unchanged, Write};
 use pennon_engine::flag::{Flag, FlagRow, changes};
 use serde_json::json;
 
@@ -35,41 +41,6 @@ impl Stored {
 /// Where the record of flag `id` lies.
 pub fn flag_at(project: ProjectId, id: u64) -> Key {
     keys::record(project, Kind::Flag, id)
-}
-
-/// The version of a project's flags: each write of one raises it. `item` is its row, as read before anything that a
-/// judgement rests on.
-pub fn version_in(item: Option<&Item>) -> i64 {
-    item.map_or(0, |item| item.count)
-}
-
-/// Raises the project's version; with `seen`, only if nothing was written since it was read.
-fn raise_version(project: ProjectId, seen: Option<i64>) -> Write {
-    let row = keys::project_version(project);
-    match seen {
-        Some(seen) => Write::AddAt(row, 1, seen),
-        None => Write::Add(row, 1),
-    }
-}
-
-/// At most `limit` of the summary rows, and whether these are all.
-pub async fn first_rows(
-    records: &Table,
-    project: ProjectId,
-    limit: usize,
-) -> Result<Option<Vec<FlagRow>>, StoreError> {
-    let query = Query::partition(keys::records_pk(project, Kind::FlagRow)).limit(limit + 1);
-    let items = records.query(query).await?;
-    if items.len() > limit {
-        return Ok(None);
-    }
-    items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)
-}
-
-/// The summary rows of all flags of a project that are not deleted.
-pub async fn rows(records: &Table, project: ProjectId) -> Result<Vec<FlagRow>, StoreError> {
-    let items = records.query(Query::partition(keys::records_pk(project, Kind::FlagRow))).await?;
-    items.iter().map(Item::body).collect()
 }
 
 /// Who has a key.
@@ -108,15 +79,15 @@ pub enum Outcome {
 /// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
 const REPLACED_AT_ONCE: usize = 40;
 
-/// Stores a new flag; the deleted flags `replaced`, which had its key, are gone for good. `seen` is the project's
-/// version that the judgement of the flag rests on, if it rests on other flags.
+/// Stores a new flag; the deleted flags `replaced`, which had its key, are gone for good. `when` is what of the project's
+/// version the judgement of the flag rests on.
 pub async fn create(
     records: &Table,
     project: ProjectId,
     flag: &Flag,
     replaced: &[u64],
     user: &User,
-    seen: Option<i64>,
+    when: Unchanged,
 ) -> Result<Outcome, StoreError> {
     let (now, before) = replaced.split_at(replaced.len().min(REPLACED_AT_ONCE));
     for some in before.chunks(REPLACED_AT_ONCE) {
@@ -124,16 +95,57 @@ pub async fn create(
             return Ok(Outcome::Lost);
         }
     }
-    let id = number(flag.id);
-    let mut writes = vec![
-        Write::Put(Item::new(flag_at(project, id), flag)?.with_version(1), Guard::Absent),
-        Write::Put(Item::empty(keys::flag_key_live(project, &flag.key)), Guard::Absent),
-        Write::Put(Item::new(keys::record(project, Kind::FlagRow, id), &FlagRow::from(flag))?, Guard::Absent),
-        raise_version(project, seen),
-    ];
+    let mut writes = change(project, None, flag, when)?;
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
     writes.extend(removals(project, &flag.key, now));
     send(records, writes).await
+}
+
+/// The writes that put `after` in the place of `before`: record, summary row, what it depends on, claim on its key, and
+/// the project's version. The record is the first. They leave no activity entry.
+pub fn change(
+    project: ProjectId,
+    before: Option<&Stored>,
+    after: &Flag,
+    when: Unchanged,
+) -> Result<Vec<Write>, StoreError> {
+    let id = number(after.id);
+    let version = before.map_or(0, |before| before.version) + 1;
+    let guard = before.map_or(Guard::Absent, |before| Guard::Version(before.version));
+    let record = Item::new(flag_at(project, id), after)?.with_version(version);
+    let old = before.filter(|old| !old.flag.deleted).map(|old| FlagRow::from(&old.flag).at(old.version));
+    let new = (!after.deleted).then(|| FlagRow::from(after).at(version));
+    let sum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::stamp);
+    let (old_edge, new_edge) = (edge(old.as_ref()), edge(new.as_ref()));
+    let by = Sums {
+        rows: sum(new.as_ref()) - sum(old.as_ref()),
+        edges: sum(new_edge.as_ref()) - sum(old_edge.as_ref()),
+        last: after.id,
+    };
+    let version = Write::Raise(keys::project_version(project), Raise { by, when });
+    let mut writes = vec![Write::Put(record, guard), version];
+    writes.extend(in_place_of(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
+    writes.extend(in_place_of(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);
+    let (had, has) = (before.map(|before| claim(project, &before.flag)), claim(project, after));
+    if had.as_ref() != Some(&has) {
+        writes.extend(had.map(|had| Write::Delete(had, Guard::Present)));
+        writes.push(Write::Put(Item::empty(has), Guard::Absent));
+    }
+    Ok(writes)
+}
+
+/// The row of a flag that depends on others.
+fn edge(row: Option<&FlagRow>) -> Option<FlagRow> {
+    row.filter(|row| !row.depends_on.is_empty()).map(FlagRow::of_dependent)
+}
+
+/// The write that makes `new` of what was `old` at `key`; none when neither is there.
+fn in_place_of(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result<Option<Write>, StoreError> {
+    Ok(match (old, new) {
+        (_, Some(row)) => Some(Write::Put(Item::new(key, row)?.with_version(row.item_version), Guard::None)),
+        (Some(_), None) => Some(Write::Delete(key, Guard::None)),
+        (None, None) => None,
+    })
 }
 
 /// The writes that remove deleted flags which had `key`.
@@ -144,30 +156,16 @@ fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterat
     })
 }
 
-/// Stores `after` over `before`. `seen` is as for [`create`].
+/// Stores `after` over `before`. `when` is as for [`create`].
 pub async fn update(
     records: &Table,
     project: ProjectId,
     before: &Stored,
     after: &Flag,
     user: &User,
-    seen: Option<i64>,
+    when: Unchanged,
 ) -> Result<Outcome, StoreError> {
-    let id = number(after.id);
-    let record = Item::new(flag_at(project, id), after)?.with_version(before.version + 1);
-    let row = keys::record(project, Kind::FlagRow, id);
-    let row = if after.deleted {
-        Write::Delete(row, Guard::None)
-    } else {
-        Write::Put(Item::new(row, &FlagRow::from(after))?, Guard::None)
-    };
-    let mut writes =
-        vec![Write::Put(record, Guard::Version(before.version)), row, raise_version(project, seen)];
-    let (old, new) = (claim(project, &before.flag), claim(project, after));
-    if old != new {
-        writes.push(Write::Delete(old, Guard::Present));
-        writes.push(Write::Put(Item::empty(new), Guard::Absent));
-    }
+    let mut writes = change(project, Some(before), after, when)?;
     writes.extend(activity(project, Some(&before.flag), after, user, after.updated_at)?);
     send(records, writes).await
 }
