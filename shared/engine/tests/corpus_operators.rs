@@ -1,11 +1,13 @@
-//! The operator cases of analytics: one filter, one value, counted by a trend of one day.
+//! The operator cases: one filter, one value. Those of analytics are counted by a trend of one day, those of flags are
+//! conditions of a flag that a person with the property is evaluated for.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use pennon_engine::Query;
 use serde_json::{Value, json};
-use support::{World, cases};
+use support::flags::flag_matches;
+use support::{World, cases, instant};
 
 #[test]
 fn filters_let_the_expected_values_through() {
@@ -33,5 +35,27 @@ fn filters_let_the_expected_values_through() {
         }
     }
     assert!(run >= 57, "only {run} cases");
+    assert!(failures.is_empty(), "{} wrong:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn conditions_of_flags_let_the_expected_values_through() {
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for case in cases("operators.json") {
+        if case["context"] != json!("flag") {
+            continue;
+        }
+        run += 1;
+        let missing = case["property_missing"] == json!(true);
+        let properties = if missing { json!({}) } else { json!({"value": case["property_value"]}) };
+        let property = json!({"key": "value", "type": "person", "operator": case["operator"],
+            "value": case["filter_value"]});
+        let now = instant(case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z"));
+        if flag_matches(&property, &properties, now) != (case["expect"] == json!(true)) {
+            failures.push(format!("{case}"));
+        }
+    }
+    assert_eq!(run, 47);
     assert!(failures.is_empty(), "{} wrong:\n{}", failures.len(), failures.join("\n"));
 }

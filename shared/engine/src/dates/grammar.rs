@@ -247,12 +247,3 @@ impl Cursor<'_> {
         FixedOffset::east_opt(sign * seconds).map(Some)
     }
 }
-
-/// The relative dates of flag conditions: the whole text, `-?N` below 10000 and one of `h d w m y`, never truncated;
-/// anything else is no relative date.
-pub fn flag_relative(text: &str, now: NaiveDateTime) -> Option<NaiveDateTime> {
-    let relative = Relative::read_whole(text)?;
-    let small = relative.number.is_some_and(|number| number < 10_000);
-    let known = b"hdwmy".contains(&relative.unit) && relative.edge.is_none();
-    if small && known { relative.before(now) } else { None }
-}

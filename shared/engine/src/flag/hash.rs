@@ -63,4 +63,4 @@ pub fn range(hashed: f64, widths: impl IntoIterator<Item = f64>) -> Option<usize
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::flag) mod tests;

@@ -1,6 +1,8 @@
 //! What the corpus tests share: cases as data, partitions built from their events, expectations that are subsets.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
+pub mod flags;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};

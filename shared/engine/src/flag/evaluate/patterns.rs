@@ -27,8 +27,16 @@ pub struct Pattern {
 impl Pattern {
     /// Whether it is found anywhere in the text. None: it does not compile.
     pub fn is_found_in(&self, text: &str) -> Option<bool> {
-        let compiled = self.compiled.get_or_init(|| compile(&self.text, &self.left));
-        Some(compiled.as_ref()?.is_match(text))
+        Some(self.compiled()?.is_match(text))
+    }
+
+    /// Whether it is a pattern at all.
+    pub fn compiles(&self) -> bool {
+        self.compiled().is_some()
+    }
+
+    fn compiled(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| compile(&self.text, &self.left)).as_ref()
     }
 }
 
@@ -65,7 +73,7 @@ impl Patterns {
 /// Compiles a pattern with as small a limit as it fits into, and pays for that limit and for what matching takes.
 fn compile(text: &str, left: &AtomicUsize) -> Option<Regex> {
     const SIZES: [usize; 3] = [64 * 1024, 512 * 1024, limits::COMPILED_PATTERN_BYTES];
-    const MATCHING: usize = 64 * 1024;
+    const MATCHING: usize = 128 * 1024;
     if text.len() > limits::PATTERN_BYTES {
         return None;
     }
@@ -79,4 +87,47 @@ fn compile(text: &str, left: &AtomicUsize) -> Option<Regex> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_one_pattern() {
+        let patterns = Patterns::default();
+        let (first, second) = (patterns.get("^a"), patterns.get("^a"));
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!((first.is_found_in("ab"), first.is_found_in("ba")), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn what_does_not_compile_is_no_pattern() {
+        let patterns = Patterns::default();
+        for text in ["(", "2.3.9{0-9}{1}", r"(a)\1", "(?=a)", "((a{100}){100}){100}"] {
+            let pattern = patterns.get(text);
+            assert!(!pattern.compiles() && pattern.is_found_in("a").is_none(), "{text}");
+        }
+        let longest = "a".repeat(limits::PATTERN_BYTES);
+        assert!(patterns.get(&longest).compiles());
+        assert!(!patterns.get(&format!("{longest}a")).compiles());
+    }
+
+    #[test]
+    fn matching_takes_linear_time() {
+        let pattern = Patterns::default().get("^(a+)+$");
+        assert_eq!(pattern.is_found_in(&format!("{}b", "a".repeat(200_000))), Some(false));
+    }
+
+    #[test]
+    fn all_together_have_a_limit() {
+        let patterns = Patterns::default();
+        let fits = |number: usize| patterns.get(&format!("^{number}$")).compiles();
+        let count = (0..10_000).take_while(|number| fits(*number)).count();
+        assert!((1_500..3_000).contains(&count), "{count}");
+        assert!(patterns.get("^0$").compiles(), "what was compiled stays");
+        assert_eq!(patterns.left.load(Ordering::Relaxed) / (192 * 1024), 0);
+    }
 }

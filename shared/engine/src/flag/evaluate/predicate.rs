@@ -191,7 +191,7 @@ impl Test {
 
     fn is_comparable(&self) -> bool {
         match self {
-            Self::Matches(patterns) => patterns.iter().all(|pattern| pattern.is_found_in("").is_some()),
+            Self::Matches(patterns) => patterns.iter().all(|pattern| pattern.compiles()),
             _ => true,
         }
     }

@@ -171,7 +171,7 @@ fn root_bits(count: usize, root: fn(f64) -> f64) -> Vec<u32> {
         .collect()
 }
 
-fn sha256(message: &[u8]) -> String {
+pub fn sha256(message: &[u8]) -> String {
     let constants = root_bits(64, f64::cbrt);
     let mut state = root_bits(8, f64::sqrt);
     let mut padded = message.to_vec();
