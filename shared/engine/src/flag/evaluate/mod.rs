@@ -143,4 +143,6 @@ impl Plan<'_> {
 }
 
 #[cfg(test)]
+mod robustness;
+#[cfg(test)]
 mod tests;
