@@ -30,9 +30,9 @@ LOCAL_GROUPS = {"local"}
 # The wide nets. Where only they are left, no declaration could do better, and they answer 404.
 NETS = {"/api/projects/{proxy+}", "/api/environments/{proxy+}"}
 
-# Template paths (without their net) whose endpoints the product does not have yet, most of them below a project. An entry
-# that is served is a finding.
-AHEAD = {"/actions", "/cohorts", "/dashboards", "/persons", "/flags/definitions", "/api/feature_flag"}
+# Template paths (without their net) below a project whose endpoints the product does not have yet. An entry that is served is
+# a finding.
+AHEAD = {"/actions", "/cohorts", "/dashboards", "/persons"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def requests(product):
 
 def ahead(path):
     """Whether AHEAD names this template path."""
-    below = path.removesuffix("/{proxy+}").removesuffix("/local_evaluation")
+    below = path.removesuffix("/{proxy+}")
     for root in (PROJECTS, ENVIRONMENTS):
         below = below.removeprefix(root)
     return below in AHEAD

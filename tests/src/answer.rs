@@ -12,6 +12,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body as text.
     pub text: String,
+    /// Its body as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {

@@ -120,7 +120,7 @@ impl TestApp {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
-        Answer { status: parts.status, headers: parts.headers, text }
+        Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }
 
     /// Sends a request as the key `key`, with a JSON body unless it is null.

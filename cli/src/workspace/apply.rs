@@ -4,11 +4,11 @@
 //! declarations are written before the declarations themselves: a run that is cut off leaves old declarations, and the
 //! next run of the same file writes the missing rows again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{self, Counter};
-use pennon_core::store::{Guard, Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
+use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_core::store::{Guard, Item, Key, Raise, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
 use serde_json::Value;
 
 use super::check::check;
@@ -68,7 +68,10 @@ pub async fn apply(
         return Ok(Applied { plan, new_keys: Vec::new() });
     }
     raise_counters(records, &after).await?;
-    let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
+    let (rows_before, rows_after) = (rows(&before)?, rows(&after)?);
+    let mut writes = difference(&rows_before, &rows_after)?;
+    // After the rows, so that nobody remembers an old row under the new version.
+    writes.extend(raised_versions(&rows_before, &rows_after));
     writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
     keep_uses(records, &mut writes).await?;
     write(records, writes).await?;
@@ -103,6 +106,31 @@ fn difference(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Re
     let gone = before.keys().filter(|key| !after.contains_key(key));
     writes.extend(gone.map(|key| Write::Delete(key.clone(), Guard::None)));
     Ok(writes)
+}
+
+/// Flags are shown and evaluated with cohorts and group types: where those change, the version of the project's flags
+/// is raised.
+fn raised_versions(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Vec<Write> {
+    let changed = before.keys().chain(after.keys()).filter(|key| {
+        let (old, new) = (before.get(*key), after.get(*key));
+        let group_types = |row: Option<&Value>| row.map(|row| row["group_types"].clone());
+        old != new && (!is_project(key) || group_types(old) != group_types(new))
+    });
+    let projects: BTreeSet<u64> = changed.filter_map(project_with_flags_on).collect();
+    let raise = |id| Write::Raise(keys::project_version(id), Raise::default());
+    projects.into_iter().map(raise).collect()
+}
+
+fn is_project(key: &Key) -> bool {
+    key.sk == "PROJECT"
+}
+
+/// The project whose flags rest on the row at `key`: its own row, or that of a cohort.
+fn project_with_flags_on(key: &Key) -> Option<u64> {
+    let name = key.pk.strip_prefix("PROJECT#")?;
+    let id: u64 = name.strip_suffix("#COHORT").unwrap_or(name).parse().ok()?;
+    let cohorts = keys::records_pk(id, Kind::Cohort);
+    (*key == keys::project(id) || key.pk == cohorts).then_some(id)
 }
 
 /// A key that is written anew keeps the time of its last use.

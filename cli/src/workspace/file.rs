@@ -113,6 +113,9 @@ pub struct ProjectSpec {
     /// Whether distinct ids are counted in place of persons.
     #[serde(default)]
     pub aggregate_users_by_distinct_id: bool,
+    /// Whether polls for flag definitions are answered with 402, at which SDKs drop the flags they have.
+    #[serde(default)]
+    pub feature_flag_quota_exhausted: bool,
 }
 
 /// An API key.

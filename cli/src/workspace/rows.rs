@@ -87,6 +87,7 @@ fn projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
             aggregate_users_by_distinct_id: spec.aggregate_users_by_distinct_id,
             feature_flags_access_level: organization
                 .map_or(AccessLevel::Edit, |org| org.spec.feature_flags_access_level),
+            feature_flag_quota_exhausted: spec.feature_flag_quota_exhausted,
             created_at: project.created_at,
             updated_at: project.updated_at,
         };

@@ -3,6 +3,7 @@
 //! The function also answers the role access routes: a gateway may hand it a request with a trailing slash that belongs
 //! to them.
 
+mod definitions;
 mod handlers;
 mod mentioned;
 mod store;
@@ -15,10 +16,15 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
+pub use definitions::Feeds;
 pub use store::Memory;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
+const LOCAL_EVALUATION: &str = "/api/projects/{project_id}/feature_flags/local_evaluation";
+/// Where SDKs ask for the same, with the project in the token or the key.
+const LOCAL_EVALUATION_BY_TOKEN: &str = "/api/feature_flag/local_evaluation";
+const DEFINITIONS: &str = "/flags/definitions";
 
 /// The scope that reading asks for.
 pub const READ: &str = "feature_flag:read";
@@ -34,12 +40,14 @@ pub struct Flags {
     pub events: EventStore,
     /// What this process remembers of flags.
     pub memory: Memory,
+    /// The definitions that this process remembers.
+    pub feeds: Feeds,
 }
 
 impl Flags {
     /// Flags over `app`, for the persons of `events`.
     pub fn new(app: App, events: EventStore) -> Flags {
-        Flags { app, events, memory: Memory::default() }
+        Flags { app, events, memory: Memory::default(), feeds: Feeds::default() }
     }
 }
 
@@ -58,6 +66,9 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::PATCH, ONE, handlers::update)
         .add(Method::PUT, ONE, handlers::replace)
         .add(Method::DELETE, ONE, handlers::destroy)
+        .add(Method::GET, LOCAL_EVALUATION, handlers::local_evaluation)
+        .add(Method::GET, LOCAL_EVALUATION_BY_TOKEN, handlers::local_evaluation)
+        .add(Method::GET, DEFINITIONS, handlers::definitions)
 }
 
 /// The route by which SDKs ask for one person's values, for callers without a key.

@@ -1,6 +1,7 @@
 //! One file per action.
 
 mod create;
+mod definitions;
 mod destroy;
 mod evaluate;
 mod list;
@@ -8,6 +9,7 @@ mod retrieve;
 mod update;
 
 pub use create::create;
+pub use definitions::{definitions, local_evaluation};
 pub use destroy::destroy;
 pub use evaluate::evaluate;
 pub use list::list;

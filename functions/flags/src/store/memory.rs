@@ -68,22 +68,25 @@ impl Memory {
 
 /// A map that starts anew when it has grown too large.
 #[derive(Debug)]
-struct Bounded<K, V> {
+pub struct Bounded<K, V> {
     entries: HashMap<K, (V, usize)>,
     bytes: usize,
     most: usize,
 }
 
 impl<K: Hash + Eq, V> Bounded<K, V> {
-    fn new(most: usize) -> Bounded<K, V> {
+    /// An empty map that takes `most` bytes.
+    pub fn new(most: usize) -> Bounded<K, V> {
         Bounded { entries: HashMap::new(), bytes: 0, most }
     }
 
-    fn get(&self, key: &K) -> Option<&V> {
+    /// What is kept under `key`.
+    pub fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    fn insert(&mut self, key: K, value: V, bytes: usize) {
+    /// Keeps a value that takes `bytes`, if it fits at all.
+    pub fn insert(&mut self, key: K, value: V, bytes: usize) {
         if let Some((_, before)) = self.entries.remove(&key) {
             self.bytes -= before;
         }

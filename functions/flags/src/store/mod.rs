@@ -7,7 +7,7 @@
 mod memory;
 mod rows;
 
-pub use memory::Memory;
+pub use memory::{Bounded, Memory};
 pub use rows::{Rows, Version, early, flags_of, load, proven};
 
 use chrono::{DateTime, Utc};

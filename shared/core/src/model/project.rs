@@ -32,6 +32,9 @@ pub struct Project {
     pub aggregate_users_by_distinct_id: bool,
     /// How far the organization's members may edit flags.
     pub feature_flags_access_level: AccessLevel,
+    /// Whether polls for flag definitions are refused because their quota is used up.
+    #[serde(default)]
+    pub feature_flag_quota_exhausted: bool,
     /// When the record was made.
     pub created_at: DateTime<Utc>,
     /// When it last changed.

@@ -12,6 +12,7 @@
 //! | summary row of a flag while it is not deleted | `PROJECT#{id}#FLAGROW#{id modulo 8}` | padded id |
 //! | what a live flag depends on, where it depends on others | `PROJECT#{id}#DEPENDENT` | padded id |
 //! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
+//! | definitions feed of the flags: its head, the parts of its documents | `PROJECT#{id}#FEED` | `HEAD`, `{form}#{part}` |
 //! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
 //! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
@@ -209,6 +210,26 @@ pub fn flag_key_deleted(project: ProjectId, key: &str, id: u64) -> Key {
 
 /// What follows the key in the row of a deleted flag, before its number.
 pub const FLAG_KEY_DELETED: &str = "DELETED#";
+
+/// Partition of a project's stored definitions feed.
+pub fn feed_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#FEED")
+}
+
+/// What the definitions feed is made of; its counter is the number of the version that it was made of.
+pub fn feed_head(project: ProjectId) -> Key {
+    Key::new(feed_pk(project), "HEAD")
+}
+
+/// A part of the document of this form.
+pub fn feed_part(project: ProjectId, form: &str, part: u32) -> Key {
+    Key::new(feed_pk(project), feed_part_sk(form, part))
+}
+
+/// The sort key of a part.
+pub fn feed_part_sk(form: &str, part: u32) -> String {
+    format!("{form}#{part:03}")
+}
 
 /// Partition of what belongs to one flag.
 pub fn flag_children_pk(project: ProjectId, flag: u64) -> String {

@@ -1,6 +1,7 @@
 //! Records in DynamoDB. The rest of the product says what to read and write in terms of [`Key`], [`Item`] and
 //! [`Write`]; only this module knows the SDK.
 
+mod bulk;
 mod error;
 mod item;
 pub mod keys;

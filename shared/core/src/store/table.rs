@@ -10,8 +10,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{
-    ConditionCheck, Delete, DeleteRequest, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
-    WriteRequest,
+    ConditionCheck, Delete, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
 };
 
 use super::StoreError;
@@ -20,14 +19,13 @@ use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, SK, Sums,
 /// Most writes of one transaction, by DynamoDB's rule.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
 const BATCH_GET_KEYS_MAX: usize = 100;
-const BATCH_WRITE_MAX: usize = 25;
 const CONFLICT_TRIES: u32 = 10;
 
 /// One table.
 #[derive(Debug, Clone)]
 pub struct Table {
-    client: Client,
-    name: Arc<str>,
+    pub(super) client: Client,
+    pub(super) name: Arc<str>,
 }
 
 /// What must hold of the stored item for a write to happen.
@@ -352,32 +350,6 @@ impl Table {
         }
     }
 
-    /// Removes the items at `keys`, in any number of steps; for what no reader looks at any more.
-    pub async fn sweep(&self, keys: Vec<Key>) -> Result<(), StoreError> {
-        for chunk in keys.chunks(BATCH_WRITE_MAX) {
-            let mut wanted = chunk
-                .iter()
-                .map(|key| {
-                    let delete = DeleteRequest::builder().set_key(Some(key.attributes())).build();
-                    delete.map(|delete| WriteRequest::builder().delete_request(delete).build())
-                })
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|e| StoreError::Failed(e.to_string()))?;
-            for attempt in 0.. {
-                let answer = self.client.batch_write_item().request_items(&*self.name, wanted).send().await?;
-                wanted = answer
-                    .unprocessed_items
-                    .and_then(|mut left| left.remove(&*self.name))
-                    .unwrap_or_default();
-                if wanted.is_empty() {
-                    break;
-                }
-                pause(attempt, "unwritten keys").await?;
-            }
-        }
-        Ok(())
-    }
-
     fn add(&self, key: &Key, by: i64) -> UpdateBuilder {
         Update::builder()
             .table_name(&*self.name)
@@ -490,7 +462,7 @@ fn cancellation(reasons: &[aws_sdk_dynamodb::types::CancellationReason]) -> Stor
 }
 
 /// Waits longer with every try, by a random share; gives up after the last.
-async fn pause(attempt: u32, what: &str) -> Result<(), StoreError> {
+pub(super) async fn pause(attempt: u32, what: &str) -> Result<(), StoreError> {
     if attempt >= CONFLICT_TRIES {
         return Err(StoreError::Busy(what.to_owned()));
     }

@@ -3,9 +3,11 @@
 //! Must stay true: reading never fails on criteria of a wrong shape, they read as none; a cohort without criteria has no
 //! members.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{fields, json::Object};
+use super::{evaluate::cohorts::named_cohorts, fields, json::Object};
 
 /// A cohort of a project.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,11 @@ impl Cohort {
     pub fn criteria(&self) -> Option<&Object> {
         let criteria = self.filters.get("properties").and_then(Value::as_object);
         criteria.filter(|criteria| !self.is_static && criteria.contains_key("values"))
+    }
+
+    /// The ids of the cohorts that the criteria name.
+    pub fn named(&self) -> BTreeSet<i64> {
+        self.criteria().map(named_cohorts).unwrap_or_default()
     }
 }
 

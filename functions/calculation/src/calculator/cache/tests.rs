@@ -21,6 +21,7 @@ fn project() -> Project {
         test_account_filters: Vec::new(),
         group_types: Vec::new(),
         aggregate_users_by_distinct_id: false,
+        feature_flag_quota_exhausted: false,
         feature_flags_access_level: AccessLevel::Edit,
         created_at: instant("2024-01-01T00:00:00Z"),
         updated_at: instant("2024-01-01T00:00:00Z"),
