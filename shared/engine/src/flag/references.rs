@@ -51,13 +51,8 @@ impl CohortReference {
     fn walk(&mut self, criteria: &Value) {
         let mut pending = vec![criteria];
         while let Some(criterion) = pending.pop() {
-            match view::text(criterion, "type") {
-                Some("behavioral") => self.has_event_criterion = true,
-                Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
-                    self.cohorts.extend(criterion.get("value").and_then(fields::as_integer));
-                }
-                _ => {}
-            }
+            self.has_event_criterion |= view::text(criterion, "type") == Some("behavioral");
+            self.cohorts.extend(is_cohort(criterion).then(|| cohort_id(criterion)).flatten());
             let children = criterion.get("values").and_then(Value::as_array);
             pending.extend(children.into_iter().flatten().rev());
             if let Value::Array(items) = criterion {
@@ -101,6 +96,12 @@ pub fn flag_id(property: &Value) -> Option<i64> {
         Value::Number(number) => number.as_i64(),
         _ => None,
     }
+}
+
+/// Whether a property or a criterion names a cohort, by any of the words for its type.
+pub fn is_cohort(property: &Value) -> bool {
+    let kind = view::text(property, "type");
+    matches!(kind, Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort"))
 }
 
 /// The id of the cohort that a property of type `cohort` names. None when its value is not an integer.

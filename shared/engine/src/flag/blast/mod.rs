@@ -16,10 +16,12 @@ use serde_json::Value;
 use super::{
     FieldError,
     cohort::Cohort,
-    evaluate::{Cohorts, Compiler, GroupSubject, Known, Leaf, Subject, cohorts::is_cohort},
+    evaluate::{Cohorts, Compiler, GroupSubject, Known, Leaf, Subject},
     fields, filter_view as view,
     json::Object,
-    limits, properties, python, references, shape,
+    limits, properties, python,
+    references::{self, is_cohort},
+    shape,
 };
 
 mod group_key;

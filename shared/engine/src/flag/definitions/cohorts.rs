@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::filters::{clean_property, named_cohorts};
+use super::filters::clean_property;
 use crate::flag::{
     Flag,
     cohort::Cohort,
     evaluate::{cohorts, order},
     json::Object,
+    references,
 };
 
 /// The criteria of every cohort used, by id as text, ascending.
@@ -32,7 +33,7 @@ pub fn used(flags: &[&Flag], known: &BTreeMap<i64, Cohort>) -> Object {
         })
         .collect();
     let circular = order::order(&edges).circular;
-    let named = flags.iter().flat_map(|flag| named_cohorts(&flag.filters));
+    let named = flags.iter().flat_map(|flag| references::cohort_ids(&flag.filters));
     let named = named.filter_map(|id| numbers.get(&id).copied());
     let reachable = order::reachable(named, |number| edges[number].as_slice());
     let mut sent = Object::new();

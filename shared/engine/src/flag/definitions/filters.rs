@@ -5,13 +5,11 @@
 
 use serde_json::{Value, json};
 
-use crate::flag::{
-    evaluate::graph::Graph,
-    filter_view::{self as view, CONDITION_LISTS},
-    filters,
-    json::Object,
-    references,
-};
+use super::TooLarge;
+use crate::flag::{evaluate::graph::Graph, filter_view::CONDITION_LISTS, filters, json::Object, references};
+
+/// What a list's text has besides a key: two quotes and a comma.
+const QUOTES: usize = 3;
 
 /// The filters without names of cohorts and without nulls that a decoder would stumble over.
 pub fn cleaned(stored: &Object) -> Object {
@@ -35,7 +33,7 @@ pub fn cleaned(stored: &Object) -> Object {
     cleaned
 }
 
-/// Gives a property a key and a value, and takes away its nulls and the name of its cohort.
+/// Gives a property a key, a type and a value, and takes away its nulls and the name of its cohort.
 pub fn clean_property(property: &mut Object) {
     property.shift_remove(filters::COHORT_NAME);
     for key in ["operator", "type", "negation", "group_type_index"] {
@@ -46,6 +44,7 @@ pub fn clean_property(property: &mut Object) {
         property.insert("key".to_owned(), json!(if is_cohort { "id" } else { "" }));
     }
     property.entry("value").or_insert(Value::Null);
+    property.entry("type").or_insert_with(|| json!("person"));
 }
 
 fn drop_null(object: &mut Object, key: &str) {
@@ -54,32 +53,30 @@ fn drop_null(object: &mut Object, key: &str) {
     }
 }
 
-/// Flags are depended on by id; clients know them by key, and want to know in which order to evaluate them.
-pub fn name_dependencies(filters: &mut Object, graph: &Graph<'_>) {
-    let key_of = |number: &usize| graph.nodes.get(*number).map(|node| json!(node.flag.key));
+/// Flags are depended on by id; clients know them by key, and want to know in which order to evaluate them. Chains may
+/// be much larger than what is stored, so they take from the bytes that are left.
+pub fn name_dependencies(filters: &mut Object, graph: &Graph<'_>, left: &mut usize) -> Result<(), TooLarge> {
+    let key_of = |number: &usize| graph.nodes.get(*number).map(|node| node.flag.key.as_str());
+    let mut fits = true;
     filters::for_each_property_mut(filters, |property| {
-        if property.get("type").is_none_or(|kind| kind != "flag") {
+        if !fits || property.get("type").is_none_or(|kind| kind != "flag") {
             return;
         }
         let id = references::flag_id(&json!({"key": property.get("key")}));
         let number = id.and_then(|id| graph.number(id));
-        let chain: Vec<Value> = match number {
-            Some(number) => graph.chain(number).iter().filter_map(key_of).collect(),
-            None => Vec::new(),
-        };
-        if let Some(key) = number.as_ref().and_then(key_of) {
-            property.insert("key".to_owned(), key);
+        let numbers = number.map(|number| graph.chain(number)).unwrap_or_default();
+        let keys: Vec<&str> = numbers.iter().filter_map(key_of).collect();
+        let bytes = keys.iter().map(|key| key.len() + QUOTES).sum();
+        match left.checked_sub(bytes) {
+            Some(rest) => *left = rest,
+            None => fits = false,
         }
-        property.insert("dependency_chain".to_owned(), chain.into());
+        if fits {
+            if let Some(key) = number.as_ref().and_then(key_of) {
+                property.insert("key".to_owned(), json!(key));
+            }
+            property.insert("dependency_chain".to_owned(), json!(keys));
+        }
     });
-}
-
-/// The cohorts that conditions name, wherever they stand.
-pub fn named_cohorts(filters: &Object) -> impl Iterator<Item = i64> {
-    references::cohort_ids(filters).into_iter()
-}
-
-/// Whether a property names a cohort.
-pub fn is_cohort(property: &Value) -> bool {
-    view::text(property, "type") == Some("cohort")
+    if fits { Ok(()) } else { Err(TooLarge) }
 }

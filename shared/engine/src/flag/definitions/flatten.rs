@@ -7,8 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{cohorts, filters::is_cohort};
-use crate::flag::{cohort::Cohort, filter_view as view, json::Object, limits, references};
+use super::cohorts;
+use crate::flag::{
+    cohort::Cohort,
+    filter_view as view,
+    json::Object,
+    limits,
+    references::{self, is_cohort},
+};
 
 /// Replaces the cohort conditions of a flag that names exactly one cohort, of person properties only.
 pub fn flatten(filters: &mut Object, known: &BTreeMap<i64, Cohort>) {

@@ -29,11 +29,8 @@ pub enum CohortForm {
 
 /// The document would be larger than the caller can send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the flag definitions are larger than {most} bytes")]
-pub struct TooLarge {
-    /// The largest size in bytes.
-    pub most: usize,
-}
+#[error("the flag definitions are too large")]
+pub struct TooLarge;
 
 /// The flags of a project, ready to be shown in their short form.
 #[derive(Debug)]
@@ -69,14 +66,20 @@ impl<'a> Definitions<'a> {
         Self { project, graph: Graph::new(flags) }
     }
 
-    /// A flag in its short form, its cohorts by name of their ids.
-    pub fn minimal<'b>(&self, flag: &'b Flag) -> MinimalFlag<'b> {
-        self.with_filters(flag, filters::cleaned(&flag.filters))
+    /// A flag in its short form. Its dependency chains, which may be longer than all that is stored, take from the
+    /// bytes that are `left` for the whole answer.
+    pub fn minimal<'b>(&self, flag: &'b Flag, left: &mut usize) -> Result<MinimalFlag<'b>, TooLarge> {
+        self.with_filters(flag, filters::cleaned(&flag.filters), left)
     }
 
-    fn with_filters<'b>(&self, flag: &'b Flag, mut filters: Object) -> MinimalFlag<'b> {
-        filters::name_dependencies(&mut filters, &self.graph);
-        MinimalFlag {
+    fn with_filters<'b>(
+        &self,
+        flag: &'b Flag,
+        mut filters: Object,
+        left: &mut usize,
+    ) -> Result<MinimalFlag<'b>, TooLarge> {
+        filters::name_dependencies(&mut filters, &self.graph, left)?;
+        Ok(MinimalFlag {
             id: flag.id,
             team_id: self.project,
             name: &flag.name,
@@ -91,7 +94,7 @@ impl<'a> Definitions<'a> {
             bucketing_identifier: flag.bucketing_identifier.as_deref(),
             evaluation_tags: [],
             evaluation_contexts: [],
-        }
+        })
     }
 
     /// The whole document as JSON text of at most `most` bytes. `cohorts` are those of the project, or as many of them
@@ -116,9 +119,10 @@ impl<'a> Definitions<'a> {
             if form == CohortForm::Flattened {
                 flatten::flatten(&mut filters, cohorts);
             }
-            push(&mut text, &self.with_filters(flag, filters));
+            let mut left = most.saturating_sub(text.len());
+            push(&mut text, &self.with_filters(flag, filters, &mut left)?);
             if text.len() > most {
-                return Err(TooLarge { most });
+                return Err(TooLarge);
             }
         }
         let mapping: Object = group_types
@@ -136,7 +140,7 @@ impl<'a> Definitions<'a> {
         text.push_str(",\"cohorts\":");
         push(&mut text, &sent);
         text.push('}');
-        if text.len() > most { Err(TooLarge { most }) } else { Ok(text) }
+        if text.len() > most { Err(TooLarge) } else { Ok(text) }
     }
 }
 

@@ -25,6 +25,10 @@ fn text(flags: &[Flag], cohorts: Vec<Cohort>, group_types: &[&str], form: Cohort
     Definitions::new(7, flags).document(&by_id(cohorts), &group_types, form, MOST).unwrap()
 }
 
+fn minimal(flag: &Flag) -> Value {
+    Definitions::new(1, [flag]).minimal(flag, &mut MOST.clone()).unwrap().to_json()
+}
+
 fn document(flags: &[Flag], cohorts: Vec<Cohort>) -> Value {
     serde_json::from_str(&text(flags, cohorts, &[], CohortForm::Sent)).unwrap()
 }
@@ -88,7 +92,7 @@ fn which_flags_and_in_which_order() {
 #[test]
 fn fields_that_were_not_set_are_left_out() {
     let flag = Flag { evaluation_runtime: None, bucketing_identifier: None, ..flag(1, "a", json!({})) };
-    let minimal = Definitions::new(1, [&flag]).minimal(&flag).to_json();
+    let minimal = minimal(&flag);
     assert!(minimal.get("evaluation_runtime").is_none() && minimal.get("bucketing_identifier").is_none());
     assert_eq!(minimal["filters"], json!({"groups": [{"properties": [], "rollout_percentage": null}]}));
 }
@@ -96,7 +100,7 @@ fn fields_that_were_not_set_are_left_out() {
 /// The filters of a flag in the document, as text.
 fn shown(filters: Value) -> String {
     let flag = flag(1, "a", filters);
-    Definitions::new(1, [&flag]).minimal(&flag).to_json()["filters"].to_string()
+    minimal(&flag)["filters"].to_string()
 }
 
 #[test]
@@ -122,16 +126,16 @@ fn nulls_that_decoders_stumble_over_are_left_out() {
 }
 
 #[test]
-fn every_property_has_a_key_and_a_value() {
+fn every_property_has_a_key_a_type_and_a_value() {
     let properties = json!([
         {"key": "a", "type": "person", "operator": "is_set"},
         {"type": "cohort", "value": 3, "cohort_name": "x"},
-        {"key": null, "type": "person", "value": null},
+        {"key": null, "type": null, "value": null},
     ]);
     let expected = json!([
         {"key": "a", "type": "person", "operator": "is_set", "value": null},
         {"type": "cohort", "value": 3, "key": "id"},
-        {"key": "", "type": "person", "value": null},
+        {"key": "", "value": null, "type": "person"},
     ]);
     for list in ["groups", "super_groups", "holdout_groups"] {
         let shown: Value = serde_json::from_str(&shown(json!({list: [{"properties": properties}]}))).unwrap();
@@ -205,13 +209,17 @@ fn a_long_chain_of_dependencies() {
     let mut flags = vec![flag(10_000, "f10000", json!({"groups": []}))];
     flags.extend((1..10_000).map(|id| flag(id, &format!("f{id}"), needs(id + 1))));
     let definitions = Definitions::new(7, &flags);
-    let minimal = definitions.minimal(&flags[1]).to_json();
+    let mut left = MOST;
+    let minimal = definitions.minimal(&flags[1], &mut left).unwrap().to_json();
     let chain = minimal["filters"]["groups"][0]["properties"][0]["dependency_chain"].as_array().unwrap();
     assert_eq!(chain.len(), 9_999);
     assert_eq!((&chain[0], &chain[9_998]), (&json!("f10000"), &json!("f2")));
+    // What it took is gone: six letters at most with two quotes and a comma each.
+    assert!((9_999 * 6..9_999 * 9).contains(&(MOST - left)), "{left}");
+    assert!(definitions.minimal(&flags[1], &mut 70_000).is_err());
     // All chains together would be 50 million keys.
     let too_large = definitions.document(&BTreeMap::new(), &[], CohortForm::Sent, MOST);
-    assert_eq!(too_large, Err(TooLarge { most: MOST }));
+    assert_eq!(too_large, Err(TooLarge));
 }
 
 #[test]
@@ -221,8 +229,8 @@ fn the_size_has_a_limit() {
     let with = |most| definitions.document(&BTreeMap::new(), &["x".to_owned()], CohortForm::Sent, most);
     let size = with(MOST).unwrap().len();
     assert!(with(size).is_ok());
-    assert_eq!(with(size - 1), Err(TooLarge { most: size - 1 }));
-    assert_eq!(with(100), Err(TooLarge { most: 100 }));
+    assert_eq!(with(size - 1), Err(TooLarge));
+    assert_eq!(with(100), Err(TooLarge));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     order,
     program::Leaf,
 };
-use crate::flag::{cohort::Cohort, filter_view as view, json::Object, references};
+use crate::flag::{cohort::Cohort, json::Object, references};
 
 /// Groups inside groups of one cohort's criteria; deeper ones are never met.
 const DEPTH: usize = 128;
@@ -183,17 +183,9 @@ pub fn named_cohorts(group: &Object) -> BTreeSet<i64> {
     while let Some(criterion) = pending.pop() {
         match criterion.as_array().or_else(|| criterion.get("values")?.as_array()) {
             Some(values) => pending.extend(values),
-            None if is_cohort(criterion) => ids.extend(references::cohort_id(criterion)),
+            None if references::is_cohort(criterion) => ids.extend(references::cohort_id(criterion)),
             None => {}
         }
     }
     ids
-}
-
-/// Whether a criterion names a cohort.
-pub fn is_cohort(criterion: &Value) -> bool {
-    matches!(
-        view::text(criterion, "type"),
-        Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort")
-    )
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     Cohorts, Evaluation, FlagValue, Reason,
-    cohorts::{self, CohortTest},
+    cohorts::CohortTest,
     compile::Compiler,
     context::Known,
     graph::Graph,
@@ -67,7 +67,7 @@ impl Leaf {
 
     /// A criterion of a cohort, or a property of a flag's condition on a person or a cohort.
     pub fn criterion(property: &Value, cohorts: &Cohorts, compiler: &Compiler) -> Self {
-        if cohorts::is_cohort(property) {
+        if references::is_cohort(property) {
             return Self::member(property, cohorts);
         }
         match view::text(property, "type") {
