@@ -35,6 +35,11 @@ pub fn properties(condition: &Value) -> &[Value] {
     items(condition.get("properties"))
 }
 
+/// The properties of a condition that is known to be an object.
+pub fn properties_of(condition: &Object) -> &[Value] {
+    items(condition.get("properties"))
+}
+
 /// The properties of all `groups`, in order of appearance.
 pub fn group_properties(filters: &Object) -> impl Iterator<Item = &Value> {
     groups(filters).iter().flat_map(properties)

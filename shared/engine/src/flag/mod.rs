@@ -6,6 +6,9 @@
 //! The way of a write: [`mentions::of_body`] → look-ups → [`FlagInput::parse`] → [`Flag::create`] or [`Flag::apply`] →
 //! [`transition::check`] → [`conflict::overlap`] → store the flag, its [`FlagRow`] and an activity entry made of
 //! [`changes::kind`] and [`changes::between`].
+//!
+//! What a stored flag is worth: [`evaluate`] gives its value for a person or a group, [`definitions`] the document from
+//! which clients find out the same themselves, [`blast`] whom a condition reaches.
 
 pub mod blast;
 pub mod changes;

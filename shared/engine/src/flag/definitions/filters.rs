@@ -3,21 +3,62 @@
 //! Must stay true: no null stands where a list, an object or a flag is expected, each property has a key and a value;
 //! everything else is as stored, numbers to the digit.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::TooLarge;
-use crate::flag::{evaluate::graph::Graph, filter_view::CONDITION_LISTS, filters, json::Object, references};
+use crate::flag::{
+    evaluate::graph::Graph,
+    filter_view::{self as view, CONDITION_LISTS},
+    filters,
+    json::Object,
+    references,
+};
 
 /// What a list's text has besides a key: two quotes and a comma.
 const QUOTES: usize = 3;
 
-/// The filters without names of cohorts and without nulls that a decoder would stumble over.
-pub fn cleaned(stored: &Object) -> Object {
+/// Keys of filters whose null is the same as nothing.
+const NEVER_NULL: [&str; 5] = ["groups", "super_groups", "holdout_groups", "payloads", "early_exit"];
+
+/// The same of properties.
+const NEVER_NULL_IN_PROPERTIES: [&str; 4] = ["operator", "type", "negation", "group_type_index"];
+
+/// The filters without names of cohorts and without nulls that a decoder would stumble over. Nearly all are stored like
+/// that already.
+pub fn cleaned(stored: &Object) -> Cow<'_, Object> {
     if stored.is_empty() {
-        return filters::default_shown();
+        return Cow::Owned(filters::default_shown());
     }
-    let mut cleaned = stored.clone();
-    for key in ["groups", "super_groups", "holdout_groups", "payloads", "early_exit"] {
+    if is_clean(stored) { Cow::Borrowed(stored) } else { Cow::Owned(clean(stored.clone())) }
+}
+
+/// Whether [`clean`] has nothing to do.
+fn is_clean(filters: &Object) -> bool {
+    let no_null = |object: &Object, keys: &[&str]| {
+        keys.iter().all(|key| object.get(*key).is_none_or(|value| !value.is_null()))
+    };
+    let property_is_clean = |property: &Value| {
+        property.as_object().is_some_and(|property| {
+            !property.contains_key(filters::COHORT_NAME)
+                && no_null(property, &NEVER_NULL_IN_PROPERTIES)
+                && property.get("key").is_some_and(|key| !key.is_null())
+                && property.contains_key("type")
+                && property.contains_key("value")
+        })
+    };
+    let condition_is_clean = |condition: &Value| {
+        condition.as_object().is_some_and(|condition| {
+            no_null(condition, &["properties"])
+                && view::properties_of(condition).iter().all(property_is_clean)
+        })
+    };
+    no_null(filters, &NEVER_NULL) && view::all_conditions(filters).all(condition_is_clean)
+}
+
+fn clean(mut cleaned: Object) -> Object {
+    for key in NEVER_NULL {
         drop_null(&mut cleaned, key);
     }
     for list in CONDITION_LISTS {
@@ -36,7 +77,7 @@ pub fn cleaned(stored: &Object) -> Object {
 /// Gives a property a key, a type and a value, and takes away its nulls and the name of its cohort.
 pub fn clean_property(property: &mut Object) {
     property.shift_remove(filters::COHORT_NAME);
-    for key in ["operator", "type", "negation", "group_type_index"] {
+    for key in NEVER_NULL_IN_PROPERTIES {
         drop_null(property, key);
     }
     let is_cohort = property.get("type").is_some_and(|kind| kind == "cohort");
@@ -55,10 +96,18 @@ fn drop_null(object: &mut Object, key: &str) {
 
 /// Flags are depended on by id; clients know them by key, and want to know in which order to evaluate them. Chains may
 /// be much larger than what is stored, so they take from the bytes that are left.
-pub fn name_dependencies(filters: &mut Object, graph: &Graph<'_>, left: &mut usize) -> Result<(), TooLarge> {
+pub fn name_dependencies(
+    filters: &mut Cow<'_, Object>,
+    graph: &Graph<'_>,
+    left: &mut usize,
+) -> Result<(), TooLarge> {
+    let is_dependency = |property: &Value| view::text(property, "type") == Some("flag");
+    if !view::all_conditions(filters).flat_map(view::properties).any(is_dependency) {
+        return Ok(());
+    }
     let key_of = |number: &usize| graph.nodes.get(*number).map(|node| node.flag.key.as_str());
     let mut fits = true;
-    filters::for_each_property_mut(filters, |property| {
+    filters::for_each_property_mut(filters.to_mut(), |property| {
         if !fits || property.get("type").is_none_or(|kind| kind != "flag") {
             return;
         }
@@ -79,4 +128,54 @@ pub fn name_dependencies(filters: &mut Object, graph: &Graph<'_>, left: &mut usi
         }
     });
     if fits { Ok(()) } else { Err(TooLarge) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flag::testing;
+
+    #[test]
+    fn filters_are_called_clean_exactly_when_cleaning_changes_nothing() {
+        let with = |property: Value| json!({"groups": [{"properties": [property]}], "payloads": {}});
+        let fine = json!({"key": "a", "type": "person", "value": null});
+        let without = |key: &str| {
+            let mut property = testing::object(fine.clone());
+            property.shift_remove(key);
+            Value::Object(property)
+        };
+        let and = |key: &str, value: Value| {
+            let mut property = testing::object(fine.clone());
+            property.insert(key.to_owned(), value);
+            Value::Object(property)
+        };
+        for (filters, expected) in [
+            (with(fine.clone()), true),
+            (with(and("operator", json!("exact"))), true),
+            (with(and("other", json!(null))), true),
+            (json!({"groups": [{"rollout_percentage": null, "variant": null}], "multivariate": null}), true),
+            (json!({"groups": "x"}), true),
+            (with(without("key")), false),
+            (with(without("type")), false),
+            (with(without("value")), false),
+            (with(and("key", json!(null))), false),
+            (with(and("operator", json!(null))), false),
+            (with(and("type", json!(null))), false),
+            (with(and("negation", json!(null))), false),
+            (with(and("group_type_index", json!(null))), false),
+            (with(and("cohort_name", json!("x"))), false),
+            (with(json!(null)), false),
+            (json!({"groups": [{"properties": null}]}), false),
+            (json!({"groups": [1]}), false),
+            (json!({"groups": null}), false),
+            (json!({"super_groups": null}), false),
+            (json!({"holdout_groups": [{"properties": [{}]}]}), false),
+            (json!({"payloads": null}), false),
+            (json!({"early_exit": null}), false),
+        ] {
+            let filters = testing::object(filters);
+            assert_eq!(is_clean(&filters), expected, "{filters:?}");
+            assert_eq!(clean(filters.clone()) == filters, expected, "{filters:?}");
+        }
+    }
 }

@@ -3,7 +3,10 @@
 //! Must stay true: the conditions that come out let through exactly whom the cohort condition let through, each with its
 //! rollout percentage. Where that cannot be had, the flag stays as it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::{Value, json};
 
@@ -17,9 +20,9 @@ use crate::flag::{
 };
 
 /// Replaces the cohort conditions of a flag that names exactly one cohort, of person properties only.
-pub fn flatten(filters: &mut Object, known: &BTreeMap<i64, Cohort>) {
+pub fn flatten(filters: &mut Cow<'_, Object>, known: &BTreeMap<i64, Cohort>) {
     let Some(spelled_out) = spelled_out(filters, known) else { return };
-    let Some(Value::Array(conditions)) = filters.get_mut("groups") else { return };
+    let Some(Value::Array(conditions)) = filters.to_mut().get_mut("groups") else { return };
     let (mut kept, mut expanded) = (Vec::new(), Vec::new());
     for condition in conditions.drain(..) {
         if !view::properties(&condition).iter().any(is_cohort) {

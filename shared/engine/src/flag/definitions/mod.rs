@@ -9,7 +9,7 @@ mod etag;
 mod filters;
 mod flatten;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub struct MinimalFlag<'a> {
     team_id: u64,
     name: &'a str,
     key: &'a str,
-    filters: Object,
+    filters: Cow<'a, Object>,
     deleted: bool,
     active: bool,
     ensure_experience_continuity: Option<bool>,
@@ -75,7 +75,7 @@ impl<'a> Definitions<'a> {
     fn with_filters<'b>(
         &self,
         flag: &'b Flag,
-        mut filters: Object,
+        mut filters: Cow<'b, Object>,
         left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
         filters::name_dependencies(&mut filters, &self.graph, left)?;
@@ -110,10 +110,10 @@ impl<'a> Definitions<'a> {
         flags.retain(|flag| flag.has_encrypted_payloads != Some(true));
         flags.sort_by(|left, right| (&left.key, left.id).cmp(&(&right.key, right.id)));
 
-        let mut text = "{\"flags\":[".to_owned();
+        let mut text = b"{\"flags\":[".to_vec();
         for (place, flag) in flags.iter().enumerate() {
             if place > 0 {
-                text.push(',');
+                text.push(b',');
             }
             let mut filters = filters::cleaned(&flag.filters);
             if form == CohortForm::Flattened {
@@ -135,11 +135,13 @@ impl<'a> Definitions<'a> {
             CohortForm::Sent => cohorts::used(&flags, cohorts),
             CohortForm::Flattened => Object::new(),
         };
-        text.push_str("],\"group_type_mapping\":");
+        text.extend_from_slice(b"],\"group_type_mapping\":");
         push(&mut text, &mapping);
-        text.push_str(",\"cohorts\":");
+        text.extend_from_slice(b",\"cohorts\":");
         push(&mut text, &sent);
-        text.push('}');
+        text.push(b'}');
+        // JSON is written as UTF-8, so nothing is lost here.
+        let text = String::from_utf8(text).unwrap_or_default();
         if text.len() > most { Err(TooLarge) } else { Ok(text) }
     }
 }
@@ -153,9 +155,9 @@ impl MinimalFlag<'_> {
 }
 
 /// Appends JSON text.
-fn push(text: &mut String, value: &impl Serialize) {
-    // Every part is JSON already, so this cannot fail.
-    text.push_str(&serde_json::to_string(value).unwrap_or_default());
+fn push(text: &mut Vec<u8>, value: &impl Serialize) {
+    // Every part is JSON already, and memory takes what is written, so this cannot fail.
+    let _ = serde_json::to_writer(text, value);
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::super::testing::{created, now};
 use super::super::Flag;
+use super::super::testing::{created, now};
 use super::*;
 
 fn row(id: i64, body: Value) -> FlagRow {
