@@ -69,6 +69,9 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::GET, LOCAL_EVALUATION, handlers::local_evaluation)
         .add(Method::GET, LOCAL_EVALUATION_BY_TOKEN, handlers::local_evaluation)
         .add(Method::GET, DEFINITIONS, handlers::definitions)
+        .add(Method::GET, &format!("{LIST}/activity"), handlers::all_activity)
+        .add(Method::GET, &format!("{ONE}/activity"), handlers::activity)
+        .add(Method::GET, &format!("{ONE}/status"), handlers::status)
 }
 
 /// The route by which SDKs ask for one person's values, for callers without a key.

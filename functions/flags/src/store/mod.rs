@@ -185,7 +185,7 @@ fn activity(
     after: &Flag,
     user: &User,
     at: DateTime<Utc>,
-) -> Result<[Write; 2], StoreError> {
+) -> Result<Vec<Write>, StoreError> {
     let changes = before.map_or_else(Vec::new, |before| changes::between(before, after));
     let detail =
         json!({"changes": changes, "trigger": null, "type": null, "name": after.key, "short_id": null});

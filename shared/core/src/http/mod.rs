@@ -10,6 +10,6 @@ mod routes;
 pub use body::{BODY_BYTES_MAX, Fields};
 pub use call::{Call, ClientUrl, Credential, CredentialSource};
 pub use edge::{StagePrefix, edge};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link};
+pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use reply::{created, empty, json};
 pub use routes::{Route, Routes};

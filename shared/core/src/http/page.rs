@@ -64,6 +64,27 @@ pub fn link(call: &Call, set: &[(&str, Option<String>)]) -> String {
     pairs.retain(|(name, _)| name != "personal_api_key" && !set.iter().any(|(changed, _)| changed == name));
     pairs.extend(set.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?))));
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    url(call, &pairs)
+}
+
+/// The request's URL with the parameters in `set` replaced where they stand, or appended; the others keep their order. A
+/// key never appears in a link.
+pub fn link_in_place(call: &Call, set: &[(&str, usize)]) -> String {
+    let mut pairs = call.query().to_vec();
+    pairs.retain(|(name, _)| name != "personal_api_key");
+    for (name, value) in set {
+        let mut found = false;
+        for pair in pairs.iter_mut().filter(|(known, _)| known == name) {
+            (pair.1, found) = (value.to_string(), true);
+        }
+        if !found {
+            pairs.push(((*name).to_owned(), value.to_string()));
+        }
+    }
+    url(call, &pairs)
+}
+
+fn url(call: &Call, pairs: &[(String, String)]) -> String {
     let query = pairs
         .iter()
         .map(|(name, value)| format!("{}={}", encode(name), encode(value)))

@@ -16,6 +16,7 @@
 //! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
 //! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
+//! | number of a log's entries on a day | `PROJECT#{id}#ACTIVITY#{scope}#DAYS` | day |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
@@ -267,14 +268,39 @@ pub fn short_id(project: ProjectId, short_id: &str) -> Key {
     Key::new(format!("PROJECT#{project}#SHORT"), short_id)
 }
 
-/// An activity entry. Entries of a month lie together, so that no partition grows without bound.
-pub fn activity(project: ProjectId, scope: &str, at: DateTime<Utc>, id: Uuid) -> Key {
-    Key::new(format!("PROJECT#{project}#ACTIVITY#{scope}#{}", at.format("%Y-%m")), activity_sk(at, id))
+/// Partition of the activity entries of a month, which is the start of a day or of an instant: `2026-01...`. Entries of
+/// a month lie together, so that no partition grows without bound.
+pub fn activity_month_pk(project: ProjectId, scope: &str, month: &str) -> String {
+    format!("PROJECT#{project}#ACTIVITY#{scope}#{}", month.get(..MONTH_CHARS).unwrap_or(month))
 }
 
-/// The pointer to an activity entry in the log of its item.
+/// Characters of a month.
+pub const MONTH_CHARS: usize = 7;
+
+/// An activity entry.
+pub fn activity(project: ProjectId, scope: &str, at: DateTime<Utc>, id: Uuid) -> Key {
+    let sk = activity_sk(at, id);
+    Key::new(activity_month_pk(project, scope, &sk), sk)
+}
+
+/// Partition of the pointers to the activity entries of an item.
+pub fn activity_of_item_pk(project: ProjectId, scope: &str, item: u64) -> String {
+    format!("PROJECT#{project}#ACTIVITY#{scope}#ITEM#{item}")
+}
+
+/// The pointer to an activity entry in the log of its item. It has the sort key of the entry.
 pub fn activity_of(project: ProjectId, scope: &str, item: u64, at: DateTime<Utc>, id: Uuid) -> Key {
-    Key::new(format!("PROJECT#{project}#ACTIVITY#{scope}#ITEM#{item}"), activity_sk(at, id))
+    Key::new(activity_of_item_pk(project, scope, item), activity_sk(at, id))
+}
+
+/// Partition of the numbers of entries by day.
+pub fn activity_days_pk(project: ProjectId, scope: &str) -> String {
+    format!("PROJECT#{project}#ACTIVITY#{scope}#DAYS")
+}
+
+/// The counter of a log's entries on the day of `at`.
+pub fn activity_day(project: ProjectId, scope: &str, at: DateTime<Utc>) -> Key {
+    Key::new(activity_days_pk(project, scope), at.format("%Y-%m-%d").to_string())
 }
 
 fn activity_sk(at: DateTime<Utc>, id: Uuid) -> String {

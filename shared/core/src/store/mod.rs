@@ -5,12 +5,14 @@ mod bulk;
 mod error;
 mod item;
 pub mod keys;
+mod places;
 pub mod round_trips;
 pub mod schema;
 mod table;
 
 pub use error::StoreError;
 pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Sums};
+pub use places::{End, Span};
 pub use table::{Guard, Page, PageStart, Query, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
 
 use std::time::Duration;

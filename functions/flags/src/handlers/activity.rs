@@ -1,0 +1,20 @@
+//! `GET P/feature_flags/activity/` and `GET P/feature_flags/{id}/activity/`: who changed what, newest first.
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_core::activity::{item_log, scope_log};
+use pennon_core::app::App;
+use pennon_core::error::ApiResult;
+use pennon_core::http::Call;
+
+use crate::store::{SCOPE, flag_at};
+
+/// The log of all flags, those that are gone included.
+pub async fn all_activity(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    scope_log(&app, &call, SCOPE).await
+}
+
+/// The log of one flag, which may be deleted but not gone for good.
+pub async fn activity(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    item_log(&app, &call, SCOPE, flag_at, |_| Ok(true)).await
+}
