@@ -288,9 +288,9 @@ async fn a_page_of_the_log_costs_one_wait_and_that_of_a_flag_two() {
     );
 }
 
-/// 10,000 entries take about half a minute to write; `PENNON_TEST_LOG_ENTRIES` says how many there are.
+/// Writing 10,000 entries takes a while in a debug build; `PENNON_TEST_LOG_ENTRIES` says how many there are.
 fn many() -> usize {
-    std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(2_500, |text| text.parse().unwrap())
+    std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(1_300, |text| text.parse().unwrap())
 }
 
 #[tokio::test]
@@ -327,7 +327,7 @@ async fn a_long_log_has_the_right_entries_on_every_page() {
             .iter()
             .map(|number| {
                 let (at, detail) = (instant(*number), detail.clone());
-                let item = if number % 2 == 0 { id } else { 5000 };
+                let item = if number % 8 == 0 { 5000 } else { id };
                 (
                     Entry { scope: "FeatureFlag", item, activity: "updated", user: &user, at, detail },
                     new_uuid(),
@@ -350,10 +350,12 @@ async fn a_long_log_has_the_right_entries_on_every_page() {
         app.services.app.keys.clear();
         app.round_trips.reset();
         let answer = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
-        // One wait for key and days, and two for the page; a megabyte of entries that are passed over is one more.
+        // One wait for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
+        // for a large page, and one for each megabyte of entries that are passed over.
+        let large = if limit > 100 { 2 } else { 0 };
         let passed_over = total / 2 * 700 / 1_000_000;
         let waits = app.round_trips.sequential();
-        assert!(waits <= 4 + passed_over, "{waits} waits for page {page} of {limit}");
+        assert!(waits <= 4 + large + passed_over, "{waits} waits for page {page} of {limit}");
         assert_eq!(answer["total_count"], total);
         assert_eq!(answer["next"].is_null(), page * limit >= total);
         answer["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
