@@ -192,7 +192,7 @@ async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_
 #[tokio::test]
 async fn what_is_not_supported_yet_is_refused_by_name() {
     let app = TestApp::new().await;
-    for field in ["_should_create_usage_dashboard", "has_encrypted_payloads"] {
+    for field in ["has_encrypted_payloads"] {
         let body = json!({"key": "a", "is_remote_configuration": true, field: true});
         let refused = app.post(FLAGS, body).await.expect(400);
         assert_eq!(refused["attr"], field);

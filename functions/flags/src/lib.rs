@@ -7,6 +7,7 @@ mod definitions;
 mod handlers;
 mod mentioned;
 mod store;
+mod usage;
 mod user;
 
 use axum::Router;
@@ -72,6 +73,8 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::GET, &format!("{LIST}/activity"), handlers::all_activity)
         .add(Method::GET, &format!("{ONE}/activity"), handlers::activity)
         .add(Method::GET, &format!("{ONE}/status"), handlers::status)
+        .add(Method::POST, &format!("{ONE}/dashboard"), handlers::dashboard)
+        .add(Method::POST, &format!("{ONE}/enrich_usage_dashboard"), handlers::enrich_usage_dashboard)
 }
 
 /// The route by which SDKs ask for one person's values, for callers without a key.

@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::model::User;
 use pennon_core::store::keys::{Kind, ProjectId, record};
 use pennon_core::store::{Item, Key, Table};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 /// Level of a dashboard, and of an insight on it, that everybody in the project may edit.
 pub const EVERYBODY_EDITS: u8 = 21;
@@ -54,6 +55,34 @@ impl Dashboard {
     /// Its filters; empty when it has none.
     pub fn filters(&self) -> Map<String, Value> {
         self.filters.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// A dashboard that some part of the product makes, for everybody in the project to edit.
+#[derive(Debug, Clone, Serialize)]
+pub struct NewDashboard<'a> {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Free words.
+    pub description: String,
+    /// Filters that its insights take over.
+    pub filters: Value,
+    /// Who it is made for.
+    pub created_by: &'a User,
+    /// When.
+    pub created_at: DateTime<Utc>,
+}
+
+impl NewDashboard<'_> {
+    /// Its record.
+    pub fn record(&self) -> Value {
+        let mut record = json!(self);
+        record["restriction_level"] = json!(EVERYBODY_EDITS);
+        record["creation_mode"] = json!("template");
+        record["deleted"] = json!(false);
+        record
     }
 }
 

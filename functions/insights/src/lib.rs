@@ -8,6 +8,7 @@
 
 mod changes;
 mod dashboards;
+pub mod generated;
 mod handlers;
 mod input;
 mod limits;

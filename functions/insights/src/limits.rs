@@ -18,3 +18,5 @@ pub const PARAMETER_ENTRIES: usize = 500;
 pub const WRITE_TRIES: usize = 10;
 /// Rows of a page that are calculated side by side.
 pub const ROWS_AT_ONCE: usize = 4;
+/// Letters and digits of a short id.
+pub const SHORT_ID_CHARS: usize = 8;

@@ -1,12 +1,13 @@
 //! Insights in the records table: which items a write touches, and how many reads a list takes.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
-use pennon_core::error::ApiResult;
+use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write};
 use serde_json::json;
 
@@ -35,6 +36,40 @@ pub async fn insights(records: &Table, project: ProjectId, ids: &[u64]) -> ApiRe
     Ok(insights.into_iter().filter(|insight| !insight.deleted).collect())
 }
 
+/// The writes of an insight's own rows: its record, its summary row, and its short id when it is new. `before` is the
+/// version that was read, none for a new insight.
+pub fn rows_of(project: ProjectId, before: Option<u64>, after: &Insight) -> Result<Vec<Write>, StoreError> {
+    let guard = before.map_or(Guard::Absent, Guard::Version);
+    let record = Item::new(key(project, after.id), after)?.with_version(before.unwrap_or(0) + 1);
+    let mut writes = vec![Write::Put(record, guard)];
+    if before.is_none() {
+        let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
+        writes.push(Write::Put(short_id, Guard::Absent));
+    }
+    let row_key = keys::record(project, Kind::InsightRow, after.id);
+    writes.push(match after.deleted {
+        true => Write::Delete(row_key, Guard::None),
+        false => Write::Put(Item::new(row_key, &InsightRow::of(after))?, Guard::None),
+    });
+    Ok(writes)
+}
+
+/// The write that lets a dashboard know of an insight on it.
+pub fn pointer(project: ProjectId, dashboard: u64, insight: u64) -> Write {
+    Write::Put(Item::empty(keys::dashboard_tile(project, dashboard, insight)), Guard::None)
+}
+
+/// Numbers that nobody else is given.
+pub async fn count(records: &Table, of: Counter, count: usize) -> ApiResult<Range<u64>> {
+    if count == 0 {
+        return Ok(0..0);
+    }
+    let wrong = |error: std::num::TryFromIntError| ApiError::internal(&error);
+    let last = records.increment(&keys::counter(of), i64::try_from(count).map_err(wrong)?).await?;
+    let end = u64::try_from(last).map_err(wrong)?.saturating_add(1);
+    Ok(end.saturating_sub(count as u64)..end)
+}
+
 /// A write that was judged: what it leaves, and what the log says.
 pub struct Judged<'a> {
     /// Who writes.
@@ -56,19 +91,7 @@ impl Judged<'_> {
     /// as it was judged.
     pub fn writes(self) -> Result<Vec<Write>, StoreError> {
         let (project, after) = (self.access.project.id, self.after);
-        let version = self.before.map_or(0, |(_, version)| version);
-        let guard = self.before.map_or(Guard::Absent, |(_, version)| Guard::Version(version));
-        let record = Item::new(key(project, after.id), after)?.with_version(version + 1);
-        let mut writes = vec![Write::Put(record, guard)];
-        if self.before.is_none() {
-            let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
-            writes.push(Write::Put(short_id, Guard::Absent));
-        }
-        let row_key = keys::record(project, Kind::InsightRow, after.id);
-        writes.push(match after.deleted {
-            true => Write::Delete(row_key, Guard::None),
-            false => Write::Put(Item::new(row_key, &InsightRow::of(after))?, Guard::None),
-        });
+        let mut writes = rows_of(project, self.before.map(|(_, version)| version), after)?;
         self.tiles(&mut writes);
         let before = self.before.map(|(before, _)| before);
         let user = self.access.caller.user();
@@ -87,8 +110,7 @@ impl Judged<'_> {
         for dashboard in after.difference(&before) {
             let version = self.dashboards.get(*dashboard).map_or(0, |it| it.version);
             writes.push(Write::Check(dashboards::key(project, *dashboard), Guard::Version(version)));
-            let pointer = Item::empty(keys::dashboard_tile(project, *dashboard, id));
-            writes.push(Write::Put(pointer, Guard::None));
+            writes.push(pointer(project, *dashboard, id));
         }
         let gone = before.difference(&after).map(|dashboard| keys::dashboard_tile(project, *dashboard, id));
         writes.extend(gone.map(|key| Write::Delete(key, Guard::None)));

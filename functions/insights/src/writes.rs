@@ -3,8 +3,6 @@
 //! Must stay true: a body is judged, and what it asks to calculate is calculated, before anything is written; a change
 //! that others overtook is judged again on what they left.
 
-use std::ops::Range;
-
 use axum::extract::State;
 use axum::response::Response;
 use pennon_calculation::require_json;
@@ -12,7 +10,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, json};
 use pennon_core::ids;
-use pennon_core::store::keys::{self, Counter};
+use pennon_core::store::keys::Counter;
 use pennon_core::store::{Item, Key, StoreError};
 use serde_json::Value;
 
@@ -28,8 +26,6 @@ use crate::store::Judged;
 use crate::tiles;
 use crate::{Insights, limits, store};
 
-/// Letters and digits of a short id.
-const SHORT_ID_CHARS: usize = 8;
 /// Seconds after which a change that was overtaken too often may be tried again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
@@ -47,12 +43,14 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let wish = Wish { project: &access.project, refresh, now: call.now };
     let numbers = state.numbers(&insight, wish).await?;
 
-    let (count, tile_ids) =
-        tokio::try_join!(state.count(Counter::Insight, 1), state.count(Counter::Tile, wanted.len()))?;
+    let (count, tile_ids) = tokio::try_join!(
+        store::count(records, Counter::Insight, 1),
+        store::count(records, Counter::Tile, wanted.len())
+    )?;
     insight.id = id_of_count(count.start);
     insight.tiles = tiles::placed(&[], &wanted, tile_ids);
     for _ in 0..limits::WRITE_TRIES {
-        insight.short_id = ids::random_text(SHORT_ID_CHARS);
+        insight.short_id = ids::random_text(limits::SHORT_ID_CHARS);
         let judged = Judged {
             access: &access,
             now: call.now,
@@ -149,22 +147,6 @@ fn named_dashboards(fields: &Fields) -> Vec<u64> {
 }
 
 impl Insights {
-    /// Numbers that nobody else is given.
-    async fn count(&self, of: Counter, count: usize) -> ApiResult<Range<u64>> {
-        if count == 0 {
-            return Ok(0..0);
-        }
-        let wrong = |error: std::num::TryFromIntError| ApiError::internal(&error);
-        let last = self
-            .app
-            .store
-            .records
-            .increment(&keys::counter(of), i64::try_from(count).map_err(wrong)?)
-            .await?;
-        let end = u64::try_from(last).map_err(wrong)?.saturating_add(1);
-        Ok(end.saturating_sub(count as u64)..end)
-    }
-
     /// The tiles of an insight when it is on exactly the wanted dashboards.
     async fn place(&self, before: &Insight, wanted: &[u64]) -> ApiResult<Vec<tiles::Tile>> {
         let missing = tiles::missing(&before.tiles, wanted);
@@ -172,7 +154,7 @@ impl Insights {
             let detail = format!("An insight cannot have been on more than {} dashboards.", limits::TILES);
             return Err(ApiError::invalid("invalid_input", detail, Some("dashboards")));
         }
-        let ids = self.count(Counter::Tile, missing).await?;
+        let ids = store::count(&self.app.store.records, Counter::Tile, missing).await?;
         Ok(tiles::placed(&before.tiles, wanted, ids))
     }
 }

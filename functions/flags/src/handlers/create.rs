@@ -14,6 +14,7 @@ use super::TRIES;
 use crate::Flags;
 use crate::mentioned::look_up;
 use crate::store::{Holders, Outcome, Version, holders, proven};
+use crate::usage::Reserved;
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
@@ -24,6 +25,7 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
     let (access, mut early, mut version) = access_and_holders(app, &call).await?;
     let body = call.fields()?;
     let mut id = None;
+    let mut reserved: Option<Reserved> = None;
     for _ in 0..TRIES {
         let Judged { input, held, when } = judge(&state, &access, &body, version, early.take()).await?;
         let id = match id {
@@ -33,10 +35,18 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
         let user = access.caller.user();
         let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
         let records = &app.store.records;
+        let project = access.project.id;
+        if input.should_create_usage_dashboard && reserved.is_none() {
+            reserved = Some(Reserved::reserve(records).await?);
+        }
+        let (flag, beside) = match &reserved {
+            Some(reserved) => reserved.make(project, &flag, user, call.now)?,
+            None => (flag, Vec::new()),
+        };
         // Looked up before the write, so that a write that was done is answered as done.
         let viewers = Viewers::load(app, &access, &[&flag]).await?;
-        let project = access.project.id;
-        let written = crate::store::create(records, project, &flag, &held.deleted, user, when).await?;
+        let held = &held.deleted;
+        let written = crate::store::create(records, project, &flag, held, user, when, beside).await?;
         if written == Outcome::Done {
             return Ok(created(viewers.show(&flag, call.now)));
         }
@@ -112,10 +122,6 @@ async fn judge(
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
-    if input.should_create_usage_dashboard {
-        let detail = "Usage dashboards are not supported yet.";
-        return Err(ApiError::invalid("invalid_input", detail, Some("_should_create_usage_dashboard")));
-    }
     if input.has_encrypted_payloads == Some(Some(true)) {
         let detail = "Encrypted payloads are not supported yet.";
         return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));

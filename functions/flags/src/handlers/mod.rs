@@ -2,6 +2,7 @@
 
 mod activity;
 mod create;
+mod dashboard;
 mod definitions;
 mod destroy;
 mod evaluate;
@@ -12,6 +13,7 @@ mod update;
 
 pub use activity::{activity, all_activity};
 pub use create::create;
+pub use dashboard::{dashboard, enrich_usage_dashboard};
 pub use definitions::{definitions, local_evaluation};
 pub use destroy::destroy;
 pub use evaluate::evaluate;
@@ -20,5 +22,17 @@ pub use retrieve::retrieve;
 pub use status::status;
 pub use update::{replace, update};
 
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_engine::flag::Flag;
+use pennon_role_access::viewer::Viewers;
+
 /// How often a lost race is judged again before the caller is told to come back.
 const TRIES: u32 = 12;
+
+/// 403 unless the caller may edit `flag`.
+fn require_edit(viewers: &Viewers, flag: &Flag) -> ApiResult<()> {
+    if viewers.can_edit(flag) {
+        return Ok(());
+    }
+    Err(ApiError::forbidden("You don't have edit permissions for this feature flag."))
+}

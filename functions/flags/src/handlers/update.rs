@@ -12,11 +12,12 @@ use pennon_engine::flag::transition::{self, Links};
 use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, conflict};
 use serde_json::Value;
 
-use super::TRIES;
 use super::create::is_short;
+use super::{TRIES, require_edit};
 use crate::Flags;
 use crate::mentioned::{Mentioned, look_up};
 use crate::store::{Outcome, Stored, Version, flag_at, holders, proven};
+use crate::usage::follow_key;
 use crate::user::user_ref;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::Viewers;
@@ -44,9 +45,7 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         let before = Stored::read(item)?;
         let version = Version::of(version.as_ref());
         let viewers = Viewers::load(app, &access, &[&before.flag]).await?;
-        if !viewers.can_edit(&before.flag) {
-            return Err(ApiError::forbidden("You don't have edit permissions for this feature flag."));
-        }
+        require_edit(&viewers, &before.flag)?;
         let body = match &body {
             Some(body) => body,
             None => &*body.insert(call.fields()?),
@@ -58,7 +57,9 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         let viewers =
             if cohorts_as_before { viewers } else { Viewers::load(app, &access, &[&after]).await? };
         let records = &app.store.records;
-        if crate::store::update(records, project, &before, &after, user, when).await? == Outcome::Done {
+        let beside = follow_key(records, project, &before.flag, &after, user, call.now).await?;
+        let written = crate::store::update(records, project, &before, &after, user, when, beside).await?;
+        if written == Outcome::Done {
             return Ok(json(viewers.show(&after, call.now)));
         }
         items = records.batch_get(&wanted(project)).await?;

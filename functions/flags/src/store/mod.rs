@@ -77,10 +77,10 @@ pub enum Outcome {
 }
 
 /// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
-const REPLACED_AT_ONCE: usize = 40;
+const REPLACED_AT_ONCE: usize = 36;
 
-/// Stores a new flag; the deleted flags `replaced`, which had its key, are gone for good. `when` is what of the project's
-/// version the judgement of the flag rests on.
+/// Stores a new flag and what is written `beside` it, which is at most twenty writes; the deleted flags `replaced`, which
+/// had its key, are gone for good. `when` is what of the project's version the judgement of the flag rests on.
 pub async fn create(
     records: &Table,
     project: ProjectId,
@@ -88,6 +88,7 @@ pub async fn create(
     replaced: &[u64],
     user: &User,
     when: Unchanged,
+    beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
     let (now, before) = replaced.split_at(replaced.len().min(REPLACED_AT_ONCE));
     for some in before.chunks(REPLACED_AT_ONCE) {
@@ -97,6 +98,7 @@ pub async fn create(
     }
     let mut writes = change(project, None, flag, when)?;
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
+    writes.extend(beside);
     writes.extend(removals(project, &flag.key, now));
     send(records, writes).await
 }
@@ -156,7 +158,7 @@ fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterat
     })
 }
 
-/// Stores `after` over `before`. `when` is as for [`create`].
+/// Stores `after` over `before`. `when` and `beside` are as for [`create`].
 pub async fn update(
     records: &Table,
     project: ProjectId,
@@ -164,9 +166,11 @@ pub async fn update(
     after: &Flag,
     user: &User,
     when: Unchanged,
+    beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
     let mut writes = change(project, Some(before), after, when)?;
     writes.extend(activity(project, Some(&before.flag), after, user, after.updated_at)?);
+    writes.extend(beside);
     send(records, writes).await
 }
 
@@ -194,7 +198,8 @@ fn activity(
     entry.writes(project, ids::new_uuid())
 }
 
-async fn send(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
+/// Sends the writes of one change.
+pub async fn send(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
     match records.transact(writes).await {
         Ok(()) => Ok(Outcome::Done),
         Err(StoreError::Condition { .. }) => Ok(Outcome::Lost),

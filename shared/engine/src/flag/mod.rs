@@ -41,6 +41,7 @@ pub mod shape;
 pub mod status;
 pub mod timestamp;
 pub mod transition;
+pub mod usage;
 
 #[cfg(test)]
 mod robustness;
