@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand};
+use pennon_core::throttle::Rates;
 
 /// Feature flags and insights that cost nothing at rest.
 #[derive(Debug, Parser)]
@@ -67,6 +68,10 @@ pub struct Serve {
     /// Freeze the clock at this instant, and let requests name another by the header X-Pennon-Now.
     #[arg(long, value_name = "RFC3339")]
     pub now: Option<DateTime<Utc>>,
+    /// Limit how often a key may ask: `on` for 480 calls a minute and 4800 an hour, and 600 a minute for flag
+    /// definitions, or some of burst=N,sustained=N,definitions=N.
+    #[arg(long, value_name = "RATES")]
+    pub rate_limits: Option<Rates>,
 }
 
 impl Default for Serve {
@@ -78,6 +83,7 @@ impl Default for Serve {
             dynamodb_port: 0,
             workspace: None,
             now: None,
+            rate_limits: None,
         }
     }
 }

@@ -37,7 +37,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let table_listener = bind(options.dynamodb_port, "--dynamodb-port").await?;
     let embedded = Embedded::open(directory.path()).await.map_err(|e| e.to_string())?;
     let clock = options.now.map_or(Clock::Running, Clock::Frozen);
-    let app = App::new(embedded.store(None), clock);
+    let app = App::new(embedded.store(None), clock).limited(options.rate_limits);
     let services = Services::open(app, &directory.events_url())?;
 
     let info = ServerInfo {

@@ -13,8 +13,9 @@ use pennon_flags::Flags;
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
+    let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
     let events = EventStore::open(app.store.clone(), &url)?;
     let state = Flags::new(app, events);
     lambda::run(edge(pennon_flags::function_router(&state), state.app.clock)).await

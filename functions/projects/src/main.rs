@@ -11,6 +11,7 @@ use pennon_core::store::Store;
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let rates = config.rates()?;
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
     lambda::run(edge(pennon_projects::router(&app), app.clock)).await
 }

@@ -3,6 +3,7 @@
 use crate::auth::KeyCache;
 use crate::clock::Clock;
 use crate::store::Store;
+use crate::throttle::Rates;
 
 /// The state that the functions share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -13,11 +14,19 @@ pub struct App {
     pub clock: Clock,
     /// Keys seen a moment ago.
     pub keys: KeyCache,
+    /// How often a key may ask, if that is limited.
+    pub rates: Option<Rates>,
 }
 
 impl App {
     /// An app over `store`, with `clock` as its time.
     pub fn new(store: Store, clock: Clock) -> App {
-        App { store, clock, keys: KeyCache::default() }
+        App { store, clock, keys: KeyCache::default(), rates: None }
+    }
+
+    /// The same app, which limits how often a key may ask.
+    #[must_use]
+    pub fn limited(self, rates: Option<Rates>) -> App {
+        App { rates, ..self }
     }
 }

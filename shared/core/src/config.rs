@@ -1,5 +1,7 @@
 //! The only reader of the environment: what a function is told by its deployment.
 
+use crate::throttle::Rates;
+
 /// Names of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
@@ -23,13 +25,21 @@ pub struct Config {
     pub store: StoreConfig,
     /// Where segments lie: `s3://bucket/prefix` or `file:///directory`. None in functions that read no events.
     pub events_url: Option<String>,
+    /// How often a key may ask: `PENNON_RATE_LIMITS` in the form of [`crate::throttle::Rates`]; not limited when absent
+    /// or `off`.
+    pub rate_limits: Option<String>,
 }
 
 impl Config {
-    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE` and `PENNON_EVENTS_URL`; absent table names are those of
+    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL` and `PENNON_RATE_LIMITS`; absent table names are those of
     /// the embedded DynamoDB.
     pub fn from_env() -> Config {
         Config::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// The limits, read.
+    pub fn rates(&self) -> Result<Option<Rates>, String> {
+        self.rate_limits.as_deref().map(str::parse).transpose()
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Config {
@@ -40,6 +50,7 @@ impl Config {
                 blocks_table: variable("PENNON_BLOCKS_TABLE").unwrap_or(local.blocks_table),
             },
             events_url: variable("PENNON_EVENTS_URL"),
+            rate_limits: variable("PENNON_RATE_LIMITS").filter(|limits| limits != "off"),
         }
     }
 }
@@ -63,5 +74,14 @@ mod tests {
         let config = Config::read(|name| Some(name.to_lowercase()));
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
+        assert!(config.rates().is_err());
+    }
+
+    #[test]
+    fn rates_are_limited_only_where_it_says_so() {
+        let rates = |value: &str| Config::read(|_| Some(value.to_owned())).rates();
+        assert_eq!(rates("off"), Ok(None));
+        assert_eq!(rates("on"), Ok(Some(Rates::default())));
+        assert_eq!(Config::read(|_| None).rates(), Ok(None));
     }
 }

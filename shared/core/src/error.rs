@@ -134,6 +134,14 @@ impl ApiError {
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", "unsupported_media_type", detail)
     }
 
+    /// 429: the key has asked too often; it may again in `seconds`.
+    pub fn throttled(seconds: u64) -> ApiError {
+        let unit = if seconds == 1 { "second" } else { "seconds" };
+        let detail = format!("Request was throttled. Expected available in {seconds} {unit}.");
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "throttled_error", "throttled", detail)
+            .with_header(header::RETRY_AFTER, seconds.to_string())
+    }
+
     /// 503: try again in `seconds`.
     pub fn busy(seconds: u32) -> ApiError {
         let detail = "The service is busy. Try again later.";

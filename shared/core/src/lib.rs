@@ -18,3 +18,4 @@ pub mod ids;
 pub mod lambda;
 pub mod model;
 pub mod store;
+pub mod throttle;

@@ -1,6 +1,7 @@
 //! From a request to the project that the caller may use.
 //!
-//! Must stay true: checks come in the contract's order (401, project 404, limits of the key, scope, membership); key,
+//! Must stay true: checks come in the contract's order (401, project 404, limits of the key, scope, membership, rate);
+//! key,
 //! project and the records that a handler needs come in one batch wherever the project is known or was met before: a
 //! guess is proven by rows that are read beside it, and read again where it was wrong.
 
@@ -18,6 +19,7 @@ use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key, Query};
+use crate::throttle::Bucket;
 
 /// How a request names its project.
 enum Named {
@@ -62,7 +64,9 @@ impl App {
             Some(_) => None,
             None => self.store.records.get(&keys::api_key(&presented.hash)).await?,
         };
-        self.known(call, &presented, found)
+        let caller = self.known(call, &presented, found)?;
+        self.count(call, &presented, Bucket::General).await?;
+        Ok(caller)
     }
 
     /// The project that the request names, for a caller with `scope`, and the records at `wanted(project)`.
@@ -87,6 +91,17 @@ impl App {
         &self,
         call: &Call,
         scope: &str,
+        wanted: impl Fn(ProjectId) -> Vec<Key>,
+    ) -> ApiResult<(Access, Vec<Option<Item>>)> {
+        self.project_counted(call, scope, Bucket::General, wanted).await
+    }
+
+    /// As [`App::project_with`], for calls that count in `bucket`.
+    pub async fn project_counted(
+        &self,
+        call: &Call,
+        scope: &str,
+        bucket: Bucket,
         wanted: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
         let presented = self.presented(call)?;
@@ -132,7 +147,17 @@ impl App {
             self.project_and(actual.project, &wanted).await?
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
-        Ok((Access::check(caller, project, scope)?, items))
+        let access = Access::check(caller, project, scope)?;
+        self.count(call, &presented, bucket).await?;
+        Ok((access, items))
+    }
+
+    /// Counts the call, where calls are limited; the last check before the record and the body are looked at.
+    async fn count(&self, call: &Call, presented: &Presented, bucket: Bucket) -> ApiResult<()> {
+        match &self.rates {
+            Some(rates) => rates.count(&self.store.records, &presented.hash, bucket, call.now).await,
+            None => Ok(()),
+        }
     }
 
     /// Which project the request will turn out to mean.

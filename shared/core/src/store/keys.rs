@@ -20,6 +20,7 @@
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
+//! | calls of an API key in a window of time | `CALLS#{hash}` | limit and number of the window |
 //! | counters of ids | `COUNTER` | kind |
 //!
 //! Ids are padded so that text order is number order.
@@ -310,6 +311,11 @@ fn activity_sk(at: DateTime<Utc>, id: Uuid) -> String {
 /// A stored calculation result.
 pub fn result(project: ProjectId, cache_key: &str) -> Key {
     Key::new(format!("PROJECT#{project}#RESULT"), cache_key)
+}
+
+/// The calls of an API key that count against `limit` in a window of time.
+pub fn calls(hash: &str, limit: &str, window: u64) -> Key {
+    Key::new(format!("CALLS#{hash}"), format!("{limit}#{window}"))
 }
 
 /// The counter of the ids of one kind.

@@ -14,7 +14,9 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::StoreError;
-use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, SK, Sums, VERSION, number, parsed};
+use super::item::{
+    Attributes, COUNT, EDGES, EXPIRES_AT, Item, Key, LAST, PK, ROWS, SK, Sums, VERSION, number, parsed,
+};
 
 /// Most writes of one transaction, by DynamoDB's rule.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
@@ -299,6 +301,22 @@ impl Table {
             .attributes
             .and_then(|map| parsed(&map, COUNT))
             .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
+    }
+
+    /// As [`Table::increment`], of a counter that DynamoDB may remove after `seconds` since the epoch.
+    pub async fn increment_expiring(&self, key: &Key, by: i64, seconds: i64) -> Result<(), StoreError> {
+        self.client
+            .update_item()
+            .table_name(&*self.name)
+            .set_key(Some(key.attributes()))
+            .update_expression("SET #e = :e ADD #n :by")
+            .expression_attribute_names("#n", COUNT)
+            .expression_attribute_names("#e", EXPIRES_AT)
+            .expression_attribute_values(":by", number(by))
+            .expression_attribute_values(":e", number(seconds))
+            .send()
+            .await?;
+        Ok(())
     }
 
     /// Raises the counter at `key` to `least`, if it is lower.
