@@ -13,6 +13,7 @@ use pennon::workspace::{Options, Workspace, apply};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::store::round_trips::RoundTrips;
+use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -112,6 +113,14 @@ impl TestApp {
             .expect("an applied workspace");
         round_trips.reset();
         TestApp { router: api(&services), services, round_trips, _events: Arc::new(events) }
+    }
+
+    /// The same installation, which limits how often a key may ask.
+    pub fn limited(self, rates: Rates) -> TestApp {
+        let url = format!("file://{}", self._events.path().display());
+        let app = self.services.app.clone().limited(Some(rates));
+        let services = Services::open(app, &url).expect("services");
+        TestApp { router: api(&services), services, ..self }
     }
 
     /// Sends a request.

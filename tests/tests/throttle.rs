@@ -1,0 +1,82 @@
+//! How often a key may ask: counted per key, refused with 429, off unless it is switched on.
+
+use axum::http::StatusCode;
+use pennon_core::throttle::Rates;
+use pennon_tests::{Answer, Keys, TestApp};
+use serde_json::Value;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+async fn with(burst: u64, sustained: u64) -> TestApp {
+    TestApp::new().await.limited(Rates { burst, sustained, ..Rates::default() })
+}
+
+/// GET at `seconds` after ten o'clock.
+async fn get_at(app: &TestApp, key: &str, path: &str, seconds: u32) -> Answer {
+    let mut request = TestApp::request(key, "GET", path, Value::Null);
+    let now = format!("2026-01-05T10:{:02}:{:02}Z", seconds / 60, seconds % 60);
+    request.headers_mut().insert("x-pennon-now", now.parse().expect("a header"));
+    app.send(request).await
+}
+
+#[tokio::test]
+async fn a_call_too_many_is_told_when_to_come_back() {
+    let app = with(3, 100).await;
+    for second in 0..3 {
+        get_at(&app, Keys::OWNER, FLAGS, second).await.expect(200);
+    }
+    // 50 s to the next minute, in which three count as two from the 20th second on.
+    let refused = get_at(&app, Keys::OWNER, FLAGS, 10).await;
+    assert_eq!(refused.headers["retry-after"], "70");
+    let body = refused.expect(429);
+    assert_eq!(body["type"], "throttled_error");
+    assert_eq!(body["code"], "throttled");
+    assert_eq!(body["detail"], "Request was throttled. Expected available in 70 seconds.");
+    assert_eq!(body["attr"], Value::Null);
+    // The refused call did not count.
+    get_at(&app, Keys::OWNER, FLAGS, 79).await.expect(429);
+    get_at(&app, Keys::OWNER, FLAGS, 80).await.expect(200);
+}
+
+#[tokio::test]
+async fn each_key_and_each_bucket_has_its_own_count() {
+    let app = with(2, 100).await;
+    for _ in 0..2 {
+        get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
+    }
+    get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(429);
+    get_at(&app, Keys::OWNER, "/api/projects/", 0).await.expect(429);
+    get_at(&app, Keys::OWNER, "/api/projects/1/feature_flags/local_evaluation/", 0).await.expect(200);
+    get_at(&app, Keys::OWNER, "/flags/definitions?token=phc_project_1", 0).await.expect(200);
+    get_at(&app, Keys::READ_FLAGS, FLAGS, 0).await.expect(200);
+}
+
+#[tokio::test]
+async fn the_hour_is_limited_too() {
+    let app = with(2, 3).await;
+    for minute in 0..3 {
+        get_at(&app, Keys::OWNER, FLAGS, 120 * minute).await.expect(200);
+    }
+    get_at(&app, Keys::OWNER, FLAGS, 600).await.expect(429);
+}
+
+#[tokio::test]
+async fn the_check_comes_after_the_rights_and_before_the_rest() {
+    let app = with(1, 100).await;
+    get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
+    get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
+    get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
+    get_at(&app, Keys::OWNER, &format!("{FLAGS}999/"), 0).await.expect(429);
+    let unknown = app.call(Keys::OWNER, "DELETE", FLAGS, Value::Null).await;
+    assert_eq!(unknown.status, StatusCode::TOO_MANY_REQUESTS);
+    get_at(&app, "phx_unknown", FLAGS, 0).await.expect(401);
+}
+
+#[tokio::test]
+async fn nothing_is_counted_while_it_is_off() {
+    let app = TestApp::new().await;
+    get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
+    app.round_trips.reset();
+    get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
+    assert!(app.round_trips.calls().iter().all(|call| call.operation != "UpdateItem"));
+}
