@@ -24,6 +24,7 @@ use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError};
+use pennon_core::throttle::Bucket;
 use pennon_engine::flag::definitions::{CohortForm, matches};
 
 use crate::Flags;
@@ -34,7 +35,7 @@ use memory::{Body, Feed};
 pub async fn poll(flags: &Flags, call: &Call, form: CohortForm) -> ApiResult<Response> {
     let tag = call.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let wanted = |project| wanted(&flags.feeds, project, form, tag.is_some());
-    let (access, items) = flags.app.project_with(call, crate::READ, wanted).await?;
+    let (access, items) = flags.app.project_counted(call, crate::READ, Bucket::Definitions, wanted).await?;
     if access.project.feature_flag_quota_exhausted {
         return Ok(answer::quota_exhausted());
     }
