@@ -246,7 +246,10 @@ fn with_plain_operator(property: &Value) -> Value {
 
 /// The same refusal, of the field of this request.
 fn blame(attr: &str, error: FieldError) -> FieldError {
-    let detail = error.detail.replacen("filters", attr, 1);
+    let detail = match error.detail.strip_prefix("filters ") {
+        Some(rest) => format!("{attr} {rest}"),
+        None => error.detail,
+    };
     FieldError::new(attr, error.code, detail)
 }
 

@@ -191,9 +191,13 @@ fn bodies_that_are_refused() {
     }
     let index = "Invalid group type index for feature flag condition.";
     let group = |index: Value| json!({"key": "a", "type": "group", "value": 1, "group_type_index": index});
-    for (own, body_index) in
-        [(json!(null), json!(0)), (json!(1), json!(0)), (json!(0), json!(null)), (json!("x"), json!(0))]
-    {
+    for (own, body_index) in [
+        (json!(null), json!(0)),
+        (json!(1), json!(0)),
+        (json!(0), json!(null)),
+        (json!(null), json!(null)),
+        (json!("x"), json!(0)),
+    ] {
         let properties = json!([group(own)]);
         general(json!({"condition": {"properties": properties}, "group_type_index": body_index}), index);
     }
@@ -218,6 +222,9 @@ fn limits_and_one_past() {
     assert!(parse(values(limits::VALUES)).is_ok());
     let detail = "Property group expressions of type a cannot contain more than 1000 values.";
     refuses(values(limits::VALUES + 1), Some("condition"), "invalid_input", detail);
+    let filters = json!({"key": "filters", "type": "person", "value": vec![1; limits::VALUES + 1]});
+    let detail = "Property group expressions of type filters cannot contain more than 1000 values.";
+    refuses(on(json!([filters])), Some("condition"), "invalid_input", detail);
     let pattern = |length: usize| on(json!([person("regex", json!("a".repeat(length)))]));
     assert!(parse(pattern(limits::PATTERN_BYTES)).is_ok());
     let detail = "a pattern must not be longer than 4096 bytes";

@@ -319,6 +319,8 @@ fn holdouts() {
     let unnamed = with(json!({"rollout_percentage": 18}));
     unnamed.says("user-1", 1, json!("holdout"), "holdout_condition_value", None);
     with(json!({"rollout_percentage": 17})).says("user-1", 1, json!(true), MATCH, Some(0));
+    // No percentage is all of them, as everywhere.
+    with(json!({"properties": []})).says("user-2", 1, json!("holdout"), "holdout_condition_value", None);
     // Of a flag on groups it is the group that is held out.
     let mut world = with(json!({"rollout_percentage": 18}));
     world.flags[0].filters.insert("aggregation_group_type_index".to_owned(), json!(0));

@@ -173,6 +173,24 @@ fn static_cohorts_that_decide_something() {
 }
 
 #[test]
+fn cohorts_of_flags_that_a_flag_depends_on() {
+    let ask = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});
+    let on = |id: &str| {
+        let property = json!({"key": id, "type": "flag", "value": true, "operator": "flag_evaluates_to"});
+        json!({"groups": [{"properties": [property]}]})
+    };
+    let flags =
+        vec![flag(1, "a", on("2")), flag(2, "b", on("3")), flag(3, "c", ask(5)), flag(4, "d", ask(9))];
+    let mut world = world(flags);
+    let criteria = json!([member(9, json!("in"), json!(null)), person("plan", json!("pro"))]);
+    world.cohorts = vec![dynamic(5, all(criteria)), listed(9)];
+    assert_eq!(world.evaluator().plan(1).unwrap().static_cohorts(), [9].into());
+    assert!(!world.is_on(json!({"plan": "pro"})));
+    world.members_of = [9].into();
+    assert!(world.is_on(json!({"plan": "pro"})) && !world.is_on(json!({"plan": "free"})));
+}
+
+#[test]
 fn a_cohort_that_leads_back_to_itself_has_no_members() {
     let circle = |id: i64, next: i64| {
         dynamic(id, any(json!([member(next, json!("in"), json!(null)), person("plan", json!("pro"))])))
