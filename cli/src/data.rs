@@ -4,8 +4,11 @@
 //! the operating system drops with its process decides, so a killed server leaves nothing to clean up.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use pennon_core::config::payload_keys;
+use pennon_core::payload_keys::{PayloadKeys, new_key};
 use pennon_core::store::Store;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +17,7 @@ use crate::embedded::{Embedded, remote_store};
 const LOCK: &str = "lock";
 const SERVER: &str = "server.json";
 const EVENTS: &str = "events";
+const PAYLOAD_KEY: &str = "payload.key";
 
 /// Where a running server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +70,23 @@ impl DataDirectory {
         format!("file://{}", self.path.join(EVENTS).display())
     }
 
+    /// The keys that secret payloads are encrypted with: those of the environment, then the directory's own, which is
+    /// made when it is first asked for.
+    pub fn payload_keys(&self) -> Result<PayloadKeys, String> {
+        let path = self.path.join(PAYLOAD_KEY);
+        let failed = |e: std::io::Error| format!("{} cannot be used: {e}", path.display());
+        let own = match std::fs::read_to_string(&path) {
+            Ok(own) => own,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let own = new_key();
+                write_private(&path, &own).map_err(failed)?;
+                own
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        payload_keys(&own).map_err(|e| format!("{e}; the directory's own key is in {}", path.display()))
+    }
+
     /// The lock, unless another process has it.
     pub fn lock(&self) -> Result<Option<Lock>, String> {
         let path = self.path.join(LOCK);
@@ -115,4 +136,17 @@ impl DataDirectory {
             })?;
         Ok(OpenStore { store: remote_store(&info.dynamodb), server: Some(info), _lock: None })
     }
+}
+
+/// Writes a file that only its owner reads, where the system knows owners; whole, or not at all.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let unfinished = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)
 }

@@ -12,6 +12,7 @@ use pennon::serve::{Services, api};
 use pennon::workspace::{Options, Workspace, apply};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
+use pennon_core::payload_keys::PayloadKeys;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
@@ -21,6 +22,9 @@ use crate::Answer;
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
+
+/// What payloads are encrypted with: 32 zeros.
+const PAYLOAD_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 /// The secrets of the keys that every test's workspace has.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +107,8 @@ impl TestApp {
         let now: DateTime<Utc> = NOW.parse().expect("an instant");
         let embedded = Embedded::in_memory().await.expect("an embedded database");
         let round_trips = RoundTrips::new();
-        let app = App::new(embedded.store(Some(round_trips.clone())), Clock::Frozen(now));
+        let app = App::new(embedded.store(Some(round_trips.clone())), Clock::Frozen(now))
+            .with_payload_keys(PayloadKeys::parse(PAYLOAD_KEY).expect("a key"));
         let events = tempfile::tempdir().expect("a directory");
         let url = format!("file://{}", events.path().display());
         let services = Services::open(app, &url).expect("services");

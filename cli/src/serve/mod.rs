@@ -37,7 +37,9 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let table_listener = bind(options.dynamodb_port, "--dynamodb-port").await?;
     let embedded = Embedded::open(directory.path()).await.map_err(|e| e.to_string())?;
     let clock = options.now.map_or(Clock::Running, Clock::Frozen);
-    let app = App::new(embedded.store(None), clock).limited(options.rate_limits);
+    let app = App::new(embedded.store(None), clock)
+        .limited(options.rate_limits)
+        .with_payload_keys(directory.payload_keys()?);
     let services = Services::open(app, &directory.events_url())?;
 
     let info = ServerInfo {

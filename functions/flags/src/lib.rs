@@ -22,6 +22,7 @@ pub use store::Memory;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
+const REMOTE_CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config";
 const LOCAL_EVALUATION: &str = "/api/projects/{project_id}/feature_flags/local_evaluation";
 /// Where SDKs ask for the same, with the project in the token or the key.
 const LOCAL_EVALUATION_BY_TOKEN: &str = "/api/feature_flag/local_evaluation";
@@ -67,6 +68,7 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::PATCH, ONE, handlers::update)
         .add(Method::PUT, ONE, handlers::replace)
         .add(Method::DELETE, ONE, handlers::destroy)
+        .add(Method::GET, REMOTE_CONFIG, handlers::remote_config)
         .add(Method::GET, LOCAL_EVALUATION, handlers::local_evaluation)
         .add(Method::GET, LOCAL_EVALUATION_BY_TOKEN, handlers::local_evaluation)
         .add(Method::GET, DEFINITIONS, handlers::definitions)

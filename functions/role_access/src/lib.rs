@@ -4,6 +4,7 @@
 //! flag of its partition, so records of a flag that is gone are reached by nobody.
 
 mod handlers;
+pub mod payloads;
 mod store;
 pub mod viewer;
 

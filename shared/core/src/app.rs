@@ -2,6 +2,7 @@
 
 use crate::auth::KeyCache;
 use crate::clock::Clock;
+use crate::payload_keys::PayloadKeys;
 use crate::store::Store;
 use crate::throttle::Rates;
 
@@ -16,17 +17,25 @@ pub struct App {
     pub keys: KeyCache,
     /// How often a key may ask, if that is limited.
     pub rates: Option<Rates>,
+    /// What secret payloads are encrypted with.
+    pub payload_keys: PayloadKeys,
 }
 
 impl App {
     /// An app over `store`, with `clock` as its time.
     pub fn new(store: Store, clock: Clock) -> App {
-        App { store, clock, keys: KeyCache::default(), rates: None }
+        App { store, clock, keys: KeyCache::default(), rates: None, payload_keys: PayloadKeys::default() }
     }
 
     /// The same app, which limits how often a key may ask.
     #[must_use]
     pub fn limited(self, rates: Option<Rates>) -> App {
         App { rates, ..self }
+    }
+
+    /// The same app, which can keep secret payloads.
+    #[must_use]
+    pub fn with_payload_keys(self, payload_keys: PayloadKeys) -> App {
+        App { payload_keys, ..self }
     }
 }

@@ -1,5 +1,6 @@
 //! The only reader of the environment: what a function is told by its deployment.
 
+use crate::payload_keys::{self, PayloadKeys};
 use crate::throttle::Rates;
 
 /// Names of the tables.
@@ -53,6 +54,12 @@ impl Config {
             rate_limits: variable("PENNON_RATE_LIMITS").filter(|limits| limits != "off"),
         }
     }
+}
+
+/// The keys in `PENNON_PAYLOAD_KEY`, after which those in `more` are tried; none where neither names one.
+pub fn payload_keys(more: &str) -> Result<PayloadKeys, String> {
+    let named = std::env::var(payload_keys::SETTING).unwrap_or_default();
+    PayloadKeys::parse(&format!("{named},{more}"))
 }
 
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.

@@ -21,6 +21,11 @@ pub fn random_text(length: usize) -> String {
     text
 }
 
+/// `N` random bytes.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    std::array::from_fn(|_| random_u64().to_le_bytes()[0])
+}
+
 /// A new personal API key: `phx_` and 47 letters and digits, 280 bits of chance.
 pub fn new_api_key() -> String {
     format!("phx_{}", random_text(47))

@@ -17,5 +17,6 @@ pub mod http;
 pub mod ids;
 pub mod lambda;
 pub mod model;
+pub mod payload_keys;
 pub mod store;
 pub mod throttle;

@@ -131,7 +131,7 @@ pub fn change(
     let (had, has) = (before.map(|before| claim(project, &before.flag)), claim(project, after));
     if had.as_ref() != Some(&has) {
         writes.extend(had.map(|had| Write::Delete(had, Guard::Present)));
-        writes.push(Write::Put(Item::empty(has), Guard::Absent));
+        writes.push(Write::Put(Item { count: after.id, ..Item::empty(has) }, Guard::Absent));
     }
     Ok(writes)
 }

@@ -200,7 +200,7 @@ pub fn flag_key_prefix(key: &str) -> String {
     format!("{key}#")
 }
 
-/// There while a live flag has the key.
+/// There while a live flag has the key; the item's counter is the flag's number.
 pub fn flag_key_live(project: ProjectId, key: &str) -> Key {
     Key::new(flag_keys_pk(project), format!("{key}#LIVE"))
 }

@@ -1,11 +1,11 @@
 //! What the activity log says about a write: its kind and the fields that it changed.
 //!
 //! Must stay true: stored values are compared, not displayed ones; every update has an entry, because every update
-//! changes the version.
+//! changes the version; no entry shows a payload of a flag whose payloads are, or were, secret.
 
 use serde_json::{Value, json};
 
-use super::{Flag, json};
+use super::{Flag, json, payloads};
 
 /// What a write did, in the activity log's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +49,23 @@ pub fn between(before: &Flag, after: &Flag) -> Vec<Value> {
         .zip(logged(after))
         .filter_map(|((field, before), (_, after))| change(field, before, after))
         .collect();
+    if before.is_encrypted() || after.is_encrypted() {
+        changes.iter_mut().for_each(mask);
+    }
     if before.tags != after.tags {
         // Lists of linked records are always "changed", an empty one included.
         changes.push(entry("changed", "tags", json!(before.tags), json!(after.tags)));
     }
     changes
+}
+
+/// Puts the mask in place of payloads.
+fn mask(change: &mut Value) {
+    if change["field"] == "filters" {
+        for side in ["before", "after"] {
+            change[side].as_object_mut().into_iter().for_each(payloads::mask);
+        }
+    }
 }
 
 fn change(field: &str, before: Value, after: Value) -> Option<Value> {

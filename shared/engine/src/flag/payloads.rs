@@ -21,6 +21,16 @@ pub fn keep_masked(filters: &mut Object, stored: &Object) {
     }
 }
 
+/// The payloads of filters, by the value that they go with.
+pub fn of_mut(filters: &mut Object) -> impl Iterator<Item = (&String, &mut Value)> {
+    filters.get_mut("payloads").and_then(Value::as_object_mut).into_iter().flatten()
+}
+
+/// Puts the mask in place of every payload.
+pub fn mask(filters: &mut Object) {
+    of_mut(filters).for_each(|(_, payload)| *payload = MASK.into());
+}
+
 /// Checks the payloads of filters of the right shape.
 pub fn check(filters: &Object) -> Result<(), FieldError> {
     let payloads = match filters.get("payloads") {

@@ -183,6 +183,11 @@ impl Flag {
         }
     }
 
+    /// Whether its payloads are secret.
+    pub fn is_encrypted(&self) -> bool {
+        self.has_encrypted_payloads == Some(true)
+    }
+
     /// The properties by which people enrol in the flag carry its key.
     fn rename_enrolment(&mut self) {
         const ENROLMENT: &str = "$feature_enrollment/";

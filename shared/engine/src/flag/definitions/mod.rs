@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::etag::{etag, matches};
-use super::{Flag, cohort::Cohort, evaluate::graph::Graph, json::Object};
+use super::{Flag, cohort::Cohort, evaluate::graph::Graph, json::Object, payloads};
 
 /// What happens to cohorts in conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,9 @@ impl<'a> Definitions<'a> {
         mut filters: Cow<'b, Object>,
         left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
+        if flag.is_encrypted() {
+            payloads::mask(&mut filters);
+        }
         filters::name_dependencies(&mut filters, &self.graph, left)?;
         Ok(MinimalFlag {
             id: flag.id,

@@ -1,0 +1,152 @@
+//! Encryption of secret payloads at rest.
+//!
+//! A sealed text is `pennon-sealed:1:{key}:{base64 of nonce, ciphertext and tag}`: AES-256-GCM under the key that is named
+//! by the start of its digest, with a random nonce, bound to the place where the text lies, so that it cannot be moved.
+//!
+//! Must stay true: of several keys the first seals and all open, so a key is replaced by putting a new one before it;
+//! no key shows itself in a log; a text that cannot be opened is an error and never a wrong text.
+
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use sha2::{Digest, Sha256};
+
+/// The name of the setting, for those who have to change it.
+pub const SETTING: &str = "PENNON_PAYLOAD_KEY";
+
+const PREFIX: &str = "pennon-sealed:1:";
+const KEY_BYTES: usize = 32;
+
+/// The keys of an installation; none until it is given some. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct PayloadKeys(Arc<[Named]>);
+
+#[derive(Debug)]
+struct Named {
+    name: String,
+    /// Shows no secret when it is printed.
+    key: RandomizedNonceKey,
+}
+
+/// Why a text was not sealed or opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// There is no key, or not the one that it was sealed with.
+    #[error("no key for it in {SETTING}")]
+    NoKey,
+    /// It is no sealed text of this place.
+    #[error("it was changed or moved since it was encrypted")]
+    Damaged,
+}
+
+impl PayloadKeys {
+    /// Keys of 32 bytes each in base64, separated by commas.
+    pub fn parse(text: &str) -> Result<PayloadKeys, String> {
+        let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty()).map(|key| {
+            let bytes = STANDARD_NO_PAD.decode(key.trim_end_matches('=')).unwrap_or_default();
+            let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok().filter(|_| bytes.len() == KEY_BYTES);
+            let key = key.ok_or_else(|| {
+                format!("{SETTING} holds keys of {KEY_BYTES} bytes in base64, separated by commas")
+            })?;
+            Ok(Named { name: name_of(&bytes), key })
+        });
+        Ok(PayloadKeys(keys.collect::<Result<_, String>>()?))
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Seals `text` for `place`.
+    pub fn seal(&self, place: &str, text: &str) -> Result<String, PayloadError> {
+        let first = self.0.first().ok_or(PayloadError::NoKey)?;
+        let mut bytes = text.as_bytes().to_vec();
+        let nonce = first.key.seal_in_place_append_tag(Aad::from(place.as_bytes()), &mut bytes);
+        let nonce = nonce.map_err(|_| PayloadError::Damaged)?;
+        let body = [&nonce.as_ref()[..], &bytes].concat();
+        Ok(format!("{PREFIX}{}:{}", first.name, STANDARD.encode(body)))
+    }
+
+    /// The text that was sealed for `place`.
+    pub fn open(&self, place: &str, sealed: &str) -> Result<String, PayloadError> {
+        let rest = sealed.strip_prefix(PREFIX).ok_or(PayloadError::Damaged)?;
+        let (name, body) = rest.split_once(':').ok_or(PayloadError::Damaged)?;
+        let named = self.0.iter().find(|named| named.name == name).ok_or(PayloadError::NoKey)?;
+        let mut body = STANDARD.decode(body).map_err(|_| PayloadError::Damaged)?;
+        let (nonce, bytes) = body.split_at_mut_checked(NONCE_LEN).ok_or(PayloadError::Damaged)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| PayloadError::Damaged)?;
+        let text = named.key.open_in_place(nonce, Aad::from(place.as_bytes()), bytes);
+        let text = text.map_err(|_| PayloadError::Damaged)?;
+        String::from_utf8(text.to_vec()).map_err(|_| PayloadError::Damaged)
+    }
+}
+
+/// Whether `text` has the form of a sealed one. No JSON text has.
+pub fn is_sealed(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// A new key in the form of the setting.
+pub fn new_key() -> String {
+    STANDARD.encode(crate::ids::random_bytes::<KEY_BYTES>())
+}
+
+/// What a key is called: the start of a digest, which tells nothing of it.
+fn name_of(key: &[u8]) -> String {
+    let digest = Sha256::new().chain_update(b"pennon payload key").chain_update(key).finalize();
+    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn keys(bytes: &[u8]) -> PayloadKeys {
+        let texts: Vec<String> = bytes.iter().map(|byte| STANDARD.encode([*byte; 32])).collect();
+        PayloadKeys::parse(&texts.join(",")).unwrap()
+    }
+
+    #[test]
+    fn a_sealed_text_opens_in_its_place_only_and_never_twice_the_same() {
+        let keys = keys(&[1]);
+        let sealed = keys.seal("1/7/true", "{\"secret\": \"ü\"}").unwrap();
+        assert!(is_sealed(&sealed) && !sealed.contains("secret"));
+        assert_ne!(sealed, keys.seal("1/7/true", "{\"secret\": \"ü\"}").unwrap());
+        assert_eq!(keys.open("1/7/true", &sealed).unwrap(), "{\"secret\": \"ü\"}");
+        assert_eq!(keys.open("1/8/true", &sealed), Err(PayloadError::Damaged));
+        let last = if sealed.ends_with("A=") { "B=" } else { "A=" };
+        let changed = format!("{}{last}", &sealed[..sealed.len() - 2]);
+        assert_eq!(keys.open("1/7/true", &changed), Err(PayloadError::Damaged));
+        for text in ["", "pennon-sealed:1:", "pennon-sealed:2:aa:bb", "{}"] {
+            assert_eq!(keys.open("1/7/true", text), Err(PayloadError::Damaged), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_new_key_is_put_before_the_old_one() {
+        let old = keys(&[1]).seal("p", "x").unwrap();
+        let both = keys(&[2, 1]);
+        assert_eq!(both.open("p", &old).unwrap(), "x");
+        let new = both.seal("p", "x").unwrap();
+        assert_eq!(keys(&[2]).open("p", &new).unwrap(), "x");
+        assert_eq!(keys(&[2]).open("p", &old), Err(PayloadError::NoKey));
+        assert_eq!(PayloadKeys::default().seal("p", "x"), Err(PayloadError::NoKey));
+    }
+
+    #[test]
+    fn keys_are_32_bytes_and_show_themselves_nowhere() {
+        for bad in ["abc", "AAAA", &STANDARD.encode([0; 31]), &STANDARD.encode([0; 33]), "not base64!"] {
+            let error = PayloadKeys::parse(bad).unwrap_err();
+            assert!(error.starts_with(SETTING) && !error.contains(bad), "{error}");
+        }
+        assert!(PayloadKeys::parse("").unwrap().is_empty());
+        let made = new_key();
+        assert_ne!(made, new_key());
+        let keys = PayloadKeys::parse(&made).unwrap();
+        assert!(!format!("{keys:?}").contains(&made[..10]));
+    }
+}
