@@ -5,8 +5,8 @@ use pennon_core::clock::timestamp;
 use pennon_core::model::{Level, Organization, Project};
 use serde_json::{Value, json};
 
-/// A project in a list.
-pub fn project_summary(project: &Project, ingested: bool) -> Value {
+/// A project in a list, for a caller of `level`.
+pub fn project_summary(project: &Project, ingested: bool, level: Level) -> Value {
     json!({
         "id": project.id,
         "uuid": project.uuid,
@@ -20,12 +20,13 @@ pub fn project_summary(project: &Project, ingested: bool) -> Value {
         "is_demo": false,
         "timezone": project.timezone,
         "access_control": false,
+        "effective_membership_level": level.number(),
     })
 }
 
 /// A project on its own, for a caller of `level`.
 pub fn project(project: &Project, ingested: bool, level: Level) -> Value {
-    let mut answer = project_summary(project, ingested);
+    let mut answer = project_summary(project, ingested, level);
     let group_types = project.group_types.iter().enumerate().map(|(index, name)| {
         json!({"group_type": name, "group_type_index": index, "name_singular": null, "name_plural": null})
     });
@@ -38,7 +39,6 @@ pub fn project(project: &Project, ingested: bool, level: Level) -> Value {
         "test_account_filters_default_checked": null,
         "week_start_day": project.week_start_day,
         "group_types": group_types.collect::<Vec<_>>(),
-        "effective_membership_level": level.number(),
         "user_access_level": if level.is_admin() { "admin" } else { "member" },
         "session_recording_opt_in": false,
         "autocapture_opt_out": null,
@@ -62,11 +62,10 @@ pub fn organization(organization: &Organization, level: Level) -> Value {
 }
 
 /// The caller, with the organizations and the project that the key reaches.
-pub fn user(caller: &Caller, organizations: &[Value], team: Option<&(Project, bool)>) -> Value {
+pub fn user(caller: &Caller, organizations: &[Value], team: Option<Value>) -> Value {
     let user = caller.user();
-    let own = team.map(|(project, _)| project.organization.to_string());
-    let current =
-        organizations.iter().find(|org| own.as_deref() == org["id"].as_str()).or(organizations.first());
+    let own = team.as_ref().map(|team| &team["organization"]);
+    let current = organizations.iter().find(|org| own == Some(&org["id"])).or(organizations.first());
     json!({
         "id": user.id,
         "uuid": user.uuid,
@@ -79,7 +78,7 @@ pub fn user(caller: &Caller, organizations: &[Value], team: Option<&(Project, bo
         "role_at_organization": user.role_at_organization,
         "organization": current,
         "organizations": organizations,
-        "team": team.map(|(project, ingested)| project_summary(project, *ingested)),
+        "team": team,
     })
 }
 

@@ -24,7 +24,7 @@ pub async fn list_projects(State(app): State<App>, call: Call) -> ApiResult<Resp
     caller.require_unbound()?;
     caller.require(READ_PROJECT)?;
     let ids = app.reachable_projects(&caller).await?;
-    page_of_projects(&app, &call, &ids).await
+    page_of_projects(&app, &call, &caller, &ids).await
 }
 
 /// `GET /api/projects/{project_id}/`
@@ -40,11 +40,11 @@ pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Resp
     let (organizations, projects) =
         tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
     let team = match projects.first() {
-        Some(id) => load_projects(&app, &[*id]).await?.pop(),
+        Some(id) => summaries(&app, &caller, &[*id]).await?.pop(),
         None => None,
     };
     let organizations = shown(&caller, &organizations);
-    Ok(json(answers::user(&caller, &organizations, team.as_ref())))
+    Ok(json(answers::user(&caller, &organizations, team)))
 }
 
 /// `GET /api/personal_api_keys/@current/`. Any live key may read itself.
@@ -83,26 +83,25 @@ pub async fn retrieve_organization(State(app): State<App>, call: Call) -> ApiRes
 
 /// `GET /api/organizations/{organization_id}/projects/`
 pub async fn list_organization_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let ids = organization_projects(&app, &call).await?;
-    page_of_projects(&app, &call, &ids).await
+    let (caller, ids) = organization_projects(&app, &call).await?;
+    page_of_projects(&app, &call, &caller, &ids).await
 }
 
 /// `GET /api/organizations/{organization_id}/projects/{id}/`
 pub async fn retrieve_organization_project(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let ids = organization_projects(&app, &call).await?;
+    let (caller, ids) = organization_projects(&app, &call).await?;
     let id = call.id("id").filter(|id| ids.contains(id)).ok_or_else(ApiError::not_found)?;
-    let caller = app.caller(&call).await?;
     let (project, ingested) = load_projects(&app, &[id]).await?.pop().ok_or_else(ApiError::not_found)?;
     let level = caller.key().level_in(project.organization).ok_or_else(ApiError::not_found)?;
     Ok(json(answers::project(&project, ingested, level)))
 }
 
-async fn organization_projects(app: &App, call: &Call) -> ApiResult<Vec<ProjectId>> {
+async fn organization_projects(app: &App, call: &Call) -> ApiResult<(Caller, Vec<ProjectId>)> {
     let (caller, organization) = organization_of(app, call, READ_PROJECT).await?;
     let ids = app.reachable_projects(&caller).await?;
     let projects = load_projects(app, &ids).await?;
     let own = projects.into_iter().filter(|(project, _)| project.organization == organization.id);
-    Ok(own.map(|(project, _)| project.id).collect())
+    Ok((caller, own.map(|(project, _)| project.id).collect()))
 }
 
 /// The organization that the path names, for a caller with `scope` who belongs to it.
@@ -149,10 +148,23 @@ async fn load_projects(app: &App, ids: &[ProjectId]) -> ApiResult<Vec<(Project, 
     pairs.map(|(item, ingested)| Ok((item.body()?, ingested))).collect()
 }
 
-async fn page_of_projects(app: &App, call: &Call, ids: &[ProjectId]) -> ApiResult<Response> {
+/// The projects as lists show them to `caller`.
+async fn summaries(app: &App, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Vec<Value>> {
+    let projects = load_projects(app, ids).await?;
+    let summaries = projects.iter().filter_map(|(project, ingested)| {
+        let level = caller.key().level_in(project.organization)?;
+        Some(answers::project_summary(project, *ingested, level))
+    });
+    Ok(summaries.collect())
+}
+
+async fn page_of_projects(
+    app: &App,
+    call: &Call,
+    caller: &Caller,
+    ids: &[ProjectId],
+) -> ApiResult<Response> {
     let page = Page::of(call);
-    let projects = load_projects(app, page.slice(ids)).await?;
-    let results =
-        projects.iter().map(|(project, ingested)| answers::project_summary(project, *ingested)).collect();
+    let results = summaries(app, caller, page.slice(ids)).await?;
     Ok(json(page.envelope(call, ids.len(), results)))
 }

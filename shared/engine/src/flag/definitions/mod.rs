@@ -79,7 +79,7 @@ impl<'a> Definitions<'a> {
         left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
         if flag.is_encrypted() {
-            payloads::mask(&mut filters);
+            payloads::mask(filters.to_mut());
         }
         filters::name_dependencies(&mut filters, &self.graph, left)?;
         Ok(MinimalFlag {
