@@ -234,7 +234,8 @@ async fn forms_are_read_and_leave_absent_booleans_alone() {
     let renamed = with_type(&app, "PATCH", &one, form, "name=C".to_owned()).await.expect(200);
     assert_eq!((&renamed["name"], &renamed["active"]), (&json!("C"), &json!(false)));
     let multipart = "--x\r\nContent-Disposition: form-data; name=\"active\"\r\n\r\nYes\r\n--x--\r\n";
-    let changed = with_type(&app, "PATCH", &one, "multipart/form-data; boundary=x", multipart.to_owned()).await;
+    let changed =
+        with_type(&app, "PATCH", &one, "multipart/form-data; boundary=x", multipart.to_owned()).await;
     assert_eq!(changed.expect(200)["active"], true);
     let wrong = with_type(&app, "PATCH", &one, form, "active=perhaps".to_owned()).await;
     wrong.expect_invalid("invalid_input", "Must be a valid boolean.", Some("active"));

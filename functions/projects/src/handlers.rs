@@ -158,12 +158,7 @@ async fn summaries(app: &App, caller: &Caller, ids: &[ProjectId]) -> ApiResult<V
     Ok(summaries.collect())
 }
 
-async fn page_of_projects(
-    app: &App,
-    call: &Call,
-    caller: &Caller,
-    ids: &[ProjectId],
-) -> ApiResult<Response> {
+async fn page_of_projects(app: &App, call: &Call, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Response> {
     let page = Page::of(call);
     let results = summaries(app, caller, page.slice(ids)).await?;
     Ok(json(page.envelope(call, ids.len(), results)))
