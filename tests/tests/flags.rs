@@ -200,24 +200,6 @@ async fn what_is_not_supported_yet_is_refused_by_name() {
     assert_eq!(app.get(FLAGS).await.expect(200)["count"], 0);
 }
 
-/// Round trips with a cold key, one after the other.
-#[tokio::test]
-async fn a_read_costs_one_wait_a_list_and_a_change_two() {
-    let app = TestApp::new().await;
-    let id = app.flag("a").await;
-    let waits = async |method: &str, path: &str, body: Value| {
-        app.services.app.keys.clear();
-        app.round_trips.reset();
-        let answer = app.call(Keys::OWNER, method, path, body).await;
-        assert!(answer.status.is_success(), "{}", answer.text);
-        app.round_trips.sequential()
-    };
-    assert_eq!(waits("GET", &one(id), Value::Null).await, 1, "retrieve");
-    assert_eq!(waits("GET", FLAGS, Value::Null).await, 2, "list");
-    assert_eq!(waits("PATCH", &one(id), json!({"name": "b"})).await, 2, "change");
-    assert_eq!(waits("POST", FLAGS, json!({"key": "b"})).await, 3, "create");
-}
-
 #[tokio::test]
 async fn concurrent_changes_never_make_flags_depend_on_each_other() {
     let app = TestApp::new().await;

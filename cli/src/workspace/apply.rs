@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Raise, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
 use serde_json::Value;
 
@@ -68,10 +68,7 @@ pub async fn apply(
         return Ok(Applied { plan, new_keys: Vec::new() });
     }
     raise_counters(records, &after).await?;
-    let (rows_before, rows_after) = (rows(&before)?, rows(&after)?);
-    let mut writes = difference(&rows_before, &rows_after)?;
-    // After the rows, so that nobody remembers an old row under the new version.
-    writes.extend(raised_versions(&rows_before, &rows_after));
+    let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
     writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
     keep_uses(records, &mut writes).await?;
     write(records, writes).await?;
@@ -108,31 +105,6 @@ fn difference(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Re
     Ok(writes)
 }
 
-/// Flags are shown and evaluated with cohorts and group types: where those change, the version of the project's flags
-/// is raised.
-fn raised_versions(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Vec<Write> {
-    let changed = before.keys().chain(after.keys()).filter(|key| {
-        let (old, new) = (before.get(*key), after.get(*key));
-        let group_types = |row: Option<&Value>| row.map(|row| row["group_types"].clone());
-        old != new && (!is_project(key) || group_types(old) != group_types(new))
-    });
-    let projects: BTreeSet<u64> = changed.filter_map(project_with_flags_on).collect();
-    let raise = |id| Write::Raise(keys::project_version(id), Raise::default());
-    projects.into_iter().map(raise).collect()
-}
-
-fn is_project(key: &Key) -> bool {
-    key.sk == "PROJECT"
-}
-
-/// The project whose flags rest on the row at `key`: its own row, or that of a cohort.
-fn project_with_flags_on(key: &Key) -> Option<u64> {
-    let name = key.pk.strip_prefix("PROJECT#")?;
-    let id: u64 = name.strip_suffix("#COHORT").unwrap_or(name).parse().ok()?;
-    let cohorts = keys::records_pk(id, Kind::Cohort);
-    (*key == keys::project(id) || key.pk == cohorts).then_some(id)
-}
-
 /// A key that is written anew keeps the time of its last use.
 async fn keep_uses(records: &Table, writes: &mut [Write]) -> Result<(), StoreError> {
     let is_key = |key: &Key| *key == keys::api_key(key.pk.strip_prefix("KEY#").unwrap_or_default());
@@ -150,23 +122,38 @@ async fn keep_uses(records: &Table, writes: &mut [Write]) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Writes in order, in as few transactions as their limits allow.
+/// Writes in order, in as few transactions as their limits allow. A transaction that changes a cohort or the settings of
+/// a project raises the project's version, by which processes know what they remember of it.
 async fn write(records: &Table, writes: Vec<Write>) -> Result<(), StoreError> {
     let mut part = Vec::new();
+    let mut raised = BTreeSet::new();
     let mut bytes = 0;
     for write in writes {
-        let size = match &write {
-            Write::Put(item, _) => item.text.len(),
-            _ => 0,
+        let (key, size) = match &write {
+            Write::Put(item, _) => (Some(&item.key), item.text.len()),
+            Write::Delete(key, _) => (Some(key), 0),
+            _ => (None, 0),
         };
-        if part.len() == TRANSACTION_WRITES_MAX || bytes + size > TRANSACTION_BYTES {
-            records.transact(std::mem::take(&mut part)).await?;
+        let project = key.and_then(keys::raises_version_of);
+        // Room for the write and a version.
+        if part.len() + raised.len() + 2 > TRANSACTION_WRITES_MAX || bytes + size > TRANSACTION_BYTES {
+            send(records, std::mem::take(&mut part), std::mem::take(&mut raised)).await?;
             bytes = 0;
         }
         bytes += size;
+        raised.extend(project);
         part.push(write);
     }
-    if part.is_empty() { Ok(()) } else { records.transact(part).await }
+    send(records, part, raised).await
+}
+
+async fn send(records: &Table, mut part: Vec<Write>, raised: BTreeSet<ProjectId>) -> Result<(), StoreError> {
+    if part.is_empty() {
+        return Ok(());
+    }
+    let raise = |project| Write::Raise(keys::project_version(project), Raise::default());
+    part.extend(raised.into_iter().map(raise));
+    records.transact(part).await
 }
 
 /// The lines that say what changes.

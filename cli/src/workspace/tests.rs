@@ -119,3 +119,40 @@ async fn contradictions_are_refused_by_their_place() {
     }
     assert!(Workspace::parse("organisations: []").unwrap_err().contains("organisations"));
 }
+
+#[tokio::test]
+async fn what_flags_depend_on_raises_the_version_of_its_project_and_nothing_else_does() {
+    let table = table().await;
+    let version = async || table.get(&keys::project_version(7)).await.unwrap().map_or(0, |item| item.count);
+    run(&table, FILE, Options::default()).await.unwrap();
+    let first = version().await;
+    assert!(first > 0);
+    run(&table, FILE, Options::default()).await.unwrap();
+    run(&table, &FILE.replace("first_name: Ada", "first_name: Eve"), Options::default()).await.unwrap();
+    assert_eq!(version().await, first, "the same file, and another user's name");
+    let file = FILE.replace("name: Beta", "name: Gamma");
+    run(&table, &file, Options::default()).await.unwrap();
+    assert_eq!(version().await, first + 1, "a cohort");
+    let file = file.replace("group_types: [company]", "group_types: [company, team]");
+    run(&table, &file, Options::default()).await.unwrap();
+    assert_eq!(version().await, first + 2, "group types");
+    let (without, _) = file.split_once("cohorts:").unwrap();
+    run(&table, without, Options { prune: true, ..Options::default() }).await.unwrap();
+    assert_eq!(version().await, first + 3, "a cohort that is gone");
+}
+
+/// More cohorts than one transaction takes: each transaction that changes some raises the version.
+#[tokio::test]
+async fn a_large_file_raises_the_version_with_every_part() {
+    let table = table().await;
+    let cohort =
+        |id: usize| format!("{{project: \"7\", id: {id}, name: c{id}, is_static: true, distinct_ids: []}}");
+    let many: Vec<String> = (100..400).map(cohort).collect();
+    let (file, _) = FILE.split_once("cohorts:").unwrap();
+    let file = format!("{file}cohorts: [{}]", many.join(", "));
+    run(&table, &file, Options::default()).await.unwrap();
+    let version = table.get(&keys::project_version(7)).await.unwrap().unwrap();
+    assert!(version.count >= 4, "{}", version.count);
+    let last = keys::record(7, keys::Kind::Cohort, 399);
+    assert!(table.get(&last).await.unwrap().is_some());
+}

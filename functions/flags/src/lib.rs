@@ -6,7 +6,7 @@
 mod definitions;
 mod handlers;
 mod mentioned;
-mod store;
+pub mod store;
 mod usage;
 mod user;
 

@@ -7,9 +7,10 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::store::Key;
-use pennon_core::store::keys::{self, Kind};
-use pennon_engine::flag::Flag;
+use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_engine::flag::edit_right::{Caller, Decision, Membership};
+use pennon_engine::flag::{Flag, FlagRow, Viewer};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What is known of the caller and of the cohorts that flags name.
@@ -22,9 +23,43 @@ pub struct Viewers {
     cohort_names: BTreeMap<i64, String>,
 }
 
+/// What of a flag its caller's rights depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Owned {
+    /// The flag.
+    pub id: i64,
+    /// Who made it.
+    pub creator: Option<i64>,
+}
+
+impl From<&Flag> for Owned {
+    fn from(flag: &Flag) -> Owned {
+        Owned { id: flag.id, creator: flag.created_by.as_ref().map(|creator| creator.id) }
+    }
+}
+
+impl From<&FlagRow> for Owned {
+    fn from(row: &FlagRow) -> Owned {
+        Owned { id: row.id, creator: row.created_by_id }
+    }
+}
+
 impl Viewers {
     /// Looks up what the answers for `flags` need; no round trip when the levels decide and no flag names a cohort.
     pub async fn load(app: &App, access: &Access, flags: &[&Flag]) -> ApiResult<Viewers> {
+        let cohorts: BTreeSet<i64> = flags.iter().flat_map(|flag| flag.cohort_ids()).collect();
+        let owned = flags.iter().map(|flag| Owned::from(*flag));
+        let rights = Viewers::rights(app, access, owned);
+        let (viewers, names) = tokio::try_join!(rights, cohort_names(app, access.project.id, &cohorts))?;
+        Ok(viewers.with_names(names))
+    }
+
+    /// Looks up what the caller may do with `flags`; no round trip when the levels decide.
+    pub async fn rights(
+        app: &App,
+        access: &Access,
+        flags: impl Iterator<Item = Owned>,
+    ) -> ApiResult<Viewers> {
         let mut viewers = Viewers {
             role_levels: access.roles().map(|role| role.level.into()).collect(),
             membership: Membership::from_level(access.level().number()),
@@ -34,34 +69,33 @@ impl Viewers {
             cohort_names: BTreeMap::new(),
         };
         let project = access.project.id;
-        let undecided = flags.iter().filter(|flag| viewers.decide(flag) == Decision::DependsOnRoleAccess);
         let mut wanted: Vec<(i64, Key)> = Vec::new();
-        for flag in undecided {
+        for flag in flags.filter(|flag| viewers.decide(*flag) == Decision::DependsOnRoleAccess) {
             let rows = access
                 .roles()
                 .map(|role| keys::role_access_of_role(project, flag.id.unsigned_abs(), role.role));
             wanted.extend(rows.map(|row| (flag.id, row)));
         }
-        let cohorts: BTreeSet<i64> = flags.iter().flat_map(|flag| flag.cohort_ids()).collect();
-        let mut batch: Vec<Key> = wanted.iter().map(|(_, key)| key.clone()).collect();
-        batch.extend(cohorts.iter().map(|id| keys::record(project, Kind::Cohort, id.unsigned_abs())));
-        let mut found = app.store.records.batch_get(&batch).await?.into_iter();
-        for (id, _) in &wanted {
-            if found.next().flatten().is_some() {
-                viewers.opened.insert(*id);
-            }
+        if wanted.is_empty() {
+            return Ok(viewers);
         }
-        for (id, item) in cohorts.into_iter().zip(found) {
-            let Some(item) = item else { continue };
-            if let Some(name) = cohort_name(&item.body()?) {
-                viewers.cohort_names.insert(id, name);
-            }
-        }
+        let batch: Vec<Key> = wanted.iter().map(|(_, key)| key.clone()).collect();
+        let found = app.store.records.batch_get(&batch).await?;
+        let opened = wanted.iter().zip(found).filter(|(_, item)| item.is_some());
+        viewers.opened.extend(opened.map(|((id, _), _)| *id));
         Ok(viewers)
     }
 
+    /// The same, with the names of cohorts.
+    #[must_use]
+    pub fn with_names(mut self, names: BTreeMap<i64, String>) -> Viewers {
+        self.cohort_names = names;
+        self
+    }
+
     /// Whether the caller may edit `flag`.
-    pub fn can_edit(&self, flag: &Flag) -> bool {
+    pub fn can_edit(&self, flag: impl Into<Owned>) -> bool {
+        let flag = flag.into();
         match self.decide(flag) {
             Decision::Yes => true,
             Decision::No => false,
@@ -71,22 +105,32 @@ impl Viewers {
 
     /// The record as the caller sees it.
     pub fn show(&self, flag: &Flag, now: DateTime<Utc>) -> Value {
-        let viewer = self.caller(flag).viewer(self.can_edit(flag));
-        flag.response(viewer, &self.cohort_names, now)
+        flag.response(self.viewer(flag), &self.cohort_names, now)
     }
 
-    fn decide(&self, flag: &Flag) -> Decision {
-        self.caller(flag).can_edit()
+    /// The caller in front of `flag`.
+    pub fn viewer(&self, flag: impl Into<Owned>) -> Viewer {
+        let flag = flag.into();
+        self.caller(flag).viewer(self.can_edit(flag))
+    }
+
+    /// The names of cohorts that were looked up.
+    pub fn cohort_names(&self) -> &BTreeMap<i64, String> {
+        &self.cohort_names
     }
 
     /// Whether the caller may change which roles have access to `flag`.
     pub fn can_change_role_access(&self, flag: &Flag) -> bool {
-        self.caller(flag).can_change_role_access()
+        self.caller(flag.into()).can_change_role_access()
     }
 
-    fn caller(&self, flag: &Flag) -> Caller<'_> {
+    fn decide(&self, flag: Owned) -> Decision {
+        self.caller(flag).can_edit()
+    }
+
+    fn caller(&self, flag: Owned) -> Caller<'_> {
         Caller {
-            is_creator: flag.created_by.as_ref().is_some_and(|creator| creator.id == self.user),
+            is_creator: flag.creator == Some(self.user),
             membership: self.membership,
             organization_level: Some(self.organization_level),
             role_levels: &self.role_levels,
@@ -94,6 +138,33 @@ impl Viewers {
     }
 }
 
-fn cohort_name(cohort: &Value) -> Option<String> {
-    (cohort["deleted"] != true).then(|| cohort["name"].as_str().map(str::to_owned)).flatten()
+/// The names of those of the cohorts `ids` that are live; no round trip when there are none.
+pub async fn cohort_names(
+    app: &App,
+    project: ProjectId,
+    ids: &BTreeSet<i64>,
+) -> ApiResult<BTreeMap<i64, String>> {
+    let ids: Vec<i64> = ids.iter().copied().filter(|id| *id > 0).collect();
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let wanted: Vec<Key> =
+        ids.iter().map(|id| keys::record(project, Kind::Cohort, id.unsigned_abs())).collect();
+    let mut names = BTreeMap::new();
+    for (id, item) in ids.into_iter().zip(app.store.records.batch_get(&wanted).await?) {
+        let Some(item) = item else { continue };
+        let cohort: Named = item.body()?;
+        if !cohort.deleted {
+            names.insert(id, cohort.name);
+        }
+    }
+    Ok(names)
+}
+
+/// What of a cohort is shown; its criteria and members may be long.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    #[serde(default)]
+    deleted: bool,
 }

@@ -1,33 +1,46 @@
 //! `POST P/feature_flags/`: a new flag.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Fields, created};
-use pennon_core::store::Unchanged;
+use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::store::keys::{self, Counter, ProjectId};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, mentions};
+use pennon_core::store::{Item, Key};
+use pennon_engine::flag::mentions::{self, Mentions};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write};
 
 use super::TRIES;
 use crate::Flags;
-use crate::mentioned::look_up;
-use crate::store::{Holders, Outcome, Version, holders, proven};
+use crate::mentioned::{Mentioned, Sought, look_up};
+use crate::store::{Holders, Outcome, Stored, Version, holders, prepared};
 use crate::usage::Reserved;
 use crate::user::user_ref;
 use pennon_role_access::refused;
-use pennon_role_access::viewer::Viewers;
+use pennon_role_access::viewer::{Owned, Viewers};
 
 /// Creates a flag. Deleted flags that had its key are removed for good.
 pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let app = &state.app;
-    let (access, mut early, mut version) = access_and_holders(app, &call).await?;
-    let body = call.fields()?;
+    let sent = call.credential().and_then(|_| call.fields().ok());
+    let mentions = sent.as_ref().map_or_else(Mentions::default, |body| mentions::of_body(body, None));
+    let plan = Plan { sought: Sought::of(&mentions), mentions };
+    let (access, mut seen) = access_and_around(app, &call, &plan).await?;
+    let project = access.project.id;
+    let body = match sent {
+        Some(body) => body,
+        None => call.fields()?,
+    };
     let mut id = None;
     let mut reserved: Option<Reserved> = None;
     for _ in 0..TRIES {
-        let Judged { input, held, when } = judge(&state, &access, &body, version, early.take()).await?;
+        let around = match seen.take() {
+            Some(around) => around,
+            None => plan.read(app, project).await?,
+        };
+        let (input, deleted, mentioned) = judge(&state, project, &body, &plan, around).await?;
         let id = match id {
             Some(id) => id,
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
@@ -35,7 +48,6 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
         let user = access.caller.user();
         let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
         let records = &app.store.records;
-        let project = access.project.id;
         if input.should_create_usage_dashboard && reserved.is_none() {
             reserved = Some(Reserved::reserve(records).await?);
         }
@@ -43,77 +55,94 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
             Some(reserved) => reserved.make(project, &flag, user, call.now)?,
             None => (flag, Vec::new()),
         };
-        // Looked up before the write, so that a write that was done is answered as done.
-        let viewers = Viewers::load(app, &access, &[&flag]).await?;
-        let held = &held.deleted;
-        let written = crate::store::create(records, project, &flag, held, user, when, beside).await?;
+        // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
+        let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
+        let rests = mentioned.rests(project, flag.id);
+        let written = crate::store::create(records, project, &flag, &deleted, user, rests, beside).await?;
         if written == Outcome::Done {
-            return Ok(created(viewers.show(&flag, call.now)));
+            let viewer = viewers.viewer(&flag);
+            let text =
+                prepared(&state, project, &Stored { flag, version: 1 }, &mentioned.references.cohort_names());
+            return Ok(json_text(StatusCode::CREATED, text.text(viewer, call.now)));
         }
-        version = Version::of(records.get(&keys::project_version(project)).await?.as_ref());
     }
     Err(ApiError::busy(1))
 }
 
-/// The project, who has the key that the body names, and the version of the project's flags.
-///
-/// Where the path names the project by its number, the key's holders are read beside the API key, which saves a wait.
-async fn access_and_holders(app: &App, call: &Call) -> ApiResult<(Access, Option<Holders>, Version)> {
-    let named = call.id("project_id").filter(|_| call.credential().is_some());
-    let key = named.and_then(|_| mentions::of_body(&call.fields().ok()?, None).key);
-    let early = async {
-        match named.zip(key) {
-            Some((project, key)) => Some(holders_of(app, project, Some(&key)).await),
-            None => None,
-        }
-    };
-    let version = |project| [keys::project_version(project)];
-    let (access, early) = tokio::join!(app.project(call, crate::WRITE, version), early);
-    let (access, [version]) = access?;
-    let early = early.filter(|_| named == Some(access.project.id)).transpose()?;
-    Ok((access, early, Version::of(version.as_ref())))
+/// What a create reads before it judges.
+struct Plan {
+    mentions: Mentions,
+    sought: Sought,
 }
 
-async fn holders_of(app: &App, project: ProjectId, key: Option<&String>) -> ApiResult<Holders> {
-    match key {
-        Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
-        _ => Ok(Holders::default()),
+/// What it found.
+struct Around {
+    held: Holders,
+    version: Version,
+    mentioned: Mentioned,
+}
+
+impl Plan {
+    /// The project's version where flags are mentioned, and what is mentioned.
+    fn keys(&self, project: ProjectId) -> Vec<Key> {
+        let version = self.sought.has_flags().then(|| keys::project_version(project));
+        version.into_iter().chain(self.sought.keys(project)).collect()
+    }
+
+    async fn held(&self, app: &App, project: ProjectId) -> ApiResult<Holders> {
+        match &self.mentions.key {
+            Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
+            _ => Ok(Holders::default()),
+        }
+    }
+
+    fn around(&self, held: Holders, items: &[Option<Item>]) -> ApiResult<Around> {
+        let (version, items) = items.split_at(usize::from(self.sought.has_flags()).min(items.len()));
+        let version = Version::of(version.first().and_then(Option::as_ref));
+        Ok(Around { held, version, mentioned: Mentioned::read(&self.sought, items)? })
+    }
+
+    async fn read(&self, app: &App, project: ProjectId) -> ApiResult<Around> {
+        let keys = self.keys(project);
+        let items = async {
+            if keys.is_empty() { Ok(Vec::new()) } else { Ok(app.store.records.batch_get(&keys).await?) }
+        };
+        let (held, items) = tokio::try_join!(self.held(app, project), items)?;
+        self.around(held, &items)
     }
 }
 
-/// A body that may be written.
-struct Judged {
-    input: FlagInput,
-    /// Who has had the key.
-    held: Holders,
-    /// What of the project's version the judgement rests on.
-    when: Unchanged,
-}
-
-/// Judges the body; `early` is who had its key a moment ago, where that is known.
-async fn judge(
-    state: &Flags,
-    access: &Access,
-    body: &Fields,
-    version: Version,
-    early: Option<Holders>,
-) -> ApiResult<Judged> {
-    let app = &state.app;
-    let project = access.project.id;
-    let mentions = mentions::of_body(body, None);
+/// The project, and what the body's judgement rests on.
+///
+/// Where the path names the project by its number, that is read beside the API key, which saves a wait.
+async fn access_and_around(app: &App, call: &Call, plan: &Plan) -> ApiResult<(Access, Option<Around>)> {
+    let named = call.id("project_id").filter(|_| call.credential().is_some());
     let held = async {
-        match early {
-            Some(held) => Ok(held),
-            None => holders_of(app, project, mentions.key.as_ref()).await,
+        match named {
+            Some(project) => Some(plan.held(app, project).await),
+            None => None,
         }
     };
-    let found = async {
-        let rows =
-            if mentions.flag_ids.is_empty() { None } else { Some(proven(state, project, version).await?) };
-        let found = look_up(app, project, &mentions, rows.as_ref()).await?;
-        Ok((found, rows.map_or(Unchanged::Any, |rows| rows.unchanged())))
+    let access = app.project_with(call, crate::WRITE, |project| plan.keys(project));
+    let (access, held) = tokio::join!(access, held);
+    let (access, items) = access?;
+    let around = match held.filter(|_| named == Some(access.project.id)) {
+        Some(held) => Some(plan.around(held?, &items)?),
+        None => None,
     };
-    let (held, (found, when)) = tokio::try_join!(held, found)?;
+    Ok((access, around))
+}
+
+/// The body as input, the deleted flags that have its key, and what it refers to.
+async fn judge(
+    state: &Flags,
+    project: ProjectId,
+    body: &Fields,
+    plan: &Plan,
+    around: Around,
+) -> ApiResult<(FlagInput, Vec<u64>, Mentioned)> {
+    let Around { held, version, mentioned } = around;
+    let found = look_up(state, project, version, &plan.mentions, mentioned).await?;
     let around = Surroundings {
         stored: None,
         key_taken: held.live,
@@ -126,7 +155,7 @@ async fn judge(
         let detail = "Encrypted payloads are not supported yet.";
         return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
     }
-    Ok(Judged { input, held, when })
+    Ok((input, held.deleted, found))
 }
 
 /// Whether a key can be looked up at all; longer ones are refused when the body is judged.

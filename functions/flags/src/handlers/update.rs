@@ -1,26 +1,30 @@
 //! `PATCH P/feature_flags/{id}/` (and PUT): a change, a soft deletion or a restore.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Fields, json};
-use pennon_core::store::{Unchanged, keys};
+use pennon_core::http::{Call, Fields, json_text};
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Item, Key, Page, StoreError, Table};
 use pennon_engine::flag::dependencies::{Related, dependents_of};
 use pennon_engine::flag::mentions::{self, Mentions};
 use pennon_engine::flag::transition::{self, Links};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, conflict};
+use pennon_engine::flag::{Flag, FlagInput, References, Surroundings, Write, conflict};
 use serde_json::Value;
 
 use super::create::is_short;
 use super::{TRIES, require_edit};
 use crate::Flags;
-use crate::mentioned::{Mentioned, look_up};
-use crate::store::{Outcome, Stored, Version, flag_at, holders, proven};
+use crate::mentioned::{Mentioned, Sought, look_up};
+use crate::store::{Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, prepared};
 use crate::usage::follow_key;
 use crate::user::user_ref;
 use pennon_role_access::refused;
-use pennon_role_access::viewer::Viewers;
+use pennon_role_access::viewer::{Owned, Viewers, cohort_names};
 
 /// Changes the fields that were sent.
 pub async fn update(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
@@ -33,38 +37,151 @@ pub async fn replace(State(state): State<Flags>, call: Call) -> ApiResult<Respon
 }
 
 async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response> {
-    let app = &state.app;
-    let id = call.id("id");
-    let wanted =
-        |project| id.map_or_else(Vec::new, |id| vec![flag_at(project, id), keys::project_version(project)]);
-    let (access, mut items) = app.project_with(call, crate::WRITE, wanted).await?;
+    let (app, records) = (&state.app, &state.app.store.records);
+    let sent = call.credential().and_then(|_| call.fields().ok());
+    let Some(mut plan) = call.id("id").map(|id| Plan::of(id, sent.as_ref())) else {
+        app.project(call, crate::WRITE, |_| []).await?;
+        return Err(ApiError::not_found());
+    };
+    let (access, mut items, mut page) = access_and_around(state, call, &plan).await?;
     let project = access.project.id;
-    let mut body = None;
+    let mut sent = sent;
     for _ in 0..TRIES {
-        let [Some(item), version] = &items[..] else { return Err(ApiError::not_found()) };
-        let before = Stored::read(item)?;
-        let version = Version::of(version.as_ref());
-        let viewers = Viewers::load(app, &access, &[&before.flag]).await?;
+        let seen = plan.seen(&items, page)?.ok_or_else(ApiError::not_found)?;
+        let before = seen.before.clone();
+        let owned = Owned::from(&before.flag);
+        let viewers = Viewers::rights(app, &access, std::iter::once(owned)).await?;
         require_edit(&viewers, &before.flag)?;
-        let body = match &body {
+        let body = match &sent {
             Some(body) => body,
-            None => &*body.insert(call.fields()?),
+            None => &*sent.insert(call.fields()?),
         };
-        let (after, when) = judge(state, &access, call, body, write, &before, version).await?;
+        let Judged { after, rests, references } = judge(state, &access, call, body, write, seen).await?;
         let user = access.caller.user();
-        // Looked up before the write, so that a write that was done is answered as done.
-        let cohorts_as_before = after.cohort_ids() == before.flag.cohort_ids();
-        let viewers =
-            if cohorts_as_before { viewers } else { Viewers::load(app, &access, &[&after]).await? };
-        let records = &app.store.records;
+        let unnamed: BTreeSet<i64> =
+            after.cohort_ids().into_iter().filter(|id| !references.cohorts.contains_key(id)).collect();
         let beside = follow_key(records, project, &before.flag, &after, user, call.now).await?;
-        let written = crate::store::update(records, project, &before, &after, user, when, beside).await?;
-        if written == Outcome::Done {
-            return Ok(json(viewers.show(&after, call.now)));
+        // Read beside the write and not before it, which saves a wait.
+        let (written, names) = tokio::join!(
+            crate::store::update(records, project, &before, &after, user, rests, beside),
+            cohort_names(app, project, &unnamed),
+        );
+        if written? == Outcome::Done {
+            let mut names = names?;
+            names.extend(references.cohort_names());
+            let stored = Stored { version: before.version + 1, flag: after };
+            let text = prepared(state, project, &stored, &names).text(viewers.viewer(owned), call.now);
+            return Ok(json_text(StatusCode::OK, text));
         }
-        items = records.batch_get(&wanted(project)).await?;
+        plan.ask_for_key_of(&before.flag);
+        (items, page) = plan.read(records, project).await?;
     }
     Err(ApiError::busy(1))
+}
+
+/// The project and what the plan reads, in one wait where the path names the project by its number.
+async fn access_and_around(
+    state: &Flags,
+    call: &Call,
+    plan: &Plan,
+) -> ApiResult<(Access, Vec<Option<Item>>, Option<Page>)> {
+    let named = call.id("project_id").filter(|_| call.credential().is_some());
+    let page = async {
+        match named.filter(|_| plan.switches_off) {
+            Some(project) => Some(first_dependents(&state.app.store.records, project).await),
+            None => None,
+        }
+    };
+    let access = state.app.project_with(call, crate::WRITE, |project| plan.keys(project));
+    let (access, page) = tokio::join!(access, page);
+    let (access, items) = access?;
+    let page = page.filter(|_| named == Some(access.project.id)).transpose()?;
+    Ok((access, items, page))
+}
+
+/// What a change reads before it judges, as far as the path and the body tell.
+struct Plan {
+    id: u64,
+    /// The key that the flag is to have, whose claim is looked up.
+    key: Option<String>,
+    sought: Sought,
+    /// Whether the body may delete the flag or switch it off, which dependents may stand against.
+    switches_off: bool,
+    needs_version: bool,
+}
+
+/// What it found.
+struct Seen {
+    before: Stored,
+    version: Version,
+    key_live: Option<String>,
+    mentioned: Mentioned,
+    dependents: Option<Page>,
+}
+
+impl Plan {
+    fn of(id: u64, body: Option<&Fields>) -> Plan {
+        let mentions = body.map_or_else(Mentions::default, |body| mentions::of_body(body, None));
+        let sought = Sought::of(&mentions);
+        let switches = body.is_some_and(|body| body.contains_key("active") || body.contains_key("deleted"));
+        Plan {
+            id,
+            key: mentions.key.filter(|key| is_short(key)),
+            switches_off: body.is_some_and(may_switch_off),
+            needs_version: switches || sought.has_flags(),
+            sought,
+        }
+    }
+
+    fn keys(&self, project: ProjectId) -> Vec<Key> {
+        let mut keys = vec![flag_at(project, self.id)];
+        keys.extend(self.needs_version.then(|| keys::project_version(project)));
+        keys.extend(self.key.as_ref().map(|key| keys::flag_key_live(project, key)));
+        keys.extend(self.sought.keys(project));
+        keys
+    }
+
+    /// What came back from the keys; none when there is no flag.
+    fn seen(&self, items: &[Option<Item>], dependents: Option<Page>) -> ApiResult<Option<Seen>> {
+        let Some((Some(item), rest)) = items.split_first() else { return Ok(None) };
+        let mut rest = rest.iter();
+        let version = if self.needs_version { rest.next().and_then(Option::as_ref) } else { None };
+        let claim = self.key.as_ref().and_then(|_| rest.next()).and_then(Option::as_ref);
+        Ok(Some(Seen {
+            before: Stored::read(item)?,
+            version: Version::of(version),
+            key_live: claim.and(self.key.clone()),
+            mentioned: Mentioned::read(&self.sought, rest.as_slice())?,
+            dependents,
+        }))
+    }
+
+    /// After a lost race: somebody may have taken the key that a restored flag would have again.
+    fn ask_for_key_of(&mut self, flag: &Flag) {
+        self.key.get_or_insert_with(|| flag.key.clone());
+    }
+
+    async fn read(
+        &self,
+        records: &Table,
+        project: ProjectId,
+    ) -> Result<(Vec<Option<Item>>, Option<Page>), StoreError> {
+        let page = async {
+            match self.switches_off {
+                true => first_dependents(records, project).await.map(Some),
+                false => Ok(None),
+            }
+        };
+        let keys = self.keys(project);
+        tokio::try_join!(records.batch_get(&keys), page)
+    }
+}
+
+/// A change that may be written.
+struct Judged {
+    after: Flag,
+    rests: Rests,
+    references: References,
 }
 
 /// The flag after the change, if the body allows it.
@@ -74,16 +191,24 @@ async fn judge(
     call: &Call,
     body: &Fields,
     write: Write,
-    before: &Stored,
-    version: Version,
-) -> ApiResult<(Flag, Unchanged)> {
-    let flag = &before.flag;
-    let around = Around::look(state, access, body, flag, version).await?;
+    seen: Seen,
+) -> ApiResult<Judged> {
+    let Seen { before, version, key_live, mentioned, dependents: page } = seen;
+    let (flag, project) = (&before.flag, access.project.id);
+    // A flag's own claim on its key is no obstacle to itself.
+    let key_taken = key_live.is_some_and(|key| flag.deleted || key != flag.key);
+    let mentions = relevant(body, flag);
+    let (mentioned, (related, edges)) = tokio::try_join!(
+        look_up(state, project, version, &mentions, mentioned),
+        standing_against(state, project, version, body, flag, page),
+    )?;
+    let mut rests = mentioned.rests(project, flag.id);
+    rests.when.edges = edges;
     let surroundings = Surroundings {
         stored: Some(flag),
-        key_taken: around.key_taken,
-        references: &around.mentioned.references,
-        dashboards: &around.mentioned.dashboards,
+        key_taken: key_taken,
+        references: &mentioned.references,
+        dashboards: &mentioned.dashboards,
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, write, &surroundings).map_err(refused)?;
@@ -96,71 +221,46 @@ async fn judge(
         early_access: false,
         live_experiments: &[],
         deleted_experiments: false,
-        dependents: &around.dependents,
-        references: &around.mentioned.references,
-        key_taken: around.key_taken,
+        dependents: &related,
+        references: &mentioned.references,
+        key_taken: key_taken,
     };
     transition::check(flag, &after, &links).map_err(refused)?;
     match conflict::overlap(body, &input, flag) {
         Some(detail) => Err(ApiError::conflict(detail)),
-        None => Ok((after, around.when)),
+        None => Ok(Judged { after, rests, references: mentioned.references }),
     }
 }
 
-/// What the project has that bears on a change.
-struct Around {
-    key_taken: bool,
-    dependents: Vec<Related>,
-    mentioned: Mentioned,
-    when: Unchanged,
-}
-
-impl Around {
-    async fn look(
-        state: &Flags,
-        access: &Access,
-        body: &Fields,
-        flag: &Flag,
-        version: Version,
-    ) -> ApiResult<Around> {
-        let app = &state.app;
-        let project = access.project.id;
-        let mentions = relevant(mentions::of_body(body, Some(flag)), body);
-        let switches = switches(body);
-        let needs_rows = switches || !mentions.flag_ids.is_empty();
-        let key = mentions.key.clone().filter(|key| is_short(key) && (flag.deleted || *key != flag.key));
-        let taken = async {
-            match &key {
-                // A flag's own live claim is no obstacle to itself.
-                Some(key) => Ok(holders(&app.store.records, project, key).await?.live),
-                None => Ok::<_, ApiError>(false),
-            }
-        };
-        let found = async {
-            let rows = if needs_rows { Some(proven(state, project, version).await?) } else { None };
-            let mentioned = look_up(app, project, &mentions, rows.as_ref()).await?;
-            let dependents = rows.as_ref().map_or_else(Vec::new, |rows| dependents_of(flag.id, rows.all()));
-            Ok((mentioned, dependents, rows.map_or(Unchanged::Any, |rows| rows.unchanged())))
-        };
-        let (key_taken, (mentioned, dependents, when)) = tokio::try_join!(taken, found)?;
-        Ok(Around { key_taken, dependents, mentioned, when })
+/// The live flags that depend on `flag` where the body may delete it or switch it off, and the sum that has to be the same
+/// when it is written.
+async fn standing_against(
+    state: &Flags,
+    project: ProjectId,
+    version: Version,
+    body: &Fields,
+    flag: &Flag,
+    page: Option<Page>,
+) -> ApiResult<(Vec<Related>, Option<i64>)> {
+    if !may_switch_off(body) || flag.deleted && !flag.active {
+        return Ok((Vec::new(), None));
     }
+    let found = dependents(&state.app.store.records, project, version, page).await?;
+    Ok((dependents_of(flag.id, &found.rows), Some(found.sum)))
 }
 
-/// Whether the body can delete, restore or switch a flag, which other flags may stand against.
-fn switches(body: &Fields) -> bool {
-    body.contains_key("deleted") || body.contains_key("active")
+/// Whether the body may delete a flag or switch it off. Values are judged later; only the plain opposite is certain.
+fn may_switch_off(body: &Fields) -> bool {
+    body.get("deleted").is_some_and(|sent| *sent != false)
+        || body.get("active").is_some_and(|sent| *sent != true)
 }
 
-/// What of `mentions` has to be looked up: nothing that the flag names already, when the body neither sends filters nor
-/// switches the flag.
-fn relevant(mut mentions: Mentions, body: &Fields) -> Mentions {
-    let sends_filters = body.get("filters").is_some_and(Value::is_object);
-    if !sends_filters {
+/// What has to be looked up: what the body's filters name, and what the flag depends on if it may be switched on.
+fn relevant(body: &Fields, flag: &Flag) -> Mentions {
+    let may_switch_on = !flag.active && body.get("active").is_some_and(|sent| *sent != false);
+    let mut mentions = mentions::of_body(body, may_switch_on.then_some(flag));
+    if !body.get("filters").is_some_and(Value::is_object) {
         mentions.cohort_ids.clear();
-        if !switches(body) {
-            mentions.flag_ids.clear();
-        }
     }
     mentions
 }

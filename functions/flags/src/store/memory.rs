@@ -4,11 +4,12 @@
 //! the time of the request, a record only under the version that a row or an item of that time names; so forgetting is
 //! always right, and remembering is bounded in bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pennon_core::store::keys::ProjectId;
+use pennon_engine::flag::Prepared;
 
 use super::{Rows, Stored};
 
@@ -16,6 +17,10 @@ use super::{Rows, Stored};
 const ROWS_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Bytes of decoded records, by a rough measure.
 const FLAGS_BYTES_MAX: usize = 96 * 1024 * 1024;
+/// Bytes of texts of flags as shown.
+const PREPARED_BYTES_MAX: usize = 48 * 1024 * 1024;
+/// Bytes of the names of cohorts.
+const NAMES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The memory of one process. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -25,11 +30,21 @@ pub struct Memory(Arc<Mutex<Inner>>);
 struct Inner {
     rows: Bounded<ProjectId, Rows>,
     flags: Bounded<(ProjectId, i64), Arc<Stored>>,
+    prepared: Bounded<(ProjectId, i64), (u64, Arc<Prepared>)>,
+    /// Names of cohorts, none for one that is not there, as of a number of the project's version.
+    names: Bounded<ProjectId, (i64, Names)>,
 }
+
+type Names = BTreeMap<i64, Option<String>>;
 
 impl Default for Inner {
     fn default() -> Inner {
-        Inner { rows: Bounded::new(ROWS_BYTES_MAX), flags: Bounded::new(FLAGS_BYTES_MAX) }
+        Inner {
+            rows: Bounded::new(ROWS_BYTES_MAX),
+            flags: Bounded::new(FLAGS_BYTES_MAX),
+            prepared: Bounded::new(PREPARED_BYTES_MAX),
+            names: Bounded::new(NAMES_BYTES_MAX),
+        }
     }
 }
 
@@ -54,6 +69,36 @@ impl Memory {
     pub fn keep_flag(&self, project: ProjectId, stored: &Arc<Stored>, bytes: usize) {
         // A decoded text takes several times its length.
         self.lock().flags.insert((project, stored.flag.id), stored.clone(), bytes * 5 + 500);
+    }
+
+    /// The text of the record of flag `id` that has this version.
+    pub fn prepared(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<Prepared>> {
+        let inner = self.lock();
+        inner.prepared.get(&(project, id)).filter(|(of, _)| *of == version).map(|(_, text)| text.clone())
+    }
+
+    /// Keeps the text of a record.
+    pub fn keep_prepared(&self, project: ProjectId, id: i64, version: u64, prepared: &Arc<Prepared>) {
+        let bytes = prepared.bytes() + 200;
+        self.lock().prepared.insert((project, id), (version, prepared.clone()), bytes);
+    }
+
+    /// The names of cohorts that were read while the project's version had this number.
+    pub fn names(&self, project: ProjectId, number: i64) -> Option<Names> {
+        self.lock().names.get(&project).filter(|(of, _)| *of == number).map(|(_, names)| names.clone())
+    }
+
+    /// Keeps names that were read after the project's version had this number.
+    pub fn keep_names(&self, project: ProjectId, number: i64, names: &Names) {
+        let bytes = names.values().flatten().map(String::len).sum::<usize>() + names.len() * 50;
+        self.lock().names.insert(project, (number, names.clone()), bytes);
+    }
+
+    /// The names hold under the number `to` too: between the two only a flag was written.
+    pub fn carry_names(&self, project: ProjectId, from: i64, to: i64) {
+        if let Some((number, _)) = self.lock().names.get_mut(&project).filter(|(of, _)| *of == from) {
+            *number = to;
+        }
     }
 
     /// Forgets everything, as a new process would.
@@ -83,6 +128,10 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
     /// What is kept under `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|(value, _)| value)
+    }
+
+    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|(value, _)| value)
     }
 
     /// Keeps a value that takes `bytes`, if it fits at all.

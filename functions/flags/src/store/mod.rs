@@ -4,11 +4,17 @@
 //! change together; a key has one `LIVE` row at most, so two live flags of a project never share one; a writer names the
 //! item version it read, and where other flags bear on its judgement, the project's version too.
 
+mod dependents;
 mod memory;
+mod names;
 mod rows;
+mod shown;
 
+pub use dependents::{dependents, first_dependents};
 pub use memory::{Bounded, Memory};
-pub use rows::{Rows, Version, early, flags_of, load, proven};
+pub use names::names;
+pub use rows::{Rows, Version, early, flags_of, load, proven, read as read_row, remembered};
+pub use shown::{Shown, prepared, shown};
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -77,17 +83,26 @@ pub enum Outcome {
 }
 
 /// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
-const REPLACED_AT_ONCE: usize = 36;
+const REPLACED_AT_ONCE: usize = 12;
+
+/// What other records a judgement rests on: what has to be true of them when the flag is written.
+#[derive(Debug, Default)]
+pub struct Rests {
+    /// What of the project's version has to be as it was seen.
+    pub when: Unchanged,
+    /// Conditions on single rows.
+    pub conditions: Vec<Write>,
+}
 
 /// Stores a new flag and what is written `beside` it, which is at most twenty writes; the deleted flags `replaced`, which
-/// had its key, are gone for good. `when` is what of the project's version the judgement of the flag rests on.
+/// had its key, are gone for good.
 pub async fn create(
     records: &Table,
     project: ProjectId,
     flag: &Flag,
     replaced: &[u64],
     user: &User,
-    when: Unchanged,
+    rests: Rests,
     beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
     let (now, before) = replaced.split_at(replaced.len().min(REPLACED_AT_ONCE));
@@ -96,7 +111,8 @@ pub async fn create(
             return Ok(Outcome::Lost);
         }
     }
-    let mut writes = change(project, None, flag, when)?;
+    let mut writes = change(project, None, flag, rests.when)?;
+    writes.extend(rests.conditions);
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
     writes.extend(beside);
     writes.extend(removals(project, &flag.key, now));
@@ -116,7 +132,7 @@ pub fn change(
     let guard = before.map_or(Guard::Absent, |before| Guard::Version(before.version));
     let record = Item::new(flag_at(project, id), after)?.with_version(version);
     let old = before.filter(|old| !old.flag.deleted).map(|old| FlagRow::from(&old.flag).at(old.version));
-    let new = (!after.deleted).then(|| FlagRow::from(after).at(version));
+    let new = (!after.deleted).then(|| FlagRow::from(after).at(version).sized(record.text.len()));
     let sum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::stamp);
     let (old_edge, new_edge) = (edge(old.as_ref()), edge(new.as_ref()));
     let by = Sums {
@@ -158,17 +174,18 @@ fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterat
     })
 }
 
-/// Stores `after` over `before`. `when` and `beside` are as for [`create`].
+/// Stores `after` over `before`. `beside` is as for [`create`].
 pub async fn update(
     records: &Table,
     project: ProjectId,
     before: &Stored,
     after: &Flag,
     user: &User,
-    when: Unchanged,
+    rests: Rests,
     beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
-    let mut writes = change(project, Some(before), after, when)?;
+    let mut writes = change(project, Some(before), after, rests.when)?;
+    writes.extend(rests.conditions);
     writes.extend(activity(project, Some(&before.flag), after, user, after.updated_at)?);
     writes.extend(beside);
     send(records, writes).await

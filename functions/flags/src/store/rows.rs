@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::future::{try_join, try_join_all};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
-use pennon_core::store::{Item, Page, Query, StoreError, Sums, Table, Unchanged};
+use pennon_core::store::{Item, Page, Query, StoreError, Sums, Table};
 use pennon_engine::flag::FlagRow;
 
 use super::{Stored, flag_at, number};
@@ -60,11 +60,6 @@ impl Rows {
         self.all.binary_search_by_key(&id, |row| row.id).ok().map(|at| &self.all[at])
     }
 
-    /// What a writer demands whose judgement rests on these rows.
-    pub fn unchanged(&self) -> Unchanged {
-        Unchanged::Rows(self.version.sums.rows)
-    }
-
     /// About how much memory they take.
     pub(super) fn bytes(&self) -> usize {
         let texts = |row: &FlagRow| row.key.len() + row.name.len() + row.tags.len() * 40;
@@ -107,17 +102,15 @@ pub async fn load(
     early: Option<Early>,
 ) -> Result<Rows, StoreError> {
     let records = &flags.app.store.records;
-    let known = flags.memory.rows(project);
-    if let Some(known) = &known {
-        if known.version.sums.rows == version.sums.rows {
-            let rows = Rows { version, ..known.clone() };
-            flags.memory.keep_rows(project, &rows);
-            return Ok(rows);
-        }
-        if let Some(rows) = one_change(flags, project, known, version).await? {
-            flags.memory.keep_rows(project, &rows);
-            return Ok(rows);
-        }
+    if let Some(rows) = remembered(flags, project, version) {
+        return Ok(rows);
+    }
+    if let Some(known) = flags.memory.rows(project)
+        && let Some(rows) = one_change(flags, project, &known, version).await?
+    {
+        flags.memory.keep_rows(project, &rows);
+        flags.memory.carry_names(project, known.version.number, version.number);
+        return Ok(rows);
     }
     let first = match early.filter(|early| early.project == project) {
         Some(early) => rest(records, project, early).await?,
@@ -137,6 +130,12 @@ pub async fn load(
         flags.memory.keep_rows(project, &rows);
     }
     Ok(rows)
+}
+
+/// The rows of `version`, as far as this process remembers them.
+pub fn remembered(flags: &Flags, project: ProjectId, version: Version) -> Option<Rows> {
+    let known = flags.memory.rows(project)?;
+    (known.version.sums.rows == version.sums.rows).then_some(Rows { version, ..known })
 }
 
 /// As [`load`], for a writer's judgement: rows that are proven, or none for now.
@@ -162,7 +161,7 @@ async fn one_change(
         let stored = Arc::new(Stored::read(item)?);
         flags.memory.keep_flag(project, &stored, item.text.len());
         if !stored.flag.deleted {
-            list.push(FlagRow::from(&stored.flag).at(stored.version));
+            list.push(FlagRow::from(&stored.flag).at(stored.version).sized(item.text.len()));
         }
     }
     Ok(Some(Rows::new(version, list)).filter(|rows| rows.proven))
@@ -190,7 +189,8 @@ async fn rest(records: &Table, project: ProjectId, early: Early) -> Result<Vec<F
     Ok(try_join_all(shards).await?.into_iter().flatten().collect())
 }
 
-fn read(item: &Item) -> Result<FlagRow, StoreError> {
+/// The row in `item`.
+pub fn read(item: &Item) -> Result<FlagRow, StoreError> {
     Ok(item.body::<FlagRow>()?.at(item.version))
 }
 

@@ -1,9 +1,12 @@
 //! Pages of lists: `limit` and `offset`, and the envelope with absolute links.
 
+use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::reply::deliver;
+use crate::error::{ApiError, ApiResult};
 
 /// Records of a page when the request does not say.
 pub const LIMIT_DEFAULT: usize = 100;
@@ -46,6 +49,55 @@ impl Page {
             self.link(call, (before > 0).then_some(before))
         });
         json!({"count": count, "next": next, "previous": previous, "results": results})
+    }
+
+    /// The page of `results`, which are JSON texts, of `count` records in all.
+    ///
+    /// Packed where it is long and the client takes that; refused by the largest limit that fits where a gateway would
+    /// not let it through. A page is never shortened, because clients take a short one for the last.
+    pub fn reply(&self, call: &Call, count: usize, results: &[String]) -> ApiResult<Response> {
+        let text = self.text(call, count, results);
+        match deliver(&call.headers, text.into_bytes()) {
+            Some(response) => Ok(response),
+            None => Err(self.refusal(call, count, results)),
+        }
+    }
+
+    /// The page as JSON text.
+    fn text(&self, call: &Call, count: usize, results: &[String]) -> String {
+        let envelope = self.envelope(call, count, Vec::new()).to_string();
+        // The list comes last.
+        let head = envelope.strip_suffix("]}").unwrap_or(&envelope);
+        let bytes = results.iter().map(|text| text.len() + 1).sum::<usize>();
+        let mut text = String::with_capacity(head.len() + bytes + 2);
+        text.push_str(head);
+        for (at, result) in results.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(result);
+        }
+        text.push_str("]}");
+        text
+    }
+
+    /// 400: the page is too long, of which `results` are the first. Names the largest limit whose page goes through.
+    pub fn refusal(&self, call: &Call, count: usize, results: &[String]) -> ApiError {
+        // Of two pages with one start the longer one has the longer text.
+        let (mut fits, mut too_long) = (0, results.len() + 1);
+        while fits + 1 < too_long {
+            let middle = usize::midpoint(fits, too_long);
+            let text = Page { limit: middle, ..*self }.text(call, count, &results[..middle]);
+            match deliver(&call.headers, text.into_bytes()) {
+                Some(_) => fits = middle,
+                None => too_long = middle,
+            }
+        }
+        let detail = match fits {
+            0 => "The answer is too large, even with one record.".to_owned(),
+            most => format!("The answer is too large. The largest limit that fits here is {most}."),
+        };
+        ApiError::invalid("invalid_input", detail, Some("limit"))
     }
 
     /// The request's URL with this limit and another offset.

@@ -1,9 +1,18 @@
 //! Answers of handlers that succeeded.
 
+use std::io::Write as _;
+
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde::Serialize;
+
+/// Answers longer than this are packed where the client takes that.
+pub const PACK_ABOVE_BYTES: usize = 4_500_000;
+/// Longest answer that a function behind a gateway can give, as its platform counts it: 6 MB, less room for headers.
+pub const GATEWAY_BYTES_MAX: usize = 6_000_000;
 
 /// 200 with a JSON body.
 pub fn json<T: Serialize>(body: T) -> Response {
@@ -15,7 +24,143 @@ pub fn created<T: Serialize>(body: T) -> Response {
     (StatusCode::CREATED, Json(body)).into_response()
 }
 
+/// `status` with a body that is JSON text already.
+pub fn json_text(status: StatusCode, text: impl Into<Vec<u8>>) -> Response {
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (status, json, text.into()).into_response()
+}
+
 /// `status` without a body.
 pub fn empty(status: StatusCode) -> Response {
     status.into_response()
+}
+
+/// 200 with a JSON text, packed where it is long and the request's `headers` accept that; none when a gateway would not
+/// let it through.
+pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
+    if text.len() <= PACK_ABOVE_BYTES {
+        return Some(json_text(StatusCode::OK, text));
+    }
+    let is_packed = accepts_gzip(headers);
+    let (body, counted) = if is_packed {
+        let packed = gzip(&text);
+        // A binary body travels as base64.
+        let counted = packed.len().div_ceil(3) * 4;
+        (packed, counted)
+    } else {
+        let counted = as_json_text(&text);
+        (text, counted)
+    };
+    if counted > GATEWAY_BYTES_MAX {
+        return None;
+    }
+    let mut response = json_text(StatusCode::OK, body);
+    let answer = response.headers_mut();
+    answer.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if is_packed {
+        answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Some(response)
+}
+
+/// The length of a text body on its way to the gateway, where it is a JSON text itself.
+fn as_json_text(text: &[u8]) -> usize {
+    text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 2 } else { 1 }).sum()
+}
+
+/// `text` as a gzip file.
+pub fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    // Writing to a vector cannot fail.
+    let _ = encoder.write_all(text);
+    encoder.finish().unwrap_or_default()
+}
+
+/// Whether a request with these headers takes a gzip body: by name or by `*`, with a weight above zero.
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    let (mut named, mut any) = (None, None);
+    for coding in lists.flat_map(|list| list.split(',')) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let wanted =
+            weight.is_none_or(|weight| weight.trim().parse::<f32>().is_ok_and(|weight| weight > 0.0));
+        match name.as_str() {
+            "gzip" | "x-gzip" => named = Some(wanted),
+            "*" => any = Some(wanted),
+            _ => {}
+        }
+    }
+    named.or(any).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Read;
+
+    use super::*;
+
+    fn asking(value: Option<&str>) -> HeaderMap {
+        let value = value.map(|value| (header::ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap()));
+        value.into_iter().collect()
+    }
+
+    /// Text that does not compress below three quarters, in quotes.
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            b'0' + u8::try_from((state >> 33) % 43).unwrap()
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    async fn body(response: Response) -> Vec<u8> {
+        axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()
+    }
+
+    #[test]
+    fn gzip_is_taken_by_name_or_by_star_unless_its_weight_is_zero() {
+        for yes in ["gzip", "GZIP", "deflate, gzip;q=0.5", "br, *", "*;q=0.1", "identity;q=0, x-gzip"] {
+            assert!(accepts_gzip(&asking(Some(yes))), "{yes}");
+        }
+        for no in ["", "br", "gzip;q=0", "*, gzip;q=0.0", "*;q=0", "gzip;q=much"] {
+            assert!(!accepts_gzip(&asking(Some(no))), "{no}");
+        }
+        assert!(!accepts_gzip(&asking(None)));
+    }
+
+    #[tokio::test]
+    async fn only_long_answers_are_packed_and_only_for_those_who_take_it() {
+        let short = deliver(&asking(Some("gzip")), vec![b'1'; PACK_ABOVE_BYTES]).unwrap();
+        assert!(!short.headers().contains_key(header::CONTENT_ENCODING));
+        let long = vec![b'1'; PACK_ABOVE_BYTES + 1];
+        let packed = deliver(&asking(Some("gzip")), long.clone()).unwrap();
+        assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(packed.headers()[header::VARY], "Accept-Encoding");
+        assert_eq!(packed.headers()[header::CONTENT_TYPE], "application/json");
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(body(packed).await.as_slice()).read_to_end(&mut text).unwrap();
+        assert_eq!(text, long);
+        let plain = deliver(&asking(None), long.clone()).unwrap();
+        assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
+        assert_eq!(body(plain).await, long);
+    }
+
+    #[test]
+    fn an_answer_goes_through_up_to_what_the_gateway_counts_and_not_beyond() {
+        assert!(deliver(&asking(None), vec![b'1'; GATEWAY_BYTES_MAX]).is_some());
+        assert!(deliver(&asking(None), vec![b'1'; GATEWAY_BYTES_MAX + 1]).is_none());
+        // A quote takes two bytes of the gateway's own text.
+        assert!(deliver(&asking(None), vec![b'"'; GATEWAY_BYTES_MAX / 2 + 1_600_000]).is_none());
+        // Noise of some 5.5 bits a byte: packed to about 70%, and a third more as base64.
+        let through = noise(5_800_000);
+        assert!(gzip(&through).len().div_ceil(3) * 4 < GATEWAY_BYTES_MAX);
+        assert!(deliver(&asking(Some("gzip")), through).is_some());
+        let beyond = noise(7_500_000);
+        assert!(gzip(&beyond).len().div_ceil(3) * 4 > GATEWAY_BYTES_MAX);
+        assert!(deliver(&asking(Some("gzip")), beyond).is_none());
+    }
 }

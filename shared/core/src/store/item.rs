@@ -21,7 +21,8 @@ use super::StoreError;
 pub const ITEM_FORMAT: u32 = 1;
 /// Bodies longer than this are stored deflated.
 pub const DEFLATE_ABOVE_BYTES: usize = 4 * 1024;
-/// Largest stored body: DynamoDB takes 400 KB an item, keys and the other attributes included.
+/// Largest body stored in one item: DynamoDB takes 400 KB an item, keys and the other attributes included. Larger ones
+/// are stored in parts ([`super::PARTED_BYTES_MAX`]).
 pub const BODY_BYTES_MAX: usize = 390 * 1000;
 
 pub(super) const PK: &str = "pk";
@@ -35,6 +36,8 @@ pub(super) const LAST: &str = "w";
 const TEXT: &str = "d";
 const DEFLATED: &str = "z";
 const BYTES: &str = "b";
+const PARTS: &str = "p";
+const TAG: &str = "g";
 /// The attribute by which DynamoDB removes items, seconds since the epoch.
 pub const EXPIRES_AT: &str = "expires_at";
 
@@ -92,6 +95,17 @@ pub struct Item {
     pub sums: Sums,
     /// When DynamoDB may remove it, in seconds since the epoch.
     pub expires_at: Option<i64>,
+    /// The parts that its body is stored in, where it is too long for one item.
+    pub parts: Option<Parts>,
+}
+
+/// The parts of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// How many there are.
+    pub count: usize,
+    /// What each of them carries, so that parts of one writing are never taken for those of another.
+    pub tag: String,
 }
 
 impl Item {
@@ -111,6 +125,7 @@ impl Item {
             count: 0,
             sums: Sums::default(),
             expires_at: None,
+            parts: None,
         }
     }
 
@@ -139,11 +154,31 @@ impl Item {
             .map_err(|e| StoreError::Corrupt(format!("{}/{}: {e}", self.key.pk, self.key.sk)))
     }
 
+    /// The parts that its body is, or was, stored in.
+    pub(super) fn parts(&self) -> Option<&Parts> {
+        self.parts.as_ref()
+    }
+
+    /// The same item, to be stored in the place of `old`, whose parts go where it needs none.
+    #[must_use]
+    pub fn replacing(mut self, old: &Item) -> Item {
+        self.parts.clone_from(&old.parts);
+        self
+    }
+
+    /// The item as it is stored in one piece.
     pub(super) fn attributes(&self) -> Result<Attributes, StoreError> {
+        self.attributes_with(true)
+    }
+
+    /// The item as stored, with its JSON body or without.
+    pub(super) fn attributes_with(&self, body: bool) -> Result<Attributes, StoreError> {
         let mut map = self.key.attributes();
         map.insert(FORMAT.into(), number(ITEM_FORMAT));
         map.insert(VERSION.into(), number(self.version));
-        if self.text.len() > DEFLATE_ABOVE_BYTES {
+        if !body {
+            // It is stored elsewhere.
+        } else if self.text.len() > DEFLATE_ABOVE_BYTES {
             let packed = deflate(self.text.as_bytes());
             if packed.len() > BODY_BYTES_MAX {
                 return Err(StoreError::TooLarge);
@@ -197,8 +232,20 @@ impl Item {
                 last: parsed(&map, LAST).unwrap_or(0),
             },
             expires_at: parsed(&map, EXPIRES_AT),
+            parts: match (parsed(&map, PARTS), map.remove(TAG)) {
+                (Some(count), Some(AttributeValue::S(tag))) => Some(Parts { count, tag }),
+                _ => None,
+            },
             key,
         })
+    }
+}
+
+impl Parts {
+    /// Writes into the head that there are these parts.
+    pub(super) fn mark(&self, head: &mut Attributes) {
+        head.insert(PARTS.into(), number(self.count));
+        head.insert(TAG.into(), AttributeValue::S(self.tag.clone()));
     }
 }
 
@@ -217,14 +264,14 @@ fn text(map: &mut Attributes, name: &str) -> Result<String, StoreError> {
     }
 }
 
-fn deflate(body: &[u8]) -> Vec<u8> {
+pub(super) fn deflate(body: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     // Writing to a vector cannot fail; an error would leave a short body, which the reader would refuse.
     let _ = encoder.write_all(body);
     encoder.finish().unwrap_or_default()
 }
 
-fn inflate(packed: &[u8]) -> Result<String, StoreError> {
+pub(super) fn inflate(packed: &[u8]) -> Result<String, StoreError> {
     let mut body = String::new();
     DeflateDecoder::new(packed)
         .read_to_string(&mut body)

@@ -156,6 +156,18 @@ pub fn project_version(id: ProjectId) -> Key {
     Key::new(format!("PROJECT#{id}"), "VERSION")
 }
 
+/// The project whose version has to be raised when the item at `key` is written by an administrator: that of a cohort,
+/// and the project itself.
+pub fn raises_version_of(key: &Key) -> Option<ProjectId> {
+    let rest = key.pk.strip_prefix("PROJECT#")?;
+    let id = match rest.split_once('#') {
+        Some((id, kind)) if kind == Kind::Cohort.word() => id,
+        None if key.sk == "PROJECT" => rest,
+        _ => return None,
+    };
+    id.parse().ok()
+}
+
 /// Partition of a project's records of one kind.
 pub fn records_pk(project: ProjectId, kind: Kind) -> String {
     format!("PROJECT#{project}#{}", kind.word())

@@ -5,15 +5,19 @@ mod bulk;
 mod error;
 mod item;
 pub mod keys;
+mod parts;
 mod places;
+mod query;
 pub mod round_trips;
 pub mod schema;
 mod table;
 
 pub use error::StoreError;
-pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Sums};
+pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
+pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
-pub use table::{Guard, Page, PageStart, Query, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
+pub use query::{Page, PageStart, Query};
+pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
 
 use std::time::Duration;
 

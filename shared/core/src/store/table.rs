@@ -3,6 +3,7 @@
 //! Must stay true: all reads are strongly consistent, so that a list right after a write shows it; all changes go
 //! through [`Table::transact`] (or are one atomic item), so that a reader never sees half of one; nothing scans.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,14 @@ use aws_sdk_dynamodb::types::{
 
 use super::StoreError;
 use super::item::{
-    Attributes, COUNT, EDGES, EXPIRES_AT, Item, Key, LAST, PK, ROWS, SK, Sums, VERSION, number, parsed,
+    Attributes, COUNT, EDGES, EXPIRES_AT, Item, Key, LAST, PK, ROWS, Sums, VERSION, number, parsed,
 };
+use super::parts::{pack, size};
 
 /// Most writes of one transaction, by DynamoDB's rule.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
+/// Bytes of one transaction: DynamoDB takes 4 MB.
+const TRANSACTION_BYTES_MAX: usize = 4_000_000;
 const BATCH_GET_KEYS_MAX: usize = 100;
 const CONFLICT_TRIES: u32 = 10;
 
@@ -67,77 +71,14 @@ pub struct Raise {
     pub when: Unchanged,
 }
 
-/// What of a project's version has to be as a writer read it.
+/// Which sums of a project's version have to be as a writer saw them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Unchanged {
-    /// Nothing.
-    #[default]
-    Any,
-    /// The number.
-    Count(i64),
+pub struct Unchanged {
     /// The sum of the rows.
-    Rows(i64),
+    pub rows: Option<i64>,
     /// The sum of the rows that depend on others.
-    Edges(i64),
+    pub edges: Option<i64>,
 }
-
-/// Which items of a partition a query yields, in order of their sort keys.
-#[derive(Debug, Clone)]
-pub struct Query {
-    pk: String,
-    prefix: Option<String>,
-    limit: Option<usize>,
-    bytes: Option<usize>,
-    descending: bool,
-}
-
-impl Query {
-    /// All items of partition `pk`.
-    pub fn partition(pk: impl Into<String>) -> Query {
-        Query { pk: pk.into(), prefix: None, limit: None, bytes: None, descending: false }
-    }
-
-    /// Only those whose sort key starts with `prefix`.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
-        self.prefix = Some(prefix.into());
-        self
-    }
-
-    /// At most `limit` of them.
-    #[must_use]
-    pub fn limit(mut self, limit: usize) -> Query {
-        self.limit = Some(limit);
-        self
-    }
-
-    /// Stops once the bodies read have this many bytes together; a page of the store, 1 MB, may be on top.
-    #[must_use]
-    pub fn bytes(mut self, bytes: usize) -> Query {
-        self.bytes = Some(bytes);
-        self
-    }
-
-    /// Largest sort key first.
-    #[must_use]
-    pub fn descending(mut self) -> Query {
-        self.descending = true;
-        self
-    }
-}
-
-/// A part of what a query names.
-#[derive(Debug)]
-pub struct Page {
-    /// Its items.
-    pub items: Vec<Item>,
-    /// Where the next page starts; none after the last one.
-    pub next: Option<PageStart>,
-}
-
-/// Where a page starts.
-#[derive(Debug, Clone)]
-pub struct PageStart(Attributes);
 
 impl Table {
     /// The table called `name`, reached through `client`.
@@ -147,6 +88,12 @@ impl Table {
 
     /// The item at `key`, if there is one.
     pub async fn get(&self, key: &Key) -> Result<Option<Item>, StoreError> {
+        let item = self.get_head(key).await?;
+        Ok(self.completed(item.into_iter().collect()).await?.pop())
+    }
+
+    /// The item at `key` without the parts that it may have.
+    pub(super) async fn get_head(&self, key: &Key) -> Result<Option<Item>, StoreError> {
         let answer = self
             .client
             .get_item()
@@ -160,20 +107,34 @@ impl Table {
 
     /// The items at `keys`, in their order, in one round trip up to a hundred keys.
     pub async fn batch_get(&self, keys: &[Key]) -> Result<Vec<Option<Item>>, StoreError> {
-        let chunks = keys.chunks(BATCH_GET_KEYS_MAX).map(|chunk| self.batch_get_chunk(chunk));
-        Ok(futures::future::try_join_all(chunks).await?.into_iter().flatten().collect())
+        let mut found = self.batch_get_heads(keys).await?;
+        let items = found.values().filter(|item| item.parts().is_some()).cloned().collect::<Vec<_>>();
+        if !items.is_empty() {
+            for item in &items {
+                found.remove(&item.key);
+            }
+            found.extend(self.completed(items).await?.into_iter().map(|item| (item.key.clone(), item)));
+        }
+        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
-    async fn batch_get_chunk(&self, keys: &[Key]) -> Result<Vec<Option<Item>>, StoreError> {
-        if let [key] = keys {
-            return Ok(vec![self.get(key).await?]);
-        }
+    /// The items at `keys` that are there, without the parts that they may have.
+    pub(super) async fn batch_get_heads(&self, keys: &[Key]) -> Result<HashMap<Key, Item>, StoreError> {
         // A key may be named once only in a batch.
         let mut distinct: Vec<&Key> = keys.iter().collect();
         distinct.sort();
         distinct.dedup();
-        let mut wanted: Vec<Attributes> = distinct.into_iter().map(Key::attributes).collect();
-        let mut found = std::collections::HashMap::new();
+        let chunks = distinct.chunks(BATCH_GET_KEYS_MAX).map(|chunk| self.batch_get_chunk(chunk));
+        let items = futures::future::try_join_all(chunks).await?;
+        Ok(items.into_iter().flatten().map(|item| (item.key.clone(), item)).collect())
+    }
+
+    async fn batch_get_chunk(&self, keys: &[&Key]) -> Result<Vec<Item>, StoreError> {
+        if let [key] = keys {
+            return Ok(self.get_head(key).await?.into_iter().collect());
+        }
+        let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
+        let mut found = Vec::with_capacity(keys.len());
         for attempt in 0.. {
             let request = KeysAndAttributes::builder()
                 .set_keys(Some(wanted))
@@ -182,8 +143,7 @@ impl Table {
                 .map_err(|e| StoreError::Failed(e.to_string()))?;
             let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
             for attributes in answer.responses.into_iter().flatten().flat_map(|(_, items)| items) {
-                let item = Item::from_attributes(attributes)?;
-                found.insert(item.key.clone(), item);
+                found.push(Item::from_attributes(attributes)?);
             }
             wanted = answer
                 .unprocessed_keys
@@ -195,72 +155,24 @@ impl Table {
             }
             pause(attempt, "unread keys").await?;
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
-    }
-
-    /// All items that `query` names.
-    pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
-        let mut items = Vec::new();
-        let mut bytes = 0;
-        let mut start = None;
-        loop {
-            let left = query.limit.map(|limit| limit - items.len());
-            let page = self.query_page(&query, left, start).await?;
-            bytes += page.items.iter().map(|item| item.text.len() + item.bytes.len()).sum::<usize>();
-            items.extend(page.items);
-            start = page.next;
-            let enough = query.limit.is_some_and(|limit| items.len() >= limit)
-                || query.bytes.is_some_and(|most| bytes >= most);
-            if start.is_none() || enough {
-                return Ok(items);
-            }
-        }
-    }
-
-    /// One page of what `query` names: at most 1 MB, and where the next page starts, if there is more.
-    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
-        self.query_page(query, query.limit, start).await
-    }
-
-    async fn query_page(
-        &self,
-        query: &Query,
-        limit: Option<usize>,
-        start: Option<PageStart>,
-    ) -> Result<Page, StoreError> {
-        let mut call = self
-            .client
-            .query()
-            .table_name(&*self.name)
-            .consistent_read(true)
-            .scan_index_forward(!query.descending)
-            .expression_attribute_names("#p", PK)
-            .expression_attribute_values(":p", string(&query.pk))
-            .set_exclusive_start_key(start.map(|start| start.0));
-        call = match &query.prefix {
-            None => call.key_condition_expression("#p = :p"),
-            Some(prefix) => call
-                .key_condition_expression("#p = :p AND begins_with(#s, :s)")
-                .expression_attribute_names("#s", SK)
-                .expression_attribute_values(":s", string(prefix)),
-        };
-        if let Some(limit) = limit {
-            call = call.limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        }
-        let answer = call.send().await?;
-        let items = answer.items.unwrap_or_default();
-        Ok(Page {
-            items: items.into_iter().map(Item::from_attributes).collect::<Result<_, _>>()?,
-            next: answer.last_evaluated_key.filter(|key| !key.is_empty()).map(PageStart),
-        })
+        Ok(found)
     }
 
     /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
     pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
-        if writes.len() > TRANSACTION_WRITES_MAX {
-            return Err(StoreError::Failed(format!("a transaction of {} writes", writes.len())));
+        let mut parts = Vec::new();
+        let items = writes.iter().map(|write| self.transact_item(write, &mut parts));
+        let mut items = items.collect::<Result<Vec<_>, _>>()?;
+        // Parts come last, so that the position of a failed condition is that of the caller's write.
+        items.extend(parts);
+        if items.len() > TRANSACTION_WRITES_MAX {
+            return Err(StoreError::Failed(format!("a transaction of {} writes", items.len())));
         }
-        let items = writes.iter().map(|write| self.transact_item(write)).collect::<Result<Vec<_>, _>>()?;
+        if items.iter().filter_map(TransactWriteItem::put).map(|put| size(put.item())).sum::<usize>()
+            > TRANSACTION_BYTES_MAX
+        {
+            return Err(StoreError::TooLarge);
+        }
         for attempt in 0.. {
             let sent =
                 self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
@@ -390,24 +302,41 @@ impl Table {
             .expression_attribute_values(":s", number(raise.by.rows))
             .expression_attribute_values(":t", number(raise.by.edges))
             .expression_attribute_values(":w", number(raise.by.last));
-        let (name, at) = match raise.when {
-            Unchanged::Any => return update,
-            Unchanged::Count(at) => ("#n", at),
-            Unchanged::Rows(at) => ("#s", at),
-            Unchanged::Edges(at) => ("#t", at),
-        };
-        let unset = if at == 0 { format!("attribute_not_exists({name}) OR ") } else { String::new() };
-        update
-            .condition_expression(format!("{unset}{name} = :at"))
-            .expression_attribute_values(":at", number(at))
+        let sums = [("#s", ":as", raise.when.rows), ("#t", ":at", raise.when.edges)];
+        let (mut update, mut conditions) = (update, Vec::new());
+        for (name, value, seen) in sums {
+            let Some(seen) = seen else { continue };
+            // Before the first write there is no row, and the sums are 0.
+            let unset = if seen == 0 { format!("attribute_not_exists({name}) OR ") } else { String::new() };
+            conditions.push(format!("({unset}{name} = {value})"));
+            update = update.expression_attribute_values(value, number(seen));
+        }
+        if conditions.is_empty() {
+            return update;
+        }
+        update.condition_expression(conditions.join(" AND "))
     }
 
-    fn transact_item(&self, write: &Write) -> Result<TransactWriteItem, StoreError> {
+    /// What `write` is for the SDK; the parts of its item, and the removal of parts that it had, go to `parts`.
+    fn transact_item(
+        &self,
+        write: &Write,
+        parts: &mut Vec<TransactWriteItem>,
+    ) -> Result<TransactWriteItem, StoreError> {
         let built = TransactWriteItem::builder();
         let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
         Ok(match write {
             Write::Put(item, guard) => {
-                let mut put = Put::builder().table_name(&*self.name).set_item(Some(item.attributes()?));
+                let packed = pack(item)?;
+                for part in packed.parts {
+                    let put = Put::builder().table_name(&*self.name).set_item(Some(part));
+                    parts.push(built.clone().put(put.build().map_err(failed)?).build());
+                }
+                for key in packed.surplus {
+                    let delete = Delete::builder().table_name(&*self.name).set_key(Some(key.attributes()));
+                    parts.push(built.clone().delete(delete.build().map_err(failed)?).build());
+                }
+                let mut put = Put::builder().table_name(&*self.name).set_item(Some(packed.head));
                 if let Some((expression, name)) = guard.expression() {
                     put = put.condition_expression(expression).expression_attribute_names("#g", name);
                 }
@@ -455,10 +384,6 @@ impl Guard {
             Guard::Version(_) => Some(("#g = :g", VERSION)),
         }
     }
-}
-
-fn string(text: &str) -> aws_sdk_dynamodb::types::AttributeValue {
-    aws_sdk_dynamodb::types::AttributeValue::S(text.to_owned())
 }
 
 /// The error that a cancelled transaction stands for: a failed condition outweighs a conflict, because it is final.

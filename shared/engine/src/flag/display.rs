@@ -3,14 +3,18 @@
 //! Must stay true: the fields come in the order of the contract's example; nothing shown here is stored back (names of
 //! cohorts, computed fields); an integral percentage has no `.0`.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Flag, UserRef, fields, filter_view as view, filters, json::Object, references, status::Reason, timestamp,
+    Flag, UserRef, fields, filter_view as view, filters,
+    json::Object,
+    references,
+    status::{Reason, Usage},
+    timestamp,
 };
 
 /// What a caller may do with a flag.
@@ -34,12 +38,13 @@ pub struct Viewer {
     pub level: AccessLevel,
 }
 
+/// The fields before `can_edit`.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct Head<'a> {
     id: i64,
     name: &'a str,
     key: &'a str,
-    filters: Object,
+    filters: Cow<'a, Object>,
     deleted: bool,
     active: bool,
     created_by: &'a Option<UserRef>,
@@ -58,7 +63,11 @@ struct Shown<'a> {
     features: [Value; 0],
     rollback_conditions: &'a Value,
     performed_rollback: Option<bool>,
-    can_edit: bool,
+}
+
+/// The fields between `can_edit` and `user_access_level`.
+#[derive(Serialize)]
+struct Middle<'a> {
     tags: &'a [String],
     /// Two names of one thing that is never written.
     evaluation_tags: [String; 0],
@@ -66,15 +75,145 @@ struct Shown<'a> {
     usage_dashboard: Option<i64>,
     analytics_dashboards: &'a [i64],
     has_enriched_analytics: Option<bool>,
-    user_access_level: AccessLevel,
+}
+
+/// The fields between `user_access_level` and `status`.
+#[derive(Serialize)]
+struct Late<'a> {
     creation_context: Option<&'a str>,
     is_remote_configuration: Option<bool>,
     has_encrypted_payloads: Option<bool>,
-    status: &'static str,
+}
+
+/// The fields after `status`.
+#[derive(Serialize)]
+struct Tail<'a> {
     evaluation_runtime: Option<&'a str>,
     bucketing_identifier: Option<&'a str>,
     #[serde(with = "timestamp::nullable")]
     last_called_at: Option<DateTime<Utc>>,
+}
+
+/// The text of a flag's record for every caller at any time: what depends on them is put between its pieces. Made once
+/// for a version of the flag and the names of its cohorts.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    head: String,
+    middle: String,
+    late: String,
+    tail: String,
+    usage: Usage,
+    /// The cohorts that it names, and the names that are in the text.
+    cohorts: Vec<(i64, Option<String>)>,
+}
+
+impl Prepared {
+    /// The text of `flag`. `cohort_names` has the live cohorts that it names.
+    pub fn new(flag: &Flag, cohort_names: &BTreeMap<i64, String>) -> Self {
+        let filters = flag.shown_filters(cohort_names);
+        let head = Head {
+            id: flag.id,
+            name: &flag.name,
+            key: &flag.key,
+            filters,
+            deleted: flag.deleted,
+            active: flag.active,
+            created_by: &flag.created_by,
+            created_at: flag.created_at,
+            updated_at: flag.updated_at,
+            version: flag.version,
+            last_modified_by: &flag.last_modified_by,
+            is_simple_flag: flag.is_simple(),
+            rollout_percentage: flag.rollout_percentage(),
+            ensure_experience_continuity: flag.ensure_experience_continuity,
+            experiment_set: [],
+            surveys: [],
+            features: [],
+            rollback_conditions: &flag.rollback_conditions,
+            performed_rollback: flag.performed_rollback,
+        };
+        let middle = Middle {
+            tags: &flag.tags,
+            evaluation_tags: [],
+            evaluation_contexts: [],
+            usage_dashboard: flag.usage_dashboard,
+            analytics_dashboards: &flag.analytics_dashboards,
+            has_enriched_analytics: flag.has_enriched_analytics,
+        };
+        let late = Late {
+            creation_context: flag.creation_context.as_deref(),
+            is_remote_configuration: flag.is_remote_configuration,
+            has_encrypted_payloads: flag.has_encrypted_payloads,
+        };
+        let tail = Tail {
+            evaluation_runtime: flag.evaluation_runtime.as_deref(),
+            bucketing_identifier: flag.bucketing_identifier.as_deref(),
+            last_called_at: flag.last_called_at,
+        };
+        let name = |id: i64| (id, cohort_names.get(&id).cloned());
+        Self {
+            head: fields_of(&head),
+            middle: fields_of(&middle),
+            late: fields_of(&late),
+            tail: fields_of(&tail),
+            usage: flag.usage(),
+            cohorts: flag.cohort_ids().into_iter().map(name).collect(),
+        }
+    }
+
+    /// Whether the text has these names.
+    pub fn has_names(&self, cohort_names: &BTreeMap<i64, String>) -> bool {
+        self.cohorts.iter().all(|(id, name)| cohort_names.get(id) == name.as_ref())
+    }
+
+    /// Whether it names cohorts at all.
+    pub fn names_cohorts(&self) -> bool {
+        !self.cohorts.is_empty()
+    }
+
+    /// About how long a text is.
+    pub fn bytes(&self) -> usize {
+        self.head.len() + self.middle.len() + self.late.len() + self.tail.len() + 100
+    }
+
+    /// The record as `viewer` sees it at an instant.
+    pub fn text(&self, viewer: Viewer, now: DateTime<Utc>) -> String {
+        let level = match viewer.level {
+            AccessLevel::Manager => "manager",
+            AccessLevel::Editor => "editor",
+            AccessLevel::Viewer => "viewer",
+        };
+        let can_edit = if viewer.can_edit { "true" } else { "false" };
+        let pieces = [
+            "{",
+            &self.head,
+            ",\"can_edit\":",
+            can_edit,
+            ",",
+            &self.middle,
+            ",\"user_access_level\":\"",
+            level,
+            "\",",
+            &self.late,
+            ",\"status\":\"",
+            Reason::of(self.usage, now).status().in_records(),
+            "\",",
+            &self.tail,
+            "}",
+        ];
+        pieces.concat()
+    }
+}
+
+/// The fields of an object's text, without its braces.
+fn fields_of(part: &impl Serialize) -> String {
+    // Every part is JSON already, so this cannot fail.
+    let mut text = serde_json::to_string(part).unwrap_or_default();
+    text.pop();
+    if !text.is_empty() {
+        text.remove(0);
+    }
+    text
 }
 
 impl Flag {
@@ -85,51 +224,19 @@ impl Flag {
         cohort_names: &BTreeMap<i64, String>,
         now: DateTime<Utc>,
     ) -> Value {
-        let shown = Shown {
-            id: self.id,
-            name: &self.name,
-            key: &self.key,
-            filters: self.shown_filters(cohort_names),
-            deleted: self.deleted,
-            active: self.active,
-            created_by: &self.created_by,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            version: self.version,
-            last_modified_by: &self.last_modified_by,
-            is_simple_flag: self.is_simple(),
-            rollout_percentage: self.rollout_percentage(),
-            ensure_experience_continuity: self.ensure_experience_continuity,
-            experiment_set: [],
-            surveys: [],
-            features: [],
-            rollback_conditions: &self.rollback_conditions,
-            performed_rollback: self.performed_rollback,
-            can_edit: viewer.can_edit,
-            tags: &self.tags,
-            evaluation_tags: [],
-            evaluation_contexts: [],
-            usage_dashboard: self.usage_dashboard,
-            analytics_dashboards: &self.analytics_dashboards,
-            has_enriched_analytics: self.has_enriched_analytics,
-            user_access_level: viewer.level,
-            creation_context: self.creation_context.as_deref(),
-            is_remote_configuration: self.is_remote_configuration,
-            has_encrypted_payloads: self.has_encrypted_payloads,
-            status: Reason::of(self.usage(), now).status().in_records(),
-            evaluation_runtime: self.evaluation_runtime.as_deref(),
-            bucketing_identifier: self.bucketing_identifier.as_deref(),
-            last_called_at: self.last_called_at,
-        };
-        // Every part is JSON already, so this cannot fail; null would be the honest answer if it did.
-        serde_json::to_value(shown).unwrap_or_default()
+        let text = Prepared::new(self, cohort_names).text(viewer, now);
+        // It is JSON, being made of JSON; null would be the honest answer if it were not.
+        serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// The filters as reads show them: the default when none were ever sent, and names at properties of type `cohort`
     /// (null for a cohort that is gone).
-    pub fn shown_filters(&self, cohort_names: &BTreeMap<i64, String>) -> Object {
+    pub fn shown_filters(&self, cohort_names: &BTreeMap<i64, String>) -> Cow<'_, Object> {
         if self.filters.is_empty() {
-            return filters::default_shown();
+            return Cow::Owned(filters::default_shown());
+        }
+        if !self.names_cohorts() {
+            return Cow::Borrowed(&self.filters);
         }
         let mut shown = self.filters.clone();
         filters::for_each_property_mut(&mut shown, |property| {
@@ -139,7 +246,13 @@ impl Flag {
                 property.insert(filters::COHORT_NAME.to_owned(), name.cloned().into());
             }
         });
-        shown
+        Cow::Owned(shown)
+    }
+
+    /// Whether a property has the type `cohort`, to which reads add a name.
+    fn names_cohorts(&self) -> bool {
+        let mut properties = view::all_conditions(&self.filters).flat_map(view::properties);
+        properties.any(|property| property.get("type").is_some_and(|kind| kind == "cohort"))
     }
 
     /// The ids of the cohorts whose names [`Flag::response`] wants.

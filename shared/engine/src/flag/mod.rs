@@ -48,7 +48,7 @@ mod robustness;
 #[cfg(test)]
 mod testing;
 
-pub use display::{AccessLevel, Viewer};
+pub use display::{AccessLevel, Prepared, Viewer};
 pub use error::FieldError;
 pub use input::{FlagInput, Surroundings, Write};
 pub use record::{Flag, UserRef};

@@ -72,6 +72,9 @@ pub struct FlagRow {
     /// The ids of the cohorts that it names.
     #[serde(rename = "h", default, skip_serializing_if = "Vec::is_empty")]
     pub cohort_ids: Vec<i64>,
+    /// How long the text of the record is, in KiB; so that a list knows what it would read.
+    #[serde(rename = "z", default, skip_serializing_if = "is_zero")]
+    pub kib: usize,
 }
 
 impl From<&Flag> for FlagRow {
@@ -97,6 +100,7 @@ impl From<&Flag> for FlagRow {
             only_empty_groups: only_groups && view::groups(&flag.filters).is_empty(),
             depends_on: references::flag_ids(&flag.filters),
             cohort_ids: flag.cohort_ids(),
+            kib: 0,
         }
     }
 }
@@ -106,6 +110,13 @@ impl FlagRow {
     #[must_use]
     pub fn at(mut self, item_version: u64) -> Self {
         self.item_version = item_version;
+        self
+    }
+
+    /// The same row, of a record whose text has so many bytes.
+    #[must_use]
+    pub fn sized(mut self, bytes: usize) -> Self {
+        self.kib = bytes / 1024;
         self
     }
 

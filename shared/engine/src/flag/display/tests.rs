@@ -69,9 +69,9 @@ fn names_of_cohorts_are_added() {
     };
     let Ok(flag) = Flag::create(1, &input, now(), &user()) else { unreachable!() };
     assert_eq!(flag.cohort_ids(), [3]);
-    let named = Value::Object(flag.shown_filters(&references.cohort_names()));
+    let named = Value::Object(flag.shown_filters(&references.cohort_names()).into_owned());
     assert_eq!(named["groups"][0]["properties"][0]["cohort_name"], "test_cohort");
-    let gone = Value::Object(flag.shown_filters(&BTreeMap::new()));
+    let gone = Value::Object(flag.shown_filters(&BTreeMap::new()).into_owned());
     assert_eq!(gone["groups"][0]["properties"][0].get("cohort_name"), Some(&Value::Null));
     assert_eq!(Value::Object(flag.filters), filters);
 }
@@ -89,4 +89,16 @@ fn status_of_the_record() {
     let old = created(json!({"key": "k", "created_at": "2025-12-01T00:00:00Z", "filters": filters}));
     assert_eq!(shown(&old)["status"], "STALE");
     assert_eq!(shown(&Flag { deleted: true, ..old })["status"], "DELETED");
+}
+
+#[test]
+fn a_prepared_text_is_reused_only_for_the_same_names() {
+    let mut flag = flag();
+    flag.filters = object(json!({"groups": [{"properties": [{"type": "cohort", "key": "id", "value": 4}]}]}));
+    let (named, unnamed) = (BTreeMap::from([(4, "four".to_owned())]), BTreeMap::new());
+    let prepared = Prepared::new(&flag, &named);
+    assert!(prepared.text(EDITOR, now()).contains(r#""cohort_name":"four""#));
+    assert!(prepared.has_names(&named) && !prepared.has_names(&unnamed));
+    assert!(Prepared::new(&flag, &unnamed).text(EDITOR, now()).contains(r#""cohort_name":null"#));
+    assert!(prepared.bytes() >= prepared.text(EDITOR, now()).len());
 }

@@ -1,0 +1,128 @@
+//! Reading the items of a partition in order, whole or page by page.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::item::{Attributes, Item, PK, SK};
+use super::{StoreError, Table};
+
+/// Which items of a partition a query yields, in order of their sort keys.
+#[derive(Debug, Clone)]
+pub struct Query {
+    pk: String,
+    prefix: Option<String>,
+    limit: Option<usize>,
+    bytes: Option<usize>,
+    descending: bool,
+}
+
+impl Query {
+    /// All items of partition `pk`.
+    pub fn partition(pk: impl Into<String>) -> Query {
+        Query { pk: pk.into(), prefix: None, limit: None, bytes: None, descending: false }
+    }
+
+    /// Only those whose sort key starts with `prefix`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// At most `limit` of them.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Query {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Stops once the bodies read have this many bytes together; a page of the store, 1 MB, may be on top.
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Query {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// Largest sort key first.
+    #[must_use]
+    pub fn descending(mut self) -> Query {
+        self.descending = true;
+        self
+    }
+}
+
+/// A part of what a query names.
+#[derive(Debug)]
+pub struct Page {
+    /// Its items.
+    pub items: Vec<Item>,
+    /// Where the next page starts; none after the last one.
+    pub next: Option<PageStart>,
+}
+
+/// Where a page starts.
+#[derive(Debug, Clone)]
+pub struct PageStart(Attributes);
+
+impl Table {
+    /// All items that `query` names.
+    pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        let mut start = None;
+        loop {
+            let left = query.limit.map(|limit| limit - items.len());
+            let page = self.query_page(&query, left, start).await?;
+            bytes += page.items.iter().map(|item| item.text.len() + item.bytes.len()).sum::<usize>();
+            items.extend(page.items);
+            start = page.next;
+            let enough = query.limit.is_some_and(|limit| items.len() >= limit)
+                || query.bytes.is_some_and(|most| bytes >= most);
+            if start.is_none() || enough {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// One page of what `query` names: at most 1 MB, and where the next page starts, if there is more.
+    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
+        self.query_page(query, query.limit, start).await
+    }
+
+    async fn query_page(
+        &self,
+        query: &Query,
+        limit: Option<usize>,
+        start: Option<PageStart>,
+    ) -> Result<Page, StoreError> {
+        let mut call = self
+            .client
+            .query()
+            .table_name(&*self.name)
+            .consistent_read(true)
+            .scan_index_forward(!query.descending)
+            .expression_attribute_names("#p", PK)
+            .expression_attribute_values(":p", string(&query.pk))
+            .set_exclusive_start_key(start.map(|start| start.0));
+        call = match &query.prefix {
+            None => call.key_condition_expression("#p = :p"),
+            Some(prefix) => call
+                .key_condition_expression("#p = :p AND begins_with(#s, :s)")
+                .expression_attribute_names("#s", SK)
+                .expression_attribute_values(":s", string(prefix)),
+        };
+        if let Some(limit) = limit {
+            call = call.limit(i32::try_from(limit).unwrap_or(i32::MAX));
+        }
+        let answer = call.send().await?;
+        let items = answer.items.unwrap_or_default();
+        let items = items.into_iter().map(Item::from_attributes).collect::<Result<_, _>>()?;
+        Ok(Page {
+            items: self.completed(items).await?,
+            next: answer.last_evaluated_key.filter(|key| !key.is_empty()).map(PageStart),
+        })
+    }
+}
+
+fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
