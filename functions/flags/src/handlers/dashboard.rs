@@ -32,7 +32,7 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         };
         let written = async {
             let (after, beside) = reserved.make(project, &before.flag, user, call.now)?;
-            let mut writes = change(project, Some(&before), &after, Unchanged::Any)?;
+            let mut writes = change(project, Some(&before), &after, Unchanged::default())?;
             writes.extend(beside);
             send(records, writes).await
         };
