@@ -25,8 +25,9 @@ pub const PATTERN_BYTES: usize = 4_096;
 pub const PATTERNS: usize = 100;
 /// Bytes that one compiled regular expression may take: room for 80 Unicode letters, and some 20 ms to compile.
 pub const COMPILED_PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes that the compiled regular expressions of one project may take in an evaluation: some 2,000 ordinary ones.
-pub const ALL_PATTERNS_BYTES: usize = 384 * 1024 * 1024;
+/// Bytes that the compiled regular expressions of one project, and matching them, may take in an evaluation: room for
+/// some 5,000 ordinary ones.
+pub const ALL_PATTERNS_BYTES: usize = 256 * 1024 * 1024;
 /// Flags, and likewise cohorts, that one flag may refer to.
 pub const REFERENCES: usize = 200;
 /// Bytes of `rollback_conditions` as compact JSON text.
