@@ -47,7 +47,7 @@ pub(crate) fn write_object(out: &mut Vec<u8>, map: &Map<String, Value>) {
     }
 }
 
-fn write_value(out: &mut Vec<u8>, value: &Value) {
+pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.push(NULL),
         Value::Bool(false) => out.push(FALSE),
@@ -141,6 +141,11 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn object(&mut self) -> Result<Map<String, Value>, EventStoreError> {
         self.object_within(DEPTH_MAX)
+    }
+
+    /// One value of any kind.
+    pub(crate) fn whole_value(&mut self) -> Result<Value, EventStoreError> {
+        self.value(DEPTH_MAX)
     }
 
     fn object_within(&mut self, depth: usize) -> Result<Map<String, Value>, EventStoreError> {

@@ -11,9 +11,10 @@ use pennon_engine::scan::Micros;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::TRIES;
+use crate::ingest::{TRIES, TellsOf};
 use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::profile::Profile;
 use crate::segment::values;
 use crate::segment::write::Replaces;
 use crate::tail::{RawBlock, resolve, rows_of};
@@ -75,7 +76,8 @@ impl EventStore {
             let mut rows = self.not_in_segments(&manifest, rows).await?;
             let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
             resolve(&mut rows, &resolution);
-            let (rows, added) = self.add_segment(project, &manifest, rows, replaces, now).await?;
+            let (rows, added) =
+                self.add_segment(project, &manifest, rows, replaces, TellsOf::Captured, now).await?;
             if let Some(entry) = added {
                 // Readers read blocks before the manifest, so these have had their last reader.
                 self.inner.store.blocks.sweep(ids.iter().flat_map(|id| id.keys(project)).collect()).await?;
@@ -104,20 +106,24 @@ impl EventStore {
             }
             let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
             let mut rows = Vec::new();
+            let mut profile = Profile::default();
             for entry in &together {
                 rows.extend(self.all_rows(entry).await?);
+                profile.merge(self.whole_profile(project, entry).await?);
             }
             resolve(&mut rows, &resolution);
             let segments = together.iter().map(|entry| entry.id.clone()).collect();
             let replaces = Replaces { blocks: Vec::new(), segments };
-            if self.add_segment(project, &manifest, rows, replaces, now).await?.1.is_some() {
+            let tells = TellsOf::Known(profile);
+            if self.add_segment(project, &manifest, rows, replaces, tells, now).await?.1.is_some() {
                 return Ok(together.len());
             }
         }
         Err(EventStoreError::Contended)
     }
 
-    async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
+    /// All events of a segment.
+    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
         if entry.rows == 0 {
             return Ok(Vec::new());
         }

@@ -14,6 +14,8 @@ use crate::error::EventStoreError;
 use crate::event::{Event, Row, drop_copies, seq_of_line};
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::person::derived;
+use crate::profile::file::{FileEntry, encode_groups, encode_ids};
+use crate::profile::{Origin, Profile};
 use crate::segment::FORMAT;
 use crate::segment::write::{Replaces, encode};
 use crate::tail::resolve;
@@ -74,8 +76,9 @@ impl EventStore {
                 return Ok(Ingested { stored: 0, copies: sent as u64 });
             }
             resolve(&mut rows, &snapshot.resolution);
-            let (back, added) =
-                self.add_segment(project, &snapshot.manifest, rows, Replaces::default(), now).await?;
+            let (back, added) = self
+                .add_segment(project, &snapshot.manifest, rows, Replaces::default(), TellsOf::Imported, now)
+                .await?;
             rows = back;
             if added.is_some() {
                 let stored = rows.len() as u64;
@@ -93,11 +96,12 @@ impl EventStore {
         manifest: &Manifest,
         rows: Vec<Row>,
         replaces: Replaces,
+        tells: TellsOf,
         now: Micros,
     ) -> Result<(Vec<Row>, Option<SegmentEntry>), EventStoreError> {
         let id = new_id(now);
         let (rows, files, entry) =
-            tokio::task::spawn_blocking(move || files(project, id, rows, replaces, now)).await??;
+            tokio::task::spawn_blocking(move || files(project, id, rows, replaces, tells, now)).await??;
         for (object, bytes) in &files {
             self.inner.objects.create(object, bytes.clone()).await?;
         }
@@ -112,6 +116,16 @@ impl EventStore {
     }
 }
 
+/// What the events of a segment to be written tell of persons and groups.
+pub(crate) enum TellsOf {
+    /// What captured events do.
+    Captured,
+    /// Nothing but who they are of.
+    Imported,
+    /// What is known of them already.
+    Known(Profile),
+}
+
 type Files = Vec<(String, Bytes)>;
 
 fn files(
@@ -119,6 +133,7 @@ fn files(
     id: String,
     mut rows: Vec<Row>,
     replaces: Replaces,
+    tells: TellsOf,
     now: Micros,
 ) -> Result<(Vec<Row>, Files, SegmentEntry), EventStoreError> {
     let names = rows.iter().map(|row| row.event.event.as_str()).collect::<BTreeSet<_>>();
@@ -135,17 +150,35 @@ fn files(
         replaces_blocks: replaces.blocks.clone(),
         blocks_removed: false,
         replaces_segments: replaces.segments.clone(),
+        ids: None,
+        groups: None,
         at: now,
         id,
     };
     let mut files = Files::new();
     if !rows.is_empty() {
+        let profile = match tells {
+            TellsOf::Captured => Profile::of_rows(project, &rows, Origin::Captured),
+            TellsOf::Imported => Profile::of_rows(project, &rows, Origin::Imported),
+            TellsOf::Known(profile) => profile,
+        };
+        let mut add = |ending: &str, bytes: Bytes, rows: usize| {
+            let object = format!("project={project}/events/{}.{ending}.parquet", entry.id);
+            let file = FileEntry { object: object.clone(), bytes: bytes.len() as u64, rows: rows as u64 };
+            files.push((object, bytes));
+            Some(file)
+        };
+        let ids = add("ids", encode_ids(&profile)?, profile.ids.len());
+        if !profile.groups.is_empty() {
+            entry.groups = add("groups", encode_groups(&profile)?, profile.groups.len());
+        }
+        entry.ids = ids;
         let hashes = identity::file(rows.iter().map(|row| row.event.uuid));
         let segment = encode(&mut rows, &replaces)?;
         entry.bytes = segment.len() as u64;
         let name = |ending: &str| format!("project={project}/events/{}.{ending}", entry.id);
         let (object, hash_object) = (name("parquet"), name("uuids"));
-        files = vec![(object.clone(), segment), (hash_object.clone(), hashes)];
+        files.extend([(object.clone(), segment), (hash_object.clone(), hashes)]);
         (entry.object, entry.hashes) = (Some(object), Some(hash_object));
     }
     Ok((rows, files, entry))

@@ -8,6 +8,7 @@
 //! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
 //! | a merge of one person into another | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{from}`; forced: `MERGE#{from}#{to}` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
+//! | a part of a long list of a static cohort | records | `PROJECT#{p}#COHORT#{cohort}#{part}` | `MEMBERS` |
 //!
 //! Numbers are padded so that text order is arrival order.
 
@@ -150,4 +151,9 @@ pub(crate) fn forced_merge(project: ProjectId, from: Uuid, to: Uuid) -> Key {
 /// That a person has been identified.
 pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
     Key::new(override_pk(project), format!("IDENTIFIED#{person}"))
+}
+
+/// A part of the list of a static cohort. Each is a partition of its own: they are written at once.
+pub(crate) fn cohort_members(project: ProjectId, cohort: u64, part: u64) -> Key {
+    Key::new(format!("PROJECT#{project}#COHORT#{cohort}#{part}"), "MEMBERS")
 }

@@ -24,9 +24,13 @@ mod identity;
 mod ingest;
 mod keys;
 mod manifest;
+pub mod members;
 mod merge_rows;
 mod objects;
+mod parquet_file;
+mod people;
 mod person;
+mod profile;
 mod records;
 mod scan;
 mod segment;
@@ -47,8 +51,9 @@ pub use compact::Compacted;
 pub use error::EventStoreError;
 pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
+pub use people::{GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, Subject, VALUES_BYTES_MAX};
 pub use person::derived;
-pub use records::{GroupRecord, Person, PersonRecord};
+pub use records::{GroupRecord, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
 pub use sweep::{GRACE_MICROS, Swept};
 pub use table::TableFile;
@@ -56,6 +61,7 @@ pub use time::parse_timestamp;
 
 use cache::Cache;
 use objects::Objects;
+use parquet_file::ParquetFile;
 use records::PersonsObject;
 use segment::read::SegmentFile;
 use snapshot::Resolved;
@@ -75,9 +81,10 @@ struct Inner {
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
     resolutions: Cache<Arc<Resolved>>,
+    files: Cache<Arc<ParquetFile>>,
 }
 
-/// Opened segments that are remembered: footer and page index of each.
+/// Opened segments, and files beside them, that are remembered: footer and page index of each.
 const SEGMENTS_REMEMBERED: usize = 256;
 /// Objects with persons that are remembered.
 const PERSONS_REMEMBERED: usize = 32;
@@ -97,6 +104,7 @@ impl EventStore {
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
+            files: Cache::new(SEGMENTS_REMEMBERED),
         };
         Ok(EventStore { inner: Arc::new(inner) })
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::keys::{self, BlockId};
+use crate::profile::file::FileEntry;
 
 /// Most event names that a segment's entry lists.
 const EVENT_NAMES_MAX: usize = 500;
@@ -42,11 +43,23 @@ pub(crate) struct SegmentEntry {
     pub blocks_removed: bool,
     /// Segments that it replaces; emptied when they have been removed.
     pub replaces_segments: Vec<String>,
+    /// What its events say of persons; none where an earlier release wrote it, or it holds no event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<FileEntry>,
+    /// What its events say of groups, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<FileEntry>,
     /// When it was written.
     pub at: Micros,
 }
 
 impl SegmentEntry {
+    /// Its objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
+        let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
+        self.object.iter().chain(&self.hashes).chain(beside)
+    }
+
     /// Whether some event of one of `names` (all when none is given) may lie in it between the two instants.
     pub(crate) fn may_have(
         &self,
@@ -73,6 +86,9 @@ pub(crate) struct RecordsEntry {
     pub id: String,
     pub object: String,
     pub rows: u64,
+    /// Its size; 0 where an earlier release wrote it.
+    #[serde(default)]
+    pub bytes: u64,
     pub at: Micros,
 }
 

@@ -18,11 +18,28 @@ use crate::event::Event;
 use crate::keys;
 use crate::person::{Link, Merge, merge_of};
 
-#[derive(Debug, Serialize, Deserialize)]
-struct MergeRow {
+/// A merge as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MergeRow {
     from: Uuid,
     to: Uuid,
+    /// When it arrived.
     at: Micros,
+    /// When the event that asked for it happened; none where an earlier release wrote the row.
+    #[serde(default)]
+    time: Option<Micros>,
+}
+
+impl MergeRow {
+    /// That one person is the other.
+    pub(crate) fn link(&self) -> Link {
+        Link { from: self.from, to: self.to }
+    }
+
+    /// When it happened.
+    pub(crate) fn time(&self) -> Micros {
+        self.time.unwrap_or(self.at)
+    }
 }
 
 impl EventStore {
@@ -34,9 +51,11 @@ impl EventStore {
         now: Micros,
     ) -> Result<(), EventStoreError> {
         let mut done = HashSet::new();
-        for merge in events.iter().filter_map(|event| merge_of(project, event)) {
-            if done.insert(merge) {
-                self.write_merge(project, merge, now).await?;
+        for event in events {
+            if let Some(merge) = merge_of(project, event)
+                && done.insert(merge)
+            {
+                self.write_merge(project, merge, event.timestamp, now).await?;
             }
         }
         Ok(())
@@ -46,14 +65,15 @@ impl EventStore {
         &self,
         project: ProjectId,
         merge: Merge,
+        time: Micros,
         now: Micros,
     ) -> Result<(), EventStoreError> {
         let Link { from, to } = merge.link;
-        let body = MergeRow { from, to, at: now };
+        let body = MergeRow { from, to, at: now, time: Some(time) };
         let identified = Write::Put(Item::empty(keys::identified(project, to)), Guard::None);
         let writes = if merge.forced {
             vec![
-                Write::Put(Item::new(keys::forced_merge(project, from, to), &body)?, Guard::None),
+                Write::Put(Item::new(keys::forced_merge(project, from, to), &body)?, Guard::Absent),
                 identified,
             ]
         } else {
@@ -71,10 +91,9 @@ impl EventStore {
     }
 
     /// All merges of a project, in the order of their rows.
-    pub(crate) async fn merges(&self, project: ProjectId) -> Result<Vec<Link>, EventStoreError> {
+    pub(crate) async fn merges(&self, project: ProjectId) -> Result<Vec<MergeRow>, EventStoreError> {
         let query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE);
         let items = self.inner.store.records.query(query).await?;
-        let rows = items.iter().map(|item| item.body::<MergeRow>()).collect::<Result<Vec<_>, _>>()?;
-        Ok(rows.into_iter().map(|row| Link { from: row.from, to: row.to }).collect())
+        items.iter().map(|item| Ok(item.body()?)).collect()
     }
 }

@@ -67,6 +67,11 @@ impl Objects {
         Ok(self.store.get(&self.path(name)).await?.bytes().await?)
     }
 
+    /// How many bytes an object has.
+    pub(crate) async fn size(&self, name: &str) -> Result<u64, EventStoreError> {
+        Ok(self.store.head(&self.path(name)).await?.size)
+    }
+
     /// Parts of an object.
     pub(crate) async fn ranges(
         &self,

@@ -5,7 +5,7 @@
 //! persons linked together, however far, are one. Must stay true: links may form cycles and chains in any order
 //! without harm; the same links in the same order give the same final persons.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use pennon_core::store::keys::ProjectId;
 use serde_json::Value;
@@ -55,6 +55,12 @@ impl Resolution {
         self.finals.get(&person).copied().unwrap_or(person)
     }
 
+    /// Everybody who is `person` in the end, `person` itself among them.
+    pub(crate) fn members(&self, person: Uuid) -> BTreeSet<Uuid> {
+        let linked = self.finals.iter().filter(|(_, last)| **last == person).map(|(linked, _)| *linked);
+        linked.chain([person]).collect()
+    }
+
     /// Whether nothing was ever merged.
     pub(crate) fn is_empty(&self) -> bool {
         self.finals.is_empty()
@@ -62,7 +68,7 @@ impl Resolution {
 }
 
 /// The end of the chain from `person`; the chain is made short on the way.
-fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
+pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
     let mut at = person;
     while let Some(next) = parents.get(&at).copied() {
         if let Some(after) = parents.get(&next).copied() {

@@ -5,19 +5,14 @@
 //! record's distinct ids are one person, that of the first of them which an earlier record knows, else the first; of
 //! records of one person or group the latest tells its properties; no event is ever counted because of a record.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt32Array,
-};
-use arrow::datatypes::{TimestampMicrosecondType, UInt32Type};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array};
+use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
@@ -28,7 +23,9 @@ use crate::error::EventStoreError;
 use crate::ingest::TRIES;
 use crate::keys;
 use crate::manifest::{Manifest, RecordsEntry, new_id};
+use crate::parquet_file::ParquetFile;
 use crate::person::{Link, derived};
+use crate::profile::file::{self, texts};
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,31 +51,39 @@ pub struct GroupRecord {
     pub properties: Map<String, Value>,
 }
 
-/// A person that records tell of, all its records and merges taken together.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Person {
-    /// The id under which scans give its events.
-    pub id: Uuid,
-    /// The distinct ids that records name, in their order.
-    pub distinct_ids: Vec<String>,
-    /// Of its latest record.
-    pub properties: Map<String, Value>,
-    /// The earliest of its records.
-    pub created_at: Option<Micros>,
-}
-
-/// An object with persons, and the ids derived from their distinct ids.
+/// An object with persons: which distinct ids its records name. What else they say is read when it is wanted.
 #[derive(Debug)]
 pub(crate) struct PersonsObject {
-    records: Vec<PersonRecord>,
-    derived: Vec<Vec<Uuid>>,
+    pub file: ParquetFile,
+    /// Where in `ids` each record begins.
+    starts: Vec<u32>,
+    /// The persons that the distinct ids of all records are by themselves.
+    ids: Vec<Uuid>,
+}
+
+impl PersonsObject {
+    /// The persons that the distinct ids of each record are by themselves, in the order of the records.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.ids.len() as u32]);
+        self.starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
+    }
+
+    fn take(&mut self, project: ProjectId, batch: &RecordBatch) -> Result<(), EventStoreError> {
+        let column = texts(batch, "distinct_ids")?;
+        for row in 0..batch.num_rows() {
+            let distinct_ids: Vec<Cow<'_, str>> = serde_json::from_str(column.value(row))?;
+            self.starts.push(self.ids.len() as u32);
+            self.ids.extend(distinct_ids.iter().map(|id| derived(project, id)));
+        }
+        Ok(())
+    }
 }
 
 /// The links that the records of `objects`, oldest first, stand for.
 pub(crate) fn links(objects: &[Arc<PersonsObject>]) -> Vec<Link> {
     let mut known = HashSet::new();
     let mut links = Vec::new();
-    for ids in objects.iter().flat_map(|object| &object.derived) {
+    for ids in objects.iter().flat_map(|object| object.records()) {
         let Some(to) = ids.iter().find(|id| known.contains(*id)).or(ids.first()).copied() else { continue };
         links.extend(ids.iter().filter(|id| **id != to).map(|from| Link { from: *from, to }));
         known.extend(ids.iter().copied());
@@ -128,8 +133,9 @@ impl EventStore {
         }
         let id = new_id(now);
         let object = format!("project={project}/{folder}/{id}.parquet");
+        let size = bytes.len() as u64;
         self.inner.objects.create(&object, bytes).await?;
-        let entry = RecordsEntry { id: id.clone(), object, rows, at: now };
+        let entry = RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now };
         for _ in 0..TRIES {
             let manifest = Manifest::load(&self.inner.store, project).await?;
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
@@ -137,33 +143,6 @@ impl EventStore {
             }
         }
         Err(EventStoreError::Contended)
-    }
-
-    /// All persons that records tell of. Persons that are known from events alone are not among them.
-    pub async fn persons(&self, project: ProjectId) -> Result<Vec<Person>, EventStoreError> {
-        let (manifest, merges) =
-            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
-        let objects = self.persons_objects(project, &manifest).await?;
-        let resolution = self.resolution(project, &manifest, merges).await?;
-        let mut persons: BTreeMap<Uuid, Person> = BTreeMap::new();
-        let records = objects.iter().flat_map(|object| object.records.iter().zip(&object.derived));
-        for (record, ids) in records {
-            let Some(id) = ids.first().map(|id| resolution.person(*id)) else { continue };
-            let person = persons.entry(id).or_insert_with(|| Person {
-                id,
-                distinct_ids: Vec::new(),
-                properties: Map::new(),
-                created_at: None,
-            });
-            person.distinct_ids.extend(record.distinct_ids.iter().cloned());
-            person.properties.clone_from(&record.properties);
-            person.created_at = [person.created_at, record.created_at].into_iter().flatten().min();
-        }
-        for person in persons.values_mut() {
-            let mut seen = HashSet::new();
-            person.distinct_ids.retain(|id| seen.insert(id.clone()));
-        }
-        Ok(persons.into_values().collect())
     }
 
     /// All groups that records tell of, by type index and key.
@@ -190,30 +169,59 @@ impl EventStore {
                 objects.push(known);
                 continue;
             }
-            let bytes = self.inner.objects.get(&entry.object).await?;
-            let read = tokio::task::spawn_blocking(move || {
-                let records = decode_persons(bytes)?;
-                let ids = |record: &PersonRecord| {
-                    record.distinct_ids.iter().map(|id| derived(project, id)).collect()
-                };
-                let derived = records.iter().map(ids).collect();
-                Ok::<_, EventStoreError>(Arc::new(PersonsObject { records, derived }))
-            });
-            let object = read.await??;
+            let object = Arc::new(self.persons_object(project, entry).await?);
             self.inner.persons.put(&entry.object, object.clone());
             objects.push(object);
         }
         Ok(objects)
     }
-}
 
-fn file(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreError> {
-    let batch = RecordBatch::try_from_iter(columns)?;
-    let properties =
-        WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?)).build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
-    Ok(writer.into_inner()?.into())
+    async fn persons_object(
+        &self,
+        project: ProjectId,
+        entry: &RecordsEntry,
+    ) -> Result<PersonsObject, EventStoreError> {
+        let bytes =
+            if entry.bytes > 0 { entry.bytes } else { self.inner.objects.size(&entry.object).await? };
+        let file = ParquetFile::open(&self.inner.objects, &entry.object, bytes).await?;
+        let mut object = PersonsObject { file, starts: Vec::new(), ids: Vec::new() };
+        for group in 0..object.file.groups() {
+            let decoded = object.file.decode(&self.inner.objects, group, None, &["distinct_ids"]).await?;
+            let taken = tokio::task::spawn_blocking(move || {
+                decoded.batches.iter().try_for_each(|batch| object.take(project, batch)).map(|()| object)
+            });
+            object = taken.await??;
+        }
+        Ok(object)
+    }
+
+    /// The properties that records `rows` (ascending) of `object` tell.
+    pub(crate) async fn properties_of_records(
+        &self,
+        object: &PersonsObject,
+        rows: &[usize],
+    ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
+        let mut found = Vec::new();
+        let mut before = 0;
+        for group in 0..object.file.groups() {
+            let count = object.file.group_rows(group);
+            let own = rows.iter().filter(|row| (before..before + count).contains(*row));
+            let ranges = own.map(|row| row - before..row - before + 1).collect::<Vec<_>>();
+            before += count;
+            if ranges.is_empty() {
+                continue;
+            }
+            let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), count);
+            let objects = &self.inner.objects;
+            for batch in object.file.decode(objects, group, Some(selection), &["properties"]).await?.batches {
+                let properties = texts(&batch, "properties")?;
+                for row in 0..batch.num_rows() {
+                    found.push(serde_json::from_str(properties.value(row))?);
+                }
+            }
+        }
+        Ok(found)
+    }
 }
 
 fn json_texts<T: serde::Serialize>(values: impl Iterator<Item = T>) -> Result<ArrayRef, EventStoreError> {
@@ -222,13 +230,10 @@ fn json_texts<T: serde::Serialize>(values: impl Iterator<Item = T>) -> Result<Ar
 }
 
 fn encode_persons(project: ProjectId, persons: &[PersonRecord]) -> Result<Bytes, EventStoreError> {
-    let mut ids = FixedSizeBinaryBuilder::new(16);
-    for person in persons {
-        ids.append_value(derived(project, &person.distinct_ids[0]).as_bytes())?;
-    }
+    let ids = persons.iter().map(|person| derived(project, &person.distinct_ids[0])).collect::<Vec<_>>();
     let created = persons.iter().map(|person| person.created_at).collect::<Vec<_>>();
-    file(vec![
-        ("person", Arc::new(ids.finish())),
+    file::write(vec![
+        ("person", file::id_column(ids.iter())?),
         ("distinct_ids", json_texts(persons.iter().map(|person| &person.distinct_ids))?),
         ("properties", json_texts(persons.iter().map(|person| &person.properties))?),
         ("created_at", Arc::new(TimestampMicrosecondArray::from(created).with_timezone("UTC"))),
@@ -236,7 +241,7 @@ fn encode_persons(project: ProjectId, persons: &[PersonRecord]) -> Result<Bytes,
 }
 
 fn encode_groups(groups: &[GroupRecord]) -> Result<Bytes, EventStoreError> {
-    file(vec![
+    file::write(vec![
         ("type", Arc::new(StringArray::from_iter_values(groups.iter().map(|group| &group.type_name)))),
         ("index", Arc::new(UInt32Array::from_iter_values(groups.iter().map(|group| group.index)))),
         ("key", Arc::new(StringArray::from_iter_values(groups.iter().map(|group| &group.key)))),
@@ -244,31 +249,26 @@ fn encode_groups(groups: &[GroupRecord]) -> Result<Bytes, EventStoreError> {
     ])
 }
 
-fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError> {
+/// All rows of a small file.
+pub(crate) fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.with_batch_size(65_536).build()?;
     Ok(reader.collect::<Result<_, _>>()?)
 }
 
-fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray, EventStoreError> {
-    let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
-    column.ok_or_else(|| EventStoreError::Corrupt(format!("records without {name}")))
-}
-
-fn decode_persons(bytes: Bytes) -> Result<Vec<PersonRecord>, EventStoreError> {
-    let mut records = Vec::new();
+/// Hands over each row of an object with groups: index of the type, key, properties as JSON text.
+pub(crate) fn each_group_record(
+    bytes: Bytes,
+    mut each: impl FnMut(u32, &str, &str) -> Result<(), EventStoreError>,
+) -> Result<(), EventStoreError> {
     for batch in batches(bytes)? {
-        let (ids, properties) = (texts(&batch, "distinct_ids")?, texts(&batch, "properties")?);
-        let created = batch.column_by_name("created_at");
-        let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let (keys, properties) = (texts(&batch, "key")?, texts(&batch, "properties")?);
+        let index = batch.column_by_name("index").and_then(|column| column.as_primitive_opt::<UInt32Type>());
+        let index = index.ok_or_else(|| EventStoreError::corrupt("groups without index"))?;
         for row in 0..batch.num_rows() {
-            records.push(PersonRecord {
-                distinct_ids: serde_json::from_str(ids.value(row))?,
-                properties: serde_json::from_str(properties.value(row))?,
-                created_at: created.and_then(|column| column.is_valid(row).then(|| column.value(row))),
-            });
+            each(index.value(row), keys.value(row), properties.value(row))?;
         }
     }
-    Ok(records)
+    Ok(())
 }
 
 fn decode_groups(bytes: Bytes) -> Result<Vec<GroupRecord>, EventStoreError> {

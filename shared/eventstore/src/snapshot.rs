@@ -16,7 +16,9 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::identity;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::merge_rows::MergeRow;
 use crate::person::{Link, Resolution, derived};
+use crate::profile::changes::Joined;
 use crate::records;
 use crate::segment::read::SegmentFile;
 use crate::tail::rows_of;
@@ -33,45 +35,78 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Resolved {
     objects: Vec<String>,
-    merges: Vec<Link>,
-    resolution: Arc<Resolution>,
+    /// The captured merges.
+    pub merges: Vec<MergeRow>,
+    /// Who is who by what was imported alone.
+    pub imported: Resolution,
+    /// Who is who in the end.
+    pub resolution: Arc<Resolution>,
+}
+
+impl Resolved {
+    /// A captured merge, between what was imported as one person each.
+    pub(crate) fn joined(&self, merge: &MergeRow) -> Joined {
+        let Link { from, to } = merge.link();
+        Joined { time: merge.time(), from: self.imported.person(from), to: self.imported.person(to) }
+    }
 }
 
 impl EventStore {
     /// The project as it is now.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
-        let (manifest, merges) =
-            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
+        let (manifest, resolved) = self.manifest_and_persons(project).await?;
         let hot = rows_of(project, blocks, &manifest.replaced_blocks).await?;
-        let resolution = self.resolution(project, &manifest, merges).await?;
-        Ok(Snapshot { manifest, hot, resolution })
+        Ok(Snapshot { manifest, hot, resolution: resolved.resolution.clone() })
     }
 
-    /// Who is who by now, from imported persons first, then from merges.
+    /// The manifest, and who is who. Whoever reads blocks too reads them before.
+    pub(crate) async fn manifest_and_persons(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Manifest, Arc<Resolved>), EventStoreError> {
+        let (manifest, merges) =
+            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
+        let resolved = self.resolved(project, &manifest, merges).await?;
+        Ok((manifest, resolved))
+    }
+
+    /// Who is who by now.
     pub(crate) async fn resolution(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        merges: Vec<Link>,
+        merges: Vec<MergeRow>,
     ) -> Result<Arc<Resolution>, EventStoreError> {
+        Ok(self.resolved(project, manifest, merges).await?.resolution.clone())
+    }
+
+    /// Who is who by now, from imported persons first, then from merges.
+    async fn resolved(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        merges: Vec<MergeRow>,
+    ) -> Result<Arc<Resolved>, EventStoreError> {
         let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect::<Vec<_>>();
         let name = project.to_string();
         if let Some(known) = self.inner.resolutions.get(&name)
             && known.objects == objects
             && known.merges == merges
         {
-            return Ok(known.resolution.clone());
+            return Ok(known);
         }
         let persons = self.persons_objects(project, manifest).await?;
-        let of_merges = merges.clone();
         let made = tokio::task::spawn_blocking(move || {
-            Resolution::of(records::links(&persons).into_iter().chain(of_merges))
+            let links = records::links(&persons);
+            let imported = Resolution::of(links.iter().copied());
+            let all = links.into_iter().chain(merges.iter().map(MergeRow::link));
+            let resolution = Arc::new(Resolution::of(all));
+            Resolved { objects, merges, imported, resolution }
         });
-        let resolution = Arc::new(made.await?);
-        let resolved = Resolved { objects, merges, resolution: resolution.clone() };
-        self.inner.resolutions.put(&name, Arc::new(resolved));
-        Ok(resolution)
+        let resolved = Arc::new(made.await?);
+        self.inner.resolutions.put(&name, resolved.clone());
+        Ok(resolved)
     }
 
     /// The opened segment of an entry.
@@ -118,9 +153,7 @@ impl EventStore {
 
     /// The person that events of `distinct_id` count as.
     pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
-        let (manifest, merges) =
-            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
-        let resolution = self.resolution(project, &manifest, merges).await?;
-        Ok(resolution.person(derived(project, distinct_id)))
+        let (_, resolved) = self.manifest_and_persons(project).await?;
+        Ok(resolved.resolution.person(derived(project, distinct_id)))
     }
 }

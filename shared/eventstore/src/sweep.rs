@@ -83,7 +83,7 @@ impl EventStore {
     }
 
     async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
-        for object in entry.object.iter().chain(&entry.hashes) {
+        for object in entry.objects() {
             self.inner.objects.delete(object).await?;
         }
         let key = keys::entry(project, keys::SEGMENT, &entry.id);

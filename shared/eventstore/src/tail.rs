@@ -25,12 +25,17 @@ const SHARD_BYTES_MAX: usize = 32 << 20;
 /// Most bytes of all waiting blocks after inflation, for one question.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 
+/// What of a shard may be read before it is known that the asker may: a page of the store at most.
+const FEW_PER_SHARD: usize = 200;
+const FEW_BYTES_PER_SHARD: usize = 512 << 10;
+
 /// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
 const COMPACTED_PER_SHARD: usize = 250;
 /// Compressed bytes of a shard that one run of compaction takes; above the largest block.
 const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
 
 /// A block's bytes as read.
+#[derive(Debug)]
 pub(crate) struct RawBlock {
     pub id: BlockId,
     bytes: Vec<u8>,
@@ -110,6 +115,18 @@ impl EventStore {
         Ok(blocks)
     }
 
+    /// As [`EventStore::raw_blocks`], if they are so few that one page of each shard has them all.
+    pub(crate) async fn few_raw_blocks(
+        &self,
+        project: ProjectId,
+    ) -> Result<Option<Vec<RawBlock>>, EventStoreError> {
+        let shards = self.shards(project, FEW_PER_SHARD + 1, FEW_BYTES_PER_SHARD).await?;
+        if shards.iter().any(|shard| shard.is_cut) {
+            return Ok(None);
+        }
+        complete(shards.into_iter().flat_map(|shard| shard.items)).map(Some)
+    }
+
     /// The oldest blocks of `project`, and whether there are more. No block that is left out is older than one of them.
     pub(crate) async fn oldest_blocks(
         &self,
@@ -175,14 +192,38 @@ pub(crate) async fn rows_of(
     if live.is_empty() {
         return Ok(Vec::new());
     }
-    tokio::task::spawn_blocking(move || decoded(project, &live)).await?
+    tokio::task::spawn_blocking(move || decoded(project, &live, |_| {})).await?
 }
 
-fn decoded(project: ProjectId, blocks: &[RawBlock]) -> Result<Vec<Row>, EventStoreError> {
+/// As [`rows_of`], of each event only the properties whose names are wanted.
+pub(crate) async fn slim_rows_of(
+    project: ProjectId,
+    blocks: Vec<RawBlock>,
+    replaced: &HashSet<BlockId>,
+    wanted: fn(&str) -> bool,
+) -> Result<Vec<Row>, EventStoreError> {
+    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
+    if live.is_empty() {
+        return Ok(Vec::new());
+    }
+    let slim = move |event: &mut Event| {
+        let all = std::mem::take(&mut event.properties);
+        event.properties = all.into_iter().filter(|(key, _)| wanted(key)).collect();
+    };
+    tokio::task::spawn_blocking(move || decoded(project, &live, slim)).await?
+}
+
+/// The events of `blocks`, each after `change`; one block at a time is in memory as it was sent.
+fn decoded(
+    project: ProjectId,
+    blocks: &[RawBlock],
+    change: impl Fn(&mut Event),
+) -> Result<Vec<Row>, EventStoreError> {
     let mut rows = Vec::new();
     for RawBlock { id, bytes } in blocks {
-        let events =
+        let mut events =
             block::decode(bytes).map_err(|e| EventStoreError::Corrupt(format!("block {id}: {e}")))?;
+        events.iter_mut().for_each(&change);
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
         rows.extend(events.into_iter().enumerate().map(|(index, event)| Row {
             seq: seq(micros, id.tie, index as u32),

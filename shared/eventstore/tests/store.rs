@@ -1,6 +1,8 @@
 //! Events in and out, whatever happens to them in between.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
+
 mod support;
 
 use pennon_core::store::Query;
@@ -232,13 +234,20 @@ async fn imported_persons_have_all_their_events_whenever_they_came() {
         .add_persons(PROJECT, vec![record(&["e", "b"], "Rome"), record(&["x"], "Oslo")], NOW + 1)
         .await
         .unwrap();
-    let people = place.events.persons(PROJECT).await.unwrap();
-    assert_eq!(people.len(), 2);
-    let one = people.iter().find(|person| person.id == derived(PROJECT, "a")).unwrap();
-    assert_eq!(
-        (one.distinct_ids.join(" "), &one.properties["city"]),
-        ("a b c d e".to_owned(), &json!("Rome"))
-    );
+    assert_eq!(place.events.count_people(PROJECT).await.unwrap(), 2);
+    for who in ["a", "e"] {
+        let person = place.events.subject(PROJECT, who, &[], None).await.unwrap().person;
+        assert_eq!(person.properties, json!({"city": "Rome"}).as_object().unwrap().clone());
+        assert_eq!(person.ids, ["a", "b", "c", "d", "e"].map(|id| derived(PROJECT, id)).into());
+    }
+    let mut people = Vec::new();
+    let all = place.events.people(PROJECT, &["city".to_owned()].into()).await.unwrap();
+    all.each(|_, who, properties| {
+        people.push(format!("{who} {}", properties["city"]));
+        ControlFlow::Continue(())
+    });
+    people.sort();
+    assert_eq!(people, ["a \"Rome\"", "x \"Oslo\""]);
     assert_eq!(place.events.person_of(PROJECT, "e").await.unwrap(), derived(PROJECT, "a"));
     place.events.compact(PROJECT, NOW + 1).await.unwrap();
     assert_eq!(persons(&place.again()).await, 1);
@@ -280,7 +289,8 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
     let files = place.files().len();
     let swept = place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();
     assert!(swept.segments >= 9, "{swept:?}");
-    assert_eq!(place.files().len(), files - 2 * swept.segments);
+    // Events, hashes and distinct ids of each.
+    assert_eq!(place.files().len(), files - 3 * swept.segments);
     assert_eq!(all(&place.events).await, want);
     assert_eq!(all(&place.again()).await, want);
     let again = place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();
@@ -341,19 +351,32 @@ async fn a_damaged_segment_is_reported() {
     let place = Place::new().await;
     place.events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
     place.events.compact(PROJECT, NOW).await.unwrap();
-    let file = place.files().into_iter().find(|name| name.ends_with(".parquet")).unwrap();
-    let bytes = std::fs::read(&file).unwrap();
-    for at in (0..bytes.len()).step_by(11) {
-        let mut changed = bytes.clone();
-        changed[at] ^= 0xff;
-        std::fs::write(&file, &changed).unwrap();
-        // Whatever the damage: an answer or an error, no panic.
-        let _ = place.again().scan(PROJECT, &[], &request(&[], &["k"])).await;
+    let files = place.files().into_iter().filter(|name| name.ends_with(".parquet")).collect::<Vec<_>>();
+    assert_eq!(files.len(), 2, "events and distinct ids");
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        for at in (0..bytes.len()).step_by(11) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0xff;
+            std::fs::write(&file, &changed).unwrap();
+            // Whatever the damage: an answer or an error, no panic.
+            let events = place.again();
+            let _ = events.scan(PROJECT, &[], &request(&[], &["k"])).await;
+            let _ = events.subject(PROJECT, "ada", &[], None).await;
+            let _ = events.people(PROJECT, &["k".to_owned()].into()).await;
+        }
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        let events = place.again();
+        if file.ends_with(".ids.parquet") {
+            assert!(events.count_people(PROJECT).await.is_err());
+            assert!(events.subject(PROJECT, "ada", &[], None).await.is_err());
+        } else {
+            assert!(events.scan(PROJECT, &[], &request(&[], &[])).await.is_err());
+        }
+        std::fs::write(&file, &bytes).unwrap();
     }
-    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
-    assert!(place.again().scan(PROJECT, &[], &request(&[], &[])).await.is_err());
-    std::fs::write(&file, &bytes).unwrap();
     assert_eq!(all(&place.again()).await.len(), 1);
+    assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 1);
 }
 
 #[tokio::test]

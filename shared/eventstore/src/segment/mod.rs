@@ -73,6 +73,8 @@ pub(crate) mod tests {
             replaces_blocks: vec![],
             blocks_removed: false,
             replaces_segments: vec![],
+            ids: None,
+            groups: None,
             at: 0,
         }
     }

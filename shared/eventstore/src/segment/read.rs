@@ -8,11 +8,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType, UInt64Type};
-use parquet::DecodeResult;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
-use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
+use parquet::arrow::arrow_reader::RowSelection;
+use parquet::file::metadata::ParquetMetaData;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
@@ -20,22 +17,13 @@ use super::{FOOTER, FORMAT, Footer};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-
-/// What is read at first from the end of a file: footer and page index of most segments.
-const TAIL_BYTES: u64 = 128 * 1024;
+use crate::parquet_file::{Decoded, ParquetFile};
 
 /// An opened segment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
-    pub object: String,
     pub footer: Footer,
-    reader: ArrowReaderMetadata,
-}
-
-/// Rows decoded from one row group.
-pub(crate) struct Decoded {
-    pub batches: Vec<RecordBatch>,
-    pub bytes_read: u64,
+    file: ParquetFile,
 }
 
 impl SegmentFile {
@@ -45,25 +33,22 @@ impl SegmentFile {
         entry: &SegmentEntry,
     ) -> Result<SegmentFile, EventStoreError> {
         let object =
-            entry.object.clone().ok_or_else(|| EventStoreError::corrupt("a segment without an object"))?;
-        let damaged = |e: EventStoreError| match e {
+            entry.object.as_ref().ok_or_else(|| EventStoreError::corrupt("a segment without an object"))?;
+        let file = ParquetFile::open(objects, object, entry.bytes).await?;
+        let footer = footer(file.metadata()).map_err(|e| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
             other => other,
-        };
-        let metadata = metadata(objects, &object, entry.bytes).await.map_err(damaged)?;
-        let footer = footer(&metadata).map_err(damaged)?;
-        let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-            .map_err(|e| damaged(e.into()))?;
-        Ok(SegmentFile { object, footer, reader })
+        })?;
+        Ok(SegmentFile { footer, file })
     }
 
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
-        self.reader.metadata()
+        self.file.metadata()
     }
 
     /// The names of all its columns.
     pub(crate) fn columns(&self) -> Vec<String> {
-        self.reader.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.file.columns()
     }
 
     /// The named columns of the selected rows of a row group.
@@ -74,28 +59,7 @@ impl SegmentFile {
         selection: Option<RowSelection>,
         columns: &[String],
     ) -> Result<Decoded, EventStoreError> {
-        let schema = self.reader.schema();
-        let places = schema.fields().iter().enumerate().filter(|(_, field)| columns.contains(field.name()));
-        let mask = ProjectionMask::leaves(self.reader.parquet_schema(), places.map(|(place, _)| place));
-        let rows = usize::try_from(self.metadata().row_group(group).num_rows()).unwrap_or(1).max(1);
-        let mut builder = ParquetPushDecoderBuilder::new_with_metadata(self.reader.clone())
-            .with_projection(mask)
-            .with_batch_size(rows)
-            .with_row_groups(vec![group]);
-        if let Some(selection) = selection {
-            builder = builder.with_row_selection(selection);
-        }
-        let mut decoder = builder.build()?;
-        let mut decoded = Decoded { batches: Vec::new(), bytes_read: 0 };
-        loop {
-            let (back, batches, wanted) = tokio::task::spawn_blocking(move || step(decoder)).await??;
-            decoded.batches.extend(batches);
-            let Some(ranges) = wanted else { return Ok(decoded) };
-            decoder = back;
-            let parts = objects.ranges(&self.object, &ranges).await?;
-            decoded.bytes_read += parts.iter().map(|part| part.len() as u64).sum::<u64>();
-            decoder.push_ranges(ranges, parts)?;
-        }
+        self.file.decode(objects, group, selection, columns).await
     }
 
     /// Those uuids of the segment whose hashes are among `hashes`.
@@ -115,36 +79,6 @@ impl SegmentFile {
             }
         }
         Ok(found)
-    }
-}
-
-type Step = (ParquetPushDecoder, Vec<RecordBatch>, Option<Vec<std::ops::Range<u64>>>);
-
-/// Decodes until bytes are missing (then says which) or there are no more rows.
-fn step(mut decoder: ParquetPushDecoder) -> Result<Step, EventStoreError> {
-    let mut batches = Vec::new();
-    loop {
-        match decoder.try_decode()? {
-            DecodeResult::Data(batch) => batches.push(batch),
-            DecodeResult::NeedsData(ranges) => return Ok((decoder, batches, Some(ranges))),
-            DecodeResult::Finished => return Ok((decoder, batches, None)),
-        }
-    }
-}
-
-async fn metadata(objects: &Objects, object: &str, bytes: u64) -> Result<ParquetMetaData, EventStoreError> {
-    let mut decoder =
-        ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(PageIndexPolicy::Optional);
-    let tail = bytes.saturating_sub(TAIL_BYTES)..bytes;
-    let mut wanted = Vec::from([tail]);
-    loop {
-        let parts = objects.ranges(object, &wanted).await?;
-        decoder.push_ranges(wanted, parts)?;
-        match decoder.try_decode()? {
-            DecodeResult::Data(metadata) => return Ok(metadata),
-            DecodeResult::NeedsData(ranges) => wanted = ranges,
-            DecodeResult::Finished => return Err(EventStoreError::corrupt("no footer")),
-        }
     }
 }
 

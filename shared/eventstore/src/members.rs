@@ -1,0 +1,168 @@
+//! Who is on the list of a static cohort: the only owner of that rule.
+//!
+//! A list names distinct ids; a person is on it by any of its own. A short list is part of the cohort's record
+//! (`distinct_ids`); a long one lies beside it, packed: the persons that the distinct ids are by themselves, sixteen
+//! bytes each, sorted and dealt to 2^n parts by their first bits, so that one part tells whether somebody is on it. The
+//! record (`members`) says how many parts there are, and is written after them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Item, Table};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::person::derived;
+use crate::segment::write::{range_bits, range_of};
+
+/// Most distinct ids that a record lists itself.
+pub const LISTED_MAX: usize = 1000;
+/// Most members of a list.
+pub const MEMBERS_MAX: usize = 500_000;
+/// Members of a part, about: some 40 KB.
+const PART_MEMBERS: usize = 2048;
+/// Parts that are read at once, some 8 MB.
+const READS_AT_ONCE: usize = 100;
+
+/// What the record of a static cohort says of its list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Roster {
+    /// The persons that the listed distinct ids are by themselves.
+    Listed(BTreeSet<Uuid>),
+    /// They lie beside the record.
+    Packed(Packed),
+}
+
+/// How a list lies beside its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packed {
+    /// How many first bits tell the part.
+    bits: u32,
+    /// How many members there are.
+    count: u64,
+}
+
+/// The body of a part.
+#[derive(Debug, Serialize, Deserialize)]
+struct Part {
+    /// Its members, 32 hexadecimal digits each.
+    members: String,
+}
+
+impl Roster {
+    /// The list of the cohort with this record.
+    pub fn of_record(project: ProjectId, record: &Value) -> Roster {
+        let packed = record.get("members").and_then(|packed| Packed::deserialize(packed).ok());
+        if let Some(packed) = packed {
+            return Roster::Packed(packed);
+        }
+        let listed = record.get("distinct_ids").and_then(Value::as_array).into_iter().flatten();
+        Roster::Listed(listed.filter_map(Value::as_str).map(|id| derived(project, id)).collect())
+    }
+
+    /// Stores the list of `cohort`, and returns the fields by which its record has it. Nobody sees the list before
+    /// the record does.
+    ///
+    /// [`EventStoreError::TooLarge`] above [`MEMBERS_MAX`].
+    pub async fn store(
+        records: &Table,
+        project: ProjectId,
+        cohort: u64,
+        distinct_ids: &[String],
+    ) -> Result<serde_json::Map<String, Value>, EventStoreError> {
+        if distinct_ids.len() > MEMBERS_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "The cohort would have {} members; at most {MEMBERS_MAX} are kept.",
+                distinct_ids.len()
+            )));
+        }
+        if distinct_ids.len() <= LISTED_MAX {
+            return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
+        }
+        let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
+        let bits = range_bits(members.len(), PART_MEMBERS);
+        let packed = Packed { bits, count: members.len() as u64 };
+        let mut parts: BTreeMap<u64, String> = BTreeMap::new();
+        for member in members {
+            let part = parts.entry(range_of(member, bits)).or_default();
+            part.push_str(&member.simple().to_string());
+        }
+        let item = |(part, members): (u64, String)| {
+            Item::new(keys::cohort_members(project, cohort, part), &Part { members })
+        };
+        let items = parts.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
+        records.replace(items, Vec::new()).await?;
+        Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
+    }
+
+    /// Everybody on the list of `cohort`.
+    pub async fn members(
+        &self,
+        records: &Table,
+        project: ProjectId,
+        cohort: u64,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let packed = match self {
+            Roster::Listed(ids) => return Ok(ids.iter().copied().collect()),
+            Roster::Packed(packed) => packed,
+        };
+        let keys = (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part));
+        let keys = keys.collect::<Vec<_>>();
+        let mut members = HashSet::new();
+        for some in keys.chunks(READS_AT_ONCE) {
+            for item in records.batch_get(some).await?.iter().flatten() {
+                members.extend(members_of(item)?);
+            }
+        }
+        if members.len() as u64 == packed.count {
+            return Ok(members);
+        }
+        let found = members.len();
+        Err(EventStoreError::Corrupt(format!("cohort {cohort} has {found} of {} members", packed.count)))
+    }
+}
+
+/// Those of the cohorts with these lists that somebody is on whose distinct ids are `ids` by themselves. One round trip
+/// at most.
+pub async fn cohorts_with(
+    records: &Table,
+    project: ProjectId,
+    rosters: &BTreeMap<i64, Roster>,
+    ids: &BTreeSet<Uuid>,
+) -> Result<BTreeSet<i64>, EventStoreError> {
+    let mut found = BTreeSet::new();
+    let mut wanted = BTreeMap::new();
+    for (cohort, roster) in rosters {
+        match roster {
+            Roster::Listed(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
+            Roster::Listed(_) => {}
+            Roster::Packed(packed) => {
+                let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
+                let number = cohort.unsigned_abs();
+                wanted.extend(
+                    parts.into_iter().map(|part| (keys::cohort_members(project, number, part), *cohort)),
+                );
+            }
+        }
+    }
+    let keys = wanted.keys().cloned().collect::<Vec<_>>();
+    if keys.is_empty() {
+        return Ok(found);
+    }
+    for item in records.batch_get(&keys).await?.iter().flatten() {
+        if members_of(item)?.any(|member| ids.contains(&member)) {
+            found.extend(wanted.get(&item.key));
+        }
+    }
+    Ok(found)
+}
+
+fn members_of(item: &Item) -> Result<impl Iterator<Item = Uuid>, EventStoreError> {
+    let Part { members } = item.body()?;
+    let bytes = members.as_bytes().chunks(32);
+    let ids = bytes.map(Uuid::try_parse_ascii).collect::<Result<Vec<_>, _>>();
+    Ok(ids.map_err(EventStoreError::corrupt)?.into_iter())
+}

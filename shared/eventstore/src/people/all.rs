@@ -1,0 +1,416 @@
+//! All persons of a project at once, with a few of their properties.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Seq;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Now;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::manifest::SegmentEntry;
+use crate::profile::changes::{Changes, Joined, Part, together};
+use crate::profile::file::{self, each_id, texts};
+use crate::profile::{Origin, Profile};
+use crate::records::PersonsObject;
+use crate::snapshot::Resolved;
+
+/// Most persons of a project that can be looked at one by one.
+pub const PEOPLE_MAX: usize = 500_000;
+/// Most bytes, about, that the wanted properties of all persons may take.
+pub const VALUES_BYTES_MAX: usize = 128 << 20;
+/// Most persons that are counted.
+const COUNTED_MAX: usize = 5_000_000;
+/// Most rows of files that are read for it.
+const ROWS_MAX: u64 = 20_000_000;
+
+/// The persons of a project.
+#[derive(Debug)]
+pub struct People {
+    /// The wanted properties.
+    keys: Vec<String>,
+    clusters: HashMap<Uuid, Cluster>,
+    resolved: Arc<Resolved>,
+    bytes: usize,
+}
+
+/// A person as far as imports tell: captured merges come on top.
+#[derive(Debug, Default)]
+struct Cluster {
+    /// Order of its distinct ids: those of records come first, by their place; others by their first event.
+    first: Seq,
+    distinct_id: Box<str>,
+    /// Wanted properties of its latest record, by their place in `keys`.
+    base: Box<[(u16, Value)]>,
+    changes: Option<Box<Changes>>,
+}
+
+/// Above every place of a record.
+const OF_EVENT: Seq = 1 << 127;
+
+impl EventStore {
+    /// All persons of a project, each with those of its properties that are named in `keys`.
+    ///
+    /// [`EventStoreError::TooLarge`] when they are more than [`PEOPLE_MAX`], or their values take more than
+    /// [`VALUES_BYTES_MAX`].
+    pub async fn people(
+        &self,
+        project: ProjectId,
+        keys: &BTreeSet<String>,
+    ) -> Result<People, EventStoreError> {
+        let now = self.now(project, None).await?;
+        check_rows(&now)?;
+        let mut people = People {
+            keys: keys.iter().take(usize::from(u16::MAX)).cloned().collect(),
+            clusters: HashMap::new(),
+            resolved: now.resolved.clone(),
+            bytes: 0,
+        };
+        for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
+            people = self.add_records_of(people, place, object).await?;
+        }
+        for entry in now.manifest.segments.iter().filter(|entry| entry.rows > 0) {
+            people = self.add_segment_to(people, project, entry).await?;
+        }
+        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
+        let added = tokio::task::spawn_blocking(move || {
+            let profile = Profile::of_rows(project, &hot, Origin::Captured);
+            people.add_profile(profile).map(|()| people)
+        });
+        added.await?
+    }
+
+    async fn add_records_of(
+        &self,
+        mut people: People,
+        place: usize,
+        object: Arc<PersonsObject>,
+    ) -> Result<People, EventStoreError> {
+        let mut before = 0;
+        for group in 0..object.file.groups() {
+            let columns = ["distinct_ids", "properties"];
+            let decoded = object.file.decode(&self.inner.objects, group, None, &columns).await?;
+            let rows = object.file.group_rows(group);
+            let object = object.clone();
+            let added = tokio::task::spawn_blocking(move || {
+                let mut row = before;
+                for batch in &decoded.batches {
+                    people.add_records(batch, &object, place, row)?;
+                    row += batch.num_rows();
+                }
+                Ok::<_, EventStoreError>(people)
+            });
+            people = added.await??;
+            before += rows;
+        }
+        Ok(people)
+    }
+
+    async fn add_segment_to(
+        &self,
+        mut people: People,
+        project: ProjectId,
+        entry: &SegmentEntry,
+    ) -> Result<People, EventStoreError> {
+        let Some(ids) = &entry.ids else {
+            let profile = self.whole_profile(project, entry).await?;
+            return people.add_profile(profile).map(|()| people);
+        };
+        let file = self.opened(ids).await?;
+        let columns: &[&str] = if people.keys.is_empty() { &file::PRESENCE } else { &file::ALL };
+        for group in 0..file.groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
+            let added = tokio::task::spawn_blocking(move || {
+                let mut batches = decoded.batches.iter();
+                let added = batches.try_for_each(|batch| {
+                    each_id(batch, None, |id, distinct_id, first, changes| {
+                        let changes = changes.map(Changes::decode).transpose()?.unwrap_or_default();
+                        people.add_id(id, distinct_id, first, changes)
+                    })
+                });
+                added.map(|()| people)
+            });
+            people = added.await??;
+        }
+        Ok(people)
+    }
+
+    /// How many persons a project has.
+    ///
+    /// [`EventStoreError::TooLarge`] above five million.
+    pub async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+        let now = self.now(project, None).await?;
+        check_rows(&now)?;
+        let objects = self.persons_objects(project, &now.manifest).await?;
+        let resolved = now.resolved.clone();
+        let counted = tokio::task::spawn_blocking(move || {
+            let ids = objects.iter().flat_map(|object| object.records()).filter_map(<[Uuid]>::first);
+            ids.map(|id| resolved.resolution.person(*id)).collect::<HashSet<_>>()
+        });
+        let mut found = counted.await?;
+        for entry in now.manifest.segments.iter().filter(|entry| entry.rows > 0) {
+            let Some(ids) = &entry.ids else {
+                let whole = self.whole_profile(project, entry).await?;
+                found.extend(whole.ids.keys().map(|id| now.resolved.resolution.person(*id)));
+                continue;
+            };
+            let file = self.opened(ids).await?;
+            for group in 0..file.groups() {
+                let decoded = file.decode(&self.inner.objects, group, None, &["id"]).await?;
+                let resolved = now.resolved.clone();
+                let counted = tokio::task::spawn_blocking(move || {
+                    for batch in &decoded.batches {
+                        let ids = crate::segment::read::ids(batch, "id")?;
+                        found.extend(ids.into_iter().map(|id| resolved.resolution.person(id)));
+                    }
+                    Ok::<_, EventStoreError>(found)
+                });
+                found = counted.await??;
+                if found.len() > COUNTED_MAX {
+                    return Err(too_many("persons", COUNTED_MAX));
+                }
+            }
+        }
+        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
+        found.extend(hot.iter().map(|row| now.resolved.resolution.person(row.person)));
+        Ok(found.len() as u64)
+    }
+}
+
+fn too_many(what: &str, most: usize) -> EventStoreError {
+    EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to look at each."))
+}
+
+fn check_rows(now: &Now) -> Result<(), EventStoreError> {
+    let records = now.manifest.persons.iter().map(|entry| entry.rows);
+    let rows = records.chain(now.manifest.segments.iter().filter_map(|entry| Some(entry.ids.as_ref()?.rows)));
+    let rows = rows.sum::<u64>();
+    if rows > ROWS_MAX {
+        return Err(EventStoreError::TooLarge(format!(
+            "The project's persons are told of by {rows} rows; at most {ROWS_MAX} are read for one question."
+        )));
+    }
+    Ok(())
+}
+
+impl People {
+    /// The person that somebody is who by itself would be `id`.
+    pub fn person(&self, id: Uuid) -> Uuid {
+        self.resolved.resolution.person(id)
+    }
+
+    /// Calls `each` for every person, in no particular order, with its first distinct id and the wanted properties,
+    /// until it is told to stop.
+    pub fn each(mut self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {
+        let joined = self.joined();
+        let mut merged: HashMap<Uuid, Vec<(Uuid, Cluster)>> = HashMap::new();
+        let mut properties = Map::new();
+        for (id, cluster) in std::mem::take(&mut self.clusters) {
+            let person = self.resolved.resolution.person(id);
+            if joined.contains_key(&person) {
+                merged.entry(person).or_default().push((id, cluster));
+                continue;
+            }
+            self.properties_of(&cluster.base, &mut properties);
+            if let Some(changes) = &cluster.changes {
+                changes.apply(&mut properties);
+            }
+            if each(person, &cluster.distinct_id, &properties).is_break() {
+                return;
+            }
+        }
+        for (person, clusters) in merged {
+            let first = clusters.iter().min_by_key(|(_, cluster)| cluster.first);
+            let distinct_id = first.map(|(_, cluster)| cluster.distinct_id.clone()).unwrap_or_default();
+            let mut parts = BTreeMap::new();
+            for (id, cluster) in clusters {
+                let mut base = Map::new();
+                self.properties_of(&cluster.base, &mut base);
+                let changes = cluster.changes.map(|changes| *changes).unwrap_or_default();
+                parts.insert(id, Part { base, changes });
+            }
+            let joined = joined.get(&person).map_or(&[][..], Vec::as_slice);
+            if each(person, &distinct_id, &together(&parts, joined)).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// How many persons there are.
+    pub fn count(&self) -> u64 {
+        let resolution = &self.resolved.resolution;
+        if self.resolved.merges.is_empty() {
+            return self.clusters.len() as u64;
+        }
+        self.clusters.keys().map(|id| resolution.person(*id)).collect::<HashSet<_>>().len() as u64
+    }
+
+    /// The captured merges, by the person that they come to.
+    fn joined(&self) -> HashMap<Uuid, Vec<Joined>> {
+        let mut joined: HashMap<Uuid, Vec<Joined>> = HashMap::new();
+        for merge in &self.resolved.merges {
+            let person = self.resolved.resolution.person(merge.link().from);
+            joined.entry(person).or_default().push(self.resolved.joined(merge));
+        }
+        joined
+    }
+
+    fn properties_of(&self, base: &[(u16, Value)], into: &mut Map<String, Value>) {
+        into.clear();
+        for (key, value) in base {
+            into.insert(self.keys[usize::from(*key)].clone(), value.clone());
+        }
+    }
+
+    fn add_records(
+        &mut self,
+        batch: &RecordBatch,
+        object: &PersonsObject,
+        place: usize,
+        first_row: usize,
+    ) -> Result<(), EventStoreError> {
+        let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
+        for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
+            let Some(id) = ids.first() else { continue };
+            let base = if self.keys.is_empty() {
+                Box::default()
+            } else {
+                let mut json = serde_json::Deserializer::from_str(properties.value(row));
+                Wanted(&self.keys).deserialize(&mut json)?
+            };
+            self.bytes += base.iter().map(|(_, value)| value_bytes(value)).sum::<usize>();
+            let place = ((place as Seq) << 64) | (first_row + row) as Seq;
+            let cluster = self.cluster(*id, place, || {
+                let ids: Vec<String> = serde_json::from_str(distinct_ids.value(row))?;
+                Ok(ids.into_iter().next().unwrap_or_default())
+            })?;
+            cluster.base = base;
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    fn add_profile(&mut self, profile: Profile) -> Result<(), EventStoreError> {
+        for (id, found) in profile.ids {
+            self.add_id(id, &found.distinct_id, found.first, found.changes)?;
+        }
+        Ok(())
+    }
+
+    fn add_id(
+        &mut self,
+        id: Uuid,
+        distinct_id: &str,
+        first: Seq,
+        mut changes: Changes,
+    ) -> Result<(), EventStoreError> {
+        let keys = std::mem::take(&mut self.keys);
+        changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
+        self.keys = keys;
+        self.bytes += changes.bytes();
+        let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
+        if !changes.is_empty() {
+            cluster.changes.get_or_insert_default().merge(changes);
+        }
+        self.check()
+    }
+
+    /// The person of `id`; `distinct_id` is its first one if `first` comes before what is known.
+    fn cluster(
+        &mut self,
+        id: Uuid,
+        first: Seq,
+        distinct_id: impl FnOnce() -> Result<String, EventStoreError>,
+    ) -> Result<&mut Cluster, EventStoreError> {
+        let id = self.resolved.imported.person(id);
+        let cluster =
+            self.clusters.entry(id).or_insert_with(|| Cluster { first: Seq::MAX, ..Cluster::default() });
+        if first < cluster.first {
+            cluster.first = first;
+            cluster.distinct_id = distinct_id()?.into();
+        }
+        Ok(cluster)
+    }
+
+    fn check(&self) -> Result<(), EventStoreError> {
+        if self.clusters.len() > PEOPLE_MAX {
+            return Err(too_many("persons", PEOPLE_MAX));
+        }
+        if self.bytes > VALUES_BYTES_MAX {
+            let megabytes = VALUES_BYTES_MAX >> 20;
+            return Err(EventStoreError::TooLarge(format!(
+                "The values of the named properties take more than {megabytes} MB over all persons."
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn value_bytes(value: &Value) -> usize {
+    let inner = match value {
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 64 + value_bytes(value)).sum(),
+        _ => 0,
+    };
+    size_of::<(u16, Value)>() + inner
+}
+
+/// Reads the wanted members of a JSON object (`keys` ascend) and skips the others.
+struct Wanted<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Box<[(u16, Value)]>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Box<[(u16, Value)]>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
+            match place {
+                Some(place) => found.push((place, map.next_value()?)),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found.into())
+    }
+}
+
+/// The place of a member's name among the wanted ones.
+struct KeyPlace<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {
+    type Value = Option<u16>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeyPlace<'_> {
+    type Value = Option<u16>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.binary_search_by(|own| own.as_str().cmp(name)).ok().and_then(|at| u16::try_from(at).ok()))
+    }
+}

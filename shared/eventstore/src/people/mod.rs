@@ -1,0 +1,238 @@
+//! The persons and groups of a project: what was imported of them, and what captured events say.
+//!
+//! A project's persons are those that records name and those of its events, merges applied. A person's properties are
+//! those of its latest record, and on top what captured events set, by the rule of [`crate::profile::changes`]; the same
+//! for groups, which records and `$groupidentify` make. Must stay true: an answer does not depend on what has been
+//! compacted; memory is bounded by the limits below, and what is above them is refused.
+
+mod all;
+mod groups;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use pennon_core::store::StoreError;
+use pennon_core::store::keys::ProjectId;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+pub use all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
+pub use groups::{GROUPS_MAX, Group, GroupType};
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::parquet_file::ParquetFile;
+use crate::person::derived;
+use crate::profile::changes::{Joined, Part, together};
+use crate::profile::file::{self, FileEntry, decode_ids};
+use crate::profile::{Origin, Profile};
+use crate::snapshot::Resolved;
+use crate::tail::{RawBlock, slim_rows_of};
+
+/// Most events that wait for compaction while persons are asked for.
+const HOT_ROWS_MAX: usize = 500_000;
+/// Files that are read at once.
+const FILES_AT_ONCE: usize = 16;
+
+/// A person.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Person {
+    /// The persons that all its distinct ids are by themselves ([`derived`]); by one of them it is on lists.
+    pub ids: BTreeSet<Uuid>,
+    /// What is known of it.
+    pub properties: Map<String, Value>,
+}
+
+/// Somebody whom flags are evaluated for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Subject {
+    /// The person; one that nobody knows has no properties.
+    pub person: Person,
+    /// The properties of the groups that were asked for, in their order.
+    pub groups: Vec<Map<String, Value>>,
+}
+
+/// Blocks that were read early.
+#[derive(Debug)]
+pub struct Hot(Vec<RawBlock>);
+
+/// A project at one moment, as far as persons and groups are concerned.
+pub(crate) struct Now {
+    manifest: Manifest,
+    resolved: Arc<Resolved>,
+    /// Events that wait for compaction, with the properties of [`tells`] alone. Some may be copies of events in segments.
+    hot: Vec<Row>,
+}
+
+impl EventStore {
+    /// The blocks of a project if they are few, to be read before it is known whether they will be needed.
+    pub async fn hot_if_few(&self, project: ProjectId) -> Result<Option<Hot>, EventStoreError> {
+        Ok(self.few_raw_blocks(project).await?.map(Hot))
+    }
+
+    /// The person of `distinct_id`, and the groups with these keys. `hot` is what [`EventStore::hot_if_few`] gave.
+    pub async fn subject(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+        groups: &[(GroupType, String)],
+        hot: Option<Hot>,
+    ) -> Result<Subject, EventStoreError> {
+        let now = self.now(project, hot).await?;
+        let own = derived(project, distinct_id);
+        let resolved = now.resolved.clone();
+        let members = tokio::task::spawn_blocking(move || {
+            let mut ids = resolved.resolution.members(resolved.resolution.person(own));
+            ids.insert(own);
+            ids
+        });
+        let ids = members.await?;
+        let of_events = self.profile_of(project, &now, &ids);
+        let of_records = self.records_of(project, &now, &ids);
+        let of_groups = self.groups_with_keys(project, &now, groups);
+        let (profile, mut parts, groups) = futures::try_join!(of_events, of_records, of_groups)?;
+        for (id, found) in profile.ids {
+            parts.entry(now.resolved.imported.person(id)).or_default().changes.merge(found.changes);
+        }
+        let properties = together(&parts, &now.joined_of(&ids));
+        Ok(Subject { person: Person { ids, properties }, groups })
+    }
+
+    async fn now(&self, project: ProjectId, hot: Option<Hot>) -> Result<Now, EventStoreError> {
+        let blocks = match hot {
+            Some(hot) => hot.0,
+            None => self.raw_blocks(project).await?,
+        };
+        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let hot = slim_rows_of(project, blocks, &manifest.replaced_blocks, tells).await?;
+        if hot.len() > HOT_ROWS_MAX {
+            let waiting = format!("{} events of project {project} wait for compaction", hot.len());
+            return Err(StoreError::Busy(waiting).into());
+        }
+        Ok(Now { manifest, resolved, hot })
+    }
+
+    /// What events say of `ids`.
+    async fn profile_of(
+        &self,
+        project: ProjectId,
+        now: &Now,
+        ids: &BTreeSet<Uuid>,
+    ) -> Result<Profile, EventStoreError> {
+        let own = now.hot.iter().filter(|row| ids.contains(&row.person)).cloned().collect();
+        let own = self.not_in_segments(&now.manifest, own).await?;
+        let mut profile = Profile::of_rows(project, &own, Origin::Captured);
+        let segments = now.manifest.segments.iter().filter(|entry| entry.rows > 0);
+        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        let found = segments.map(|entry| self.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
+        let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
+        for part in found.try_collect::<Vec<_>>().await? {
+            profile.merge(part);
+        }
+        Ok(profile)
+    }
+
+    async fn ids_in_segment(
+        &self,
+        project: ProjectId,
+        entry: &SegmentEntry,
+        ids: &BTreeSet<Uuid>,
+    ) -> Result<Profile, EventStoreError> {
+        let Some(file) = &entry.ids else {
+            let mut whole = self.whole_profile(project, entry).await?;
+            whole.ids.retain(|id, _| ids.contains(id));
+            return Ok(whole);
+        };
+        let file = self.opened(file).await?;
+        let mut found = Profile::default();
+        for group in 0..file.groups() {
+            let Some(selection) = file.rows_with_ids(group, "id", ids) else { continue };
+            let decoded = file.decode(&self.inner.objects, group, Some(selection), &file::ALL).await?;
+            for batch in &decoded.batches {
+                decode_ids(batch, Some(ids), &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What was imported of each part of the person that `ids` are.
+    async fn records_of(
+        &self,
+        project: ProjectId,
+        now: &Now,
+        ids: &BTreeSet<Uuid>,
+    ) -> Result<BTreeMap<Uuid, Part>, EventStoreError> {
+        let mut parts: BTreeMap<Uuid, Part> = BTreeMap::new();
+        for object in self.persons_objects(project, &now.manifest).await? {
+            let (wanted, searched) = (ids.clone(), object.clone());
+            let found = tokio::task::spawn_blocking(move || {
+                let records = searched.records().enumerate();
+                let own =
+                    records.filter_map(|(row, of)| Some((row, *of.iter().find(|id| wanted.contains(id))?)));
+                own.collect::<Vec<_>>()
+            });
+            // Of each part the last record tells.
+            let own = found.await?.into_iter().map(|(row, id)| (now.resolved.imported.person(id), row));
+            let own = own.collect::<BTreeMap<_, _>>();
+            let by_row = own.into_iter().map(|(part, row)| (row, part)).collect::<BTreeMap<_, _>>();
+            let rows = by_row.keys().copied().collect::<Vec<_>>();
+            let told = self.properties_of_records(&object, &rows).await?;
+            for (part, base) in by_row.into_values().zip(told) {
+                parts.entry(part).or_default().base = base;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// All that the events of a segment say.
+    pub(crate) async fn whole_profile(
+        &self,
+        project: ProjectId,
+        entry: &SegmentEntry,
+    ) -> Result<Profile, EventStoreError> {
+        let Some(ids) = &entry.ids else {
+            let rows = self.all_rows(entry).await?;
+            let profile =
+                tokio::task::spawn_blocking(move || Profile::of_rows(project, &rows, Origin::Either));
+            return Ok(profile.await?);
+        };
+        let file = self.opened(ids).await?;
+        let mut profile = Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() };
+        for group in 0..file.groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, &file::ALL).await?;
+            let taken = tokio::task::spawn_blocking(move || {
+                let mut batches = decoded.batches.iter();
+                batches.try_for_each(|batch| decode_ids(batch, None, &mut profile)).map(|()| profile)
+            });
+            profile = taken.await??;
+        }
+        Ok(profile)
+    }
+
+    async fn opened(&self, file: &FileEntry) -> Result<Arc<ParquetFile>, EventStoreError> {
+        if let Some(known) = self.inner.files.get(&file.object) {
+            return Ok(known);
+        }
+        let opened = Arc::new(ParquetFile::open(&self.inner.objects, &file.object, file.bytes).await?);
+        self.inner.files.put(&file.object, opened.clone());
+        Ok(opened)
+    }
+}
+
+/// Properties of an event that tell of persons and groups.
+fn tells(key: &str) -> bool {
+    const TELLING: [&str; 7] =
+        ["$set", "$set_once", "$unset", "$process_person_profile", "$group_type", "$group_key", "$group_set"];
+    TELLING.contains(&key)
+}
+
+impl Now {
+    /// The captured merges among the parts of the person that `ids` are.
+    fn joined_of(&self, ids: &BTreeSet<Uuid>) -> Vec<Joined> {
+        let own = self.resolved.merges.iter().filter(|merge| ids.contains(&merge.link().from));
+        own.map(|merge| self.resolved.joined(merge)).collect()
+    }
+}

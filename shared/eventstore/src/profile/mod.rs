@@ -1,0 +1,123 @@
+//! What the events of a segment say of persons and groups: two small files beside it.
+//!
+//! *Ids*: a row for each distinct id of the segment's events, by the person that it is by itself: columns `id`
+//! (16 bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::Changes`], or null).
+//! *Groups*: a row for each group that `$groupidentify` names: `type`, `key`, `changes`. Only captured events change
+//! persons and groups; imported ones tell nothing but that their distinct ids are there.
+//!
+//! Must stay true: rows are ordered by `id` (`type`, `key`), so that a reader finds one by the page index; what two
+//! files say may be taken together in any order ([`Profile::merge`]).
+
+pub(crate) mod changes;
+pub(crate) mod file;
+
+use std::collections::BTreeMap;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Seq;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::event::{Event, Row};
+use crate::person::derived;
+use changes::{At, Changes};
+
+/// What events say of one distinct id.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct IdProfile {
+    pub distinct_id: String,
+    /// Arrival of its first event.
+    pub first: Seq,
+    pub changes: Changes,
+}
+
+/// What some events say of persons and groups.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Profile {
+    pub ids: BTreeMap<Uuid, IdProfile>,
+    /// By name of the type, and key.
+    pub groups: BTreeMap<(String, String), Changes>,
+}
+
+/// Where events came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// By capture: they change persons and groups.
+    Captured,
+    /// By import: they change nothing.
+    Imported,
+    /// By either, which only the arrival order tells: lines of an import are numbered from one, and batches that were
+    /// captured carry a number above.
+    Either,
+}
+
+impl Origin {
+    fn changes(self, seq: Seq) -> bool {
+        match self {
+            Origin::Captured => true,
+            Origin::Imported => false,
+            Origin::Either => (seq as u64) >> 32 != 0,
+        }
+    }
+}
+
+impl Profile {
+    /// What `rows` say. They hold no copies.
+    pub(crate) fn of_rows<'a>(
+        project: ProjectId,
+        rows: impl IntoIterator<Item = &'a Row>,
+        origin: Origin,
+    ) -> Profile {
+        let mut by_text: BTreeMap<&str, IdProfile> = BTreeMap::new();
+        let mut groups = BTreeMap::new();
+        for row in rows {
+            let event = &row.event;
+            let id = by_text.entry(&event.distinct_id).or_insert_with(|| IdProfile {
+                distinct_id: event.distinct_id.clone(),
+                first: row.seq,
+                changes: Changes::default(),
+            });
+            id.first = id.first.min(row.seq);
+            if origin.changes(row.seq) {
+                let at = At { time: event.timestamp, seq: row.seq };
+                id.changes.take_event(&event.properties, at);
+                take_group(&mut groups, event, at);
+            }
+        }
+        let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
+        Profile { ids, groups }
+    }
+
+    /// Takes in what `other` says.
+    pub(crate) fn merge(&mut self, other: Profile) {
+        for (id, profile) in other.ids {
+            match self.ids.get_mut(&id) {
+                None => drop(self.ids.insert(id, profile)),
+                Some(own) => {
+                    own.first = own.first.min(profile.first);
+                    own.changes.merge(profile.changes);
+                }
+            }
+        }
+        for (group, changes) in other.groups {
+            self.groups.entry(group).or_default().merge(changes);
+        }
+    }
+}
+
+/// Takes in a `$groupidentify`.
+fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
+    if event.event != "$groupidentify" {
+        return;
+    }
+    let text = |name: &str| match event.properties.get(name)? {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let (Some(type_name), Some(key)) = (text("$group_type"), text("$group_key")) else { return };
+    let changes = groups.entry((type_name, key)).or_default();
+    for (name, value) in event.properties.get("$group_set").and_then(Value::as_object).into_iter().flatten() {
+        changes.set(name, value, at);
+    }
+}
