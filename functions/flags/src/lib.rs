@@ -6,6 +6,7 @@
 mod definitions;
 mod handlers;
 mod mentioned;
+mod persons;
 pub mod store;
 mod usage;
 mod user;
@@ -18,10 +19,16 @@ use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
 pub use definitions::Feeds;
+pub use persons::all::Turns;
+pub use persons::cohorts::CohortMemory;
 pub use store::Memory;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
+const EVALUATION_REASONS: &str = "/api/projects/{project_id}/feature_flags/evaluation_reasons";
+const MY_FLAGS: &str = "/api/projects/{project_id}/feature_flags/my_flags";
+const BLAST_RADIUS: &str = "/api/projects/{project_id}/feature_flags/user_blast_radius";
+const STATIC_COHORT: &str = "/api/projects/{project_id}/feature_flags/{id}/create_static_cohort_for_flag";
 const REMOTE_CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config";
 const LOCAL_EVALUATION: &str = "/api/projects/{project_id}/feature_flags/local_evaluation";
 /// Where SDKs ask for the same, with the project in the token or the key.
@@ -44,12 +51,23 @@ pub struct Flags {
     pub memory: Memory,
     /// The definitions that this process remembers.
     pub feeds: Feeds,
+    /// The cohorts that this process remembers.
+    pub cohorts: CohortMemory,
+    /// Turns at going through all persons.
+    pub turns: Turns,
 }
 
 impl Flags {
     /// Flags over `app`, for the persons of `events`.
     pub fn new(app: App, events: EventStore) -> Flags {
-        Flags { app, events, memory: Memory::default(), feeds: Feeds::default() }
+        Flags {
+            app,
+            events,
+            memory: Memory::default(),
+            feeds: Feeds::default(),
+            cohorts: CohortMemory::default(),
+            turns: Turns::default(),
+        }
     }
 }
 
@@ -68,6 +86,10 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::PATCH, ONE, handlers::update)
         .add(Method::PUT, ONE, handlers::replace)
         .add(Method::DELETE, ONE, handlers::destroy)
+        .add(Method::GET, EVALUATION_REASONS, handlers::evaluation_reasons)
+        .add(Method::GET, MY_FLAGS, handlers::my_flags)
+        .add(Method::POST, BLAST_RADIUS, handlers::user_blast_radius)
+        .add(Method::POST, STATIC_COHORT, handlers::create_static_cohort_for_flag)
         .add(Method::GET, REMOTE_CONFIG, handlers::remote_config)
         .add(Method::GET, LOCAL_EVALUATION, handlers::local_evaluation)
         .add(Method::GET, LOCAL_EVALUATION_BY_TOKEN, handlers::local_evaluation)

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use flate2::{Compression, GzBuilder};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Item, Query, StoreError};
+use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::Flag;
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::definitions::{CohortForm, Definitions, etag};
-use serde_json::Value;
 
 use super::answer::{GZIP_BYTES_MAX, TEXT_BYTES_MAX};
 use super::memory::{Body, Feed, Form};
 use crate::Flags;
-use crate::store::{Rows, Stored, flags_of, number};
+use crate::persons::cohorts::load;
+use crate::store::{Rows, Stored, flags_of};
 
 /// The feed of the flags that `rows` are of.
 pub async fn build(
@@ -29,11 +28,11 @@ pub async fn build(
     let wanted: Vec<(i64, u64)> = rows.all().iter().map(|row| (row.id, row.item_version)).collect();
     let named: BTreeSet<i64> = rows.all().iter().flat_map(|row| row.cohort_ids.iter().copied()).collect();
     let (records, cohorts) =
-        tokio::try_join!(flags_of(flags, project, &wanted), cohorts(flags, project, named))?;
+        tokio::try_join!(flags_of(flags, project, &wanted), load(flags, project, named))?;
     let number = rows.version.number;
     // Thousands of flags take a while, in which other requests of this process go on.
     let made = tokio::task::spawn_blocking(move || {
-        documents(project, &records, &cohorts, &group_types).map(|(sent, flattened)| Feed {
+        documents(project, &records, &cohorts.by_id, &group_types).map(|(sent, flattened)| Feed {
             number,
             group_types,
             sent,
@@ -72,47 +71,4 @@ fn document(text: Option<String>) -> std::io::Result<Form> {
     let gzip = gzip.finish()?;
     let body = if gzip.len() > GZIP_BYTES_MAX { Body::TooLarge } else { Body::Here(Bytes::from(gzip)) };
     Ok(Form { tag: etag(&text), length: text.len(), body })
-}
-
-/// The cohorts of these ids and all that they refer to.
-///
-/// One wait, as a rule: beside the named ones a page of all cohorts is read, which has those that they refer to.
-async fn cohorts(
-    flags: &Flags,
-    project: ProjectId,
-    named: BTreeSet<i64>,
-) -> Result<BTreeMap<i64, Cohort>, StoreError> {
-    let mut found = BTreeMap::new();
-    if named.is_empty() {
-        return Ok(found);
-    }
-    let records = &flags.app.store.records;
-    let all = Query::partition(keys::records_pk(project, Kind::Cohort));
-    let keys = |ids: &BTreeSet<i64>| -> Vec<_> {
-        ids.iter().map(|id| keys::record(project, Kind::Cohort, number(*id))).collect()
-    };
-    let first = keys(&named);
-    let (items, page) = tokio::try_join!(records.batch_get(&first), records.page(&all, None))?;
-    for item in items.iter().flatten().chain(&page.items) {
-        found.extend(read(item)?);
-    }
-    let mut asked = named;
-    while page.next.is_some() {
-        let mentioned = found.values().flat_map(Cohort::named);
-        let missing: BTreeSet<i64> =
-            mentioned.filter(|id| !found.contains_key(id) && !asked.contains(id)).collect();
-        if missing.is_empty() {
-            break;
-        }
-        for item in records.batch_get(&keys(&missing)).await?.iter().flatten() {
-            found.extend(read(item)?);
-        }
-        asked.extend(missing);
-    }
-    Ok(found)
-}
-
-fn read(item: &Item) -> Result<Option<(i64, Cohort)>, StoreError> {
-    let cohort = Cohort::read(&item.body::<Value>()?);
-    Ok(cohort.map(|cohort| (cohort.id, cohort)))
 }

@@ -1,26 +1,34 @@
 //! One file per action.
 
 mod activity;
+mod blast_radius;
 mod create;
 mod dashboard;
 mod definitions;
 mod destroy;
 mod evaluate;
+mod evaluation_reasons;
 mod list;
+mod my_flags;
 mod remote_config;
 mod retrieve;
+mod static_cohort;
 mod status;
 mod update;
 
 pub use activity::{activity, all_activity};
+pub use blast_radius::user_blast_radius;
 pub use create::create;
 pub use dashboard::{dashboard, enrich_usage_dashboard};
 pub use definitions::{definitions, local_evaluation};
 pub use destroy::destroy;
 pub use evaluate::evaluate;
+pub use evaluation_reasons::evaluation_reasons;
 pub use list::list;
+pub use my_flags::my_flags;
 pub use remote_config::remote_config;
 pub use retrieve::retrieve;
+pub use static_cohort::create_static_cohort_for_flag;
 pub use status::status;
 pub use update::{replace, update};
 

@@ -1,0 +1,71 @@
+//! `GET P/feature_flags/evaluation_reasons/`: the values of all flags for a person, and why.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, json};
+use pennon_engine::flag::evaluate::{Evaluation, Reason};
+use serde_json::{Map, Value, json as object};
+
+use crate::Flags;
+use crate::persons::one::{flag_of, groups_parameter, open, values};
+
+/// Shows the flags by key.
+pub async fn evaluation_reasons(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    let opened = open(&flags, &call).await?;
+    let distinct_id = distinct_id(&call)?;
+    let groups = groups_parameter(&call)?;
+    let wanted = wanted_keys(&call);
+    let values = values(&flags, &call, opened, distinct_id, &groups).await?;
+    let mut shown = Map::new();
+    for value in &values {
+        let key = &flag_of(value).key;
+        if wanted.is_empty() || wanted.contains(key.as_str()) {
+            shown.insert(key.clone(), reasons(&value.1));
+        }
+    }
+    Ok(json(Value::Object(shown)))
+}
+
+fn distinct_id(call: &Call) -> ApiResult<&str> {
+    let refuse = |code, detail| Err(ApiError::invalid(code, detail, Some("distinct_id")));
+    match call.query_value("distinct_id") {
+        None => refuse("required", "This field is required."),
+        Some(id) if id.trim().is_empty() => refuse("blank", "This field may not be blank."),
+        Some(id) => Ok(id),
+    }
+}
+
+/// The keys that the caller limits the answer to; none is no limit.
+fn wanted_keys(call: &Call) -> BTreeSet<&str> {
+    let lists = call.query().iter().filter(|(name, _)| name == "flag_keys" || name == "flag_keys[]");
+    let keys = lists.flat_map(|(_, list)| list.split(','));
+    keys.map(str::trim).filter(|key| !key.is_empty()).collect()
+}
+
+fn reasons(evaluation: &Evaluation) -> Value {
+    object!({
+        "value": evaluation.value.to_json(),
+        "evaluation": {
+            "reason": evaluation.reason.as_str(),
+            "condition_index": evaluation.condition_index,
+            "description": description(evaluation),
+        },
+    })
+}
+
+fn description(evaluation: &Evaluation) -> String {
+    let set = evaluation.condition_index.map_or(1, |index| index + 1);
+    match evaluation.reason {
+        Reason::ConditionMatch => format!("Matched condition set {set}"),
+        Reason::NoConditionMatch => "No matching condition set".to_owned(),
+        Reason::OutOfRolloutBound => format!("Out of the rollout of condition set {set}"),
+        Reason::NoGroupType => "No group of the flag's type was given".to_owned(),
+        Reason::SuperConditionValue => "Decided by the early access condition".to_owned(),
+        Reason::HoldoutConditionValue => "Held out".to_owned(),
+        Reason::Disabled => "The flag is disabled".to_owned(),
+        Reason::MissingDependency => "A flag that it depends on is missing or depends on it".to_owned(),
+    }
+}

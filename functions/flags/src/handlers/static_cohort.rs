@@ -1,0 +1,147 @@
+//! `POST P/feature_flags/{id}/create_static_cohort_for_flag/`: the persons for whom a flag is on, as a cohort.
+//!
+//! Must stay true: the cohort is seen with all its members or not at all; its project's version is raised with it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use pennon_core::auth::Access;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, created};
+use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_core::store::{Guard, Item, Raise, Write};
+use pennon_engine::flag::evaluate::{Evaluator, Subject};
+use pennon_engine::flag::{Flag, filter_view, timestamp};
+use pennon_eventstore::members::Roster;
+use serde_json::{Map, Value, json as object};
+
+use crate::Flags;
+use crate::persons::all::{Question, criteria, property_keys, through};
+use crate::persons::{cohorts, refused, zone};
+use crate::store::{Stored, Version, flag_at, flags_of, load};
+use crate::user::user_ref;
+use pennon_role_access::viewer::Viewers;
+
+/// Makes the cohort.
+pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    let id = call.id("id");
+    let wanted = |project| {
+        let flag = id.map(|id| flag_at(project, id));
+        [keys::project_version(project)].into_iter().chain(flag).collect()
+    };
+    let (access, mut items) = flags.app.project_with(&call, crate::WRITE, wanted).await?;
+    let item = items.drain(..).skip(1).next().flatten();
+    let version = Version::of(items.first().and_then(Option::as_ref));
+    let stored = Stored::read(&item.ok_or_else(ApiError::not_found)?)?;
+    let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
+    if !viewers.can_edit(&stored.flag) {
+        return Err(ApiError::forbidden("You don't have edit permissions for this feature flag."));
+    }
+    let flag = &stored.flag;
+    let nobody = !flag.active || flag.deleted || filter_view::aggregation_index(&flag.filters).is_some();
+    let members = if nobody { Vec::new() } else { on_for(&flags, &call, &access, version, &stored).await? };
+    let cohort = store(&flags, &access, flag, members, call.now).await?;
+    Ok(created(object!({"cohort": cohort})))
+}
+
+/// The first distinct ids of all persons for whom the flag is on.
+async fn on_for(
+    flags: &Flags,
+    call: &Call,
+    access: &Access,
+    version: Version,
+    stored: &Stored,
+) -> ApiResult<Vec<String>> {
+    let project = access.project.id;
+    let all = with_dependencies(flags, project, version, stored).await?;
+    let named: BTreeSet<i64> = all.iter().flat_map(|stored| stored.flag.cohort_ids()).collect();
+    let cohorts = cohorts::at_version(flags, project, version, named).await?;
+    let (zone, now) = (zone(access)?, call.now);
+    let evaluator =
+        Evaluator::new(all.iter().map(|stored| &stored.flag), cohorts.by_id.values().cloned(), zone, now);
+    let Some(plan) = evaluator.plan(stored.flag.id) else { return Ok(Vec::new()) };
+    let rosters = cohorts.rosters_of(&plan.static_cohorts());
+    let filters = all.iter().flat_map(|stored| stored.flag.filters.values());
+    let keys = property_keys(filters.chain(criteria(cohorts.by_id.values())));
+    let id = stored.flag.id;
+    through(flags, Question { project, keys, rosters }, move |everybody| {
+        let plan = evaluator.plan(id)?;
+        let mut members = Vec::new();
+        let in_time = everybody.each(|person| {
+            let subject = Subject {
+                distinct_id: person.distinct_id,
+                properties: person.properties,
+                groups: std::collections::BTreeMap::new(),
+                static_cohorts: person.static_cohorts,
+            };
+            if plan.evaluate(&subject).value.is_on() {
+                members.push(person.distinct_id.to_owned());
+            }
+        });
+        in_time.then_some(members)
+    })
+    .await
+}
+
+/// The flag and all that it depends on.
+async fn with_dependencies(
+    flags: &Flags,
+    project: u64,
+    version: Version,
+    stored: &Stored,
+) -> ApiResult<Vec<Arc<Stored>>> {
+    let own = Arc::new(stored.clone());
+    let first = pennon_engine::flag::references::flag_ids(&stored.flag.filters);
+    if first.is_empty() {
+        return Ok(vec![own]);
+    }
+    let rows = load(flags, project, version, None).await?;
+    let mut met = BTreeSet::from([stored.flag.id]);
+    let mut open = VecDeque::from(first);
+    let mut wanted = Vec::new();
+    while let Some(id) = open.pop_front() {
+        if let Some(row) = rows.find(id).filter(|_| met.insert(id)) {
+            wanted.push((row.id, row.item_version));
+            open.extend(row.depends_on.iter().copied());
+        }
+    }
+    let mut all = flags_of(flags, project, &wanted).await?;
+    all.push(own);
+    Ok(all)
+}
+
+/// Stores the cohort and returns its record as answers show it.
+async fn store(
+    flags: &Flags,
+    access: &Access,
+    flag: &Flag,
+    members: Vec<String>,
+    now: DateTime<Utc>,
+) -> ApiResult<Value> {
+    let (project, records) = (access.project.id, &flags.app.store.records);
+    let id = records.increment(&keys::counter(Counter::Cohort), 1).await?;
+    let shown = shown(id, flag, members.len(), access, now);
+    let list = Roster::store(records, project, id.unsigned_abs(), &members).await.map_err(refused)?;
+    let mut record: Map<String, Value> = shown.as_object().cloned().unwrap_or_default();
+    record.extend(list);
+    let key = keys::record(project, Kind::Cohort, id.unsigned_abs());
+    let writes = vec![
+        Write::Put(Item::new(key, &record)?, Guard::Absent),
+        Write::Raise(keys::project_version(project), Raise::default()),
+    ];
+    records.transact(writes).await?;
+    Ok(shown)
+}
+
+fn shown(id: i64, flag: &Flag, count: usize, access: &Access, now: DateTime<Utc>) -> Value {
+    let at = timestamp::format(now);
+    let name = format!("Users with feature flag {} enabled at {}", flag.key, now.format("%Y-%m-%d %H:%M:%S"));
+    object!({
+        "id": id, "name": name, "description": "", "groups": [], "deleted": false, "filters": {"properties": {}},
+        "query": null, "is_calculating": false, "created_by": user_ref(access.caller.user()), "created_at": at,
+        "last_calculation": at, "errors_calculating": 0, "count": count, "is_static": true, "experiment_set": [],
+    })
+}

@@ -1,0 +1,28 @@
+//! Flags and conditions put to the persons and groups of a project.
+//!
+//! Must stay true: a person is asked about with everything that was acknowledged before the request; going through all
+//! persons takes bounded memory and time, and what is above a limit is refused and never half done.
+
+pub mod all;
+pub mod cohorts;
+pub mod one;
+
+use chrono_tz::Tz;
+use pennon_core::auth::Access;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_eventstore::EventStoreError;
+
+/// The answer to a request that the event store failed or refused.
+pub fn refused(error: EventStoreError) -> ApiError {
+    match error {
+        EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
+        EventStoreError::Store(error) => error.into(),
+        EventStoreError::Contended => ApiError::busy(1),
+        other => ApiError::internal(&other),
+    }
+}
+
+/// The time zone of naive dates.
+pub fn zone(access: &Access) -> ApiResult<Tz> {
+    access.project.timezone.parse().map_err(|error| ApiError::internal(&error))
+}
