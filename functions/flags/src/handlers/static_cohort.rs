@@ -18,6 +18,7 @@ use pennon_engine::flag::{Flag, filter_view, timestamp};
 use pennon_eventstore::members::Roster;
 use serde_json::{Map, Value, json as object};
 
+use super::require_edit;
 use crate::Flags;
 use crate::persons::all::{Question, criteria, property_keys, through};
 use crate::persons::{cohorts, refused, zone};
@@ -37,9 +38,7 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
     let version = Version::of(items.first().and_then(Option::as_ref));
     let stored = Stored::read(&item.ok_or_else(ApiError::not_found)?)?;
     let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
-    if !viewers.can_edit(&stored.flag) {
-        return Err(ApiError::forbidden("You don't have edit permissions for this feature flag."));
-    }
+    require_edit(&viewers, &stored.flag)?;
     let flag = &stored.flag;
     let nobody = !flag.active || flag.deleted || filter_view::aggregation_index(&flag.filters).is_some();
     let members = if nobody { Vec::new() } else { on_for(&flags, &call, &access, version, &stored).await? };
