@@ -8,17 +8,21 @@ mod port;
 
 use std::path::Path;
 
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, HttpClient, Region};
 use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
 use pennon_core::config::StoreConfig;
 use pennon_core::store::round_trips::RoundTrips;
+use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{Store, StoreError, schema};
 
 pub use connector::Connector;
 
 /// The file that holds the database, inside the data directory.
 pub const FILE: &str = "dynamodb.sqlite";
+/// The records table here has no stream: nobody follows it, and the database looks through all that it ever held for the
+/// number of the next entry, so that each write would cost more than the one before.
+const RECORDS: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
 /// Region that local clients name; the embedded database has none.
 const REGION: &str = "us-east-1";
 
@@ -53,14 +57,23 @@ impl Embedded {
         let embedded = Embedded { database };
         let client = embedded.client(None);
         let names = StoreConfig::local();
-        schema::create(&client, &names.records_table, &schema::RECORDS).await?;
+        schema::create(&client, &names.records_table, &RECORDS).await?;
         schema::create(&client, &names.blocks_table, &schema::BLOCKS).await?;
         Ok(embedded)
     }
 
+    /// What carries an SDK client's requests to the database.
+    pub fn connector(&self) -> Connector {
+        Connector::new(self.database.clone())
+    }
+
     /// An SDK client without a socket. `round_trips` counts its calls.
     pub fn client(&self, round_trips: Option<RoundTrips>) -> Client {
-        let mut config = local_config().http_client(Connector::new(self.database.clone()));
+        Embedded::client_through(self.connector(), round_trips)
+    }
+
+    fn client_through(connector: impl HttpClient + 'static, round_trips: Option<RoundTrips>) -> Client {
+        let mut config = local_config().http_client(connector);
         if let Some(counter) = round_trips {
             config = config.interceptor(counter);
         }
@@ -70,6 +83,11 @@ impl Embedded {
     /// The two tables, through [`Embedded::client`].
     pub fn store(&self, round_trips: Option<RoundTrips>) -> Store {
         Store::new(&self.client(round_trips), &StoreConfig::local())
+    }
+
+    /// The two tables, through something that stands before [`Embedded::connector`].
+    pub fn store_through(connector: impl HttpClient + 'static, round_trips: Option<RoundTrips>) -> Store {
+        Store::new(&Embedded::client_through(connector, round_trips), &StoreConfig::local())
     }
 
     /// What offers the database on a port.
