@@ -10,6 +10,7 @@ use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
 use pennon_insights::Insights;
+use pennon_worker::PURGE_TIME;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -87,7 +88,8 @@ fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
     routes.into_iter().map(|route| Group { group, method: route.method, path: route.path }).collect()
 }
 
-/// The work that goes on beside requests, until `stopped`: captured events are compacted every now and then.
+/// The work that goes on beside requests, until `stopped`: every now and then captured events are compacted, and what
+/// belonged to flags that are gone for good is removed.
 pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(COMPACTION_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,12 +101,17 @@ pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) 
             _ = ticks.tick() => {}
         }
         let now = services.app.clock.now(None);
-        let run = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME);
+        let run = async {
+            if let Err(error) = pennon_worker::sweep_purged(&services.app.store.records, PURGE_TIME).await {
+                tracing::error!(%error, "what belonged to deleted flags could not be removed");
+            }
+            if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME).await {
+                tracing::error!(%error, "events could not be compacted");
+            }
+        };
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => return,
-            outcome = run => if let Err(error) = outcome {
-                tracing::error!(%error, "events could not be compacted");
-            },
+            () = run => {}
         }
     }
 }

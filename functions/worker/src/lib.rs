@@ -1,9 +1,11 @@
-//! Work that no request waits for: captured events become segments, and what segments have replaced is removed.
+//! Work that no request waits for: captured events become segments, what segments have replaced is removed, and so is
+//! what belonged to flags that are gone for good.
 //!
 //! Must stay true: a run may stop anywhere and be started again, or run twice at once, and no answer changes by it; a
 //! project that fails does not keep the others from their turn; a run ends in about the time that it is given.
 
 mod events;
+mod purged;
 
 use std::time::Duration;
 
@@ -13,9 +15,12 @@ use pennon_eventstore::{EventStore, EventStoreError};
 use tokio::time::Instant;
 
 pub use events::{Trigger, trigger};
+pub use purged::{Purge, sweep_purged};
 
 /// Time for a run where a function may take ten minutes: enough is left for the step that is going on.
 pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
+/// Time of a run for what belonged to flags that are gone; most runs find nothing.
+pub const PURGE_TIME: Duration = Duration::from_secs(30);
 
 /// What a run did, over all projects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

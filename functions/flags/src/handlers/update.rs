@@ -20,7 +20,7 @@ use super::create::is_short;
 use super::{TRIES, require_edit};
 use crate::Flags;
 use crate::mentioned::{Mentioned, Sought, look_up};
-use crate::store::{Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, prepared};
+use crate::store::{Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, number, prepared};
 use crate::usage::follow_key;
 use crate::user::user_ref;
 use pennon_role_access::refused;
@@ -114,7 +114,8 @@ struct Plan {
 struct Seen {
     before: Stored,
     version: Version,
-    key_live: Option<String>,
+    /// The live flag that has the key.
+    holder: Option<u64>,
     mentioned: Mentioned,
     dependents: Option<Page>,
 }
@@ -150,7 +151,7 @@ impl Plan {
         Ok(Some(Seen {
             before: Stored::read(item)?,
             version: Version::of(version),
-            key_live: claim.and(self.key.clone()),
+            holder: claim.map(|claim| number(claim.count)),
             mentioned: Mentioned::read(&self.sought, rest.as_slice())?,
             dependents,
         }))
@@ -193,10 +194,10 @@ async fn judge(
     write: Write,
     seen: Seen,
 ) -> ApiResult<Judged> {
-    let Seen { before, version, key_live, mentioned, dependents: page } = seen;
+    let Seen { before, version, holder, mentioned, dependents: page } = seen;
     let (flag, project) = (&before.flag, access.project.id);
-    // A flag's own claim on its key is no obstacle to itself.
-    let key_taken = key_live.is_some_and(|key| flag.deleted || key != flag.key);
+    // A flag's own claim on its key is no obstacle to itself: somebody may have restored it a moment ago.
+    let key_taken = holder.is_some_and(|holder| holder != number(flag.id));
     let mentions = relevant(body, flag);
     let (mentioned, (related, edges)) = tokio::try_join!(
         look_up(state, project, version, &mentions, mentioned),

@@ -83,7 +83,7 @@ pub enum Outcome {
 }
 
 /// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
-const REPLACED_AT_ONCE: usize = 12;
+const REPLACED_AT_ONCE: usize = 8;
 
 /// What other records a judgement rests on: what has to be true of them when the flag is written.
 #[derive(Debug, Default)]
@@ -166,11 +166,12 @@ fn in_place_of(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result
     })
 }
 
-/// The writes that remove deleted flags which had `key`.
+/// The writes that remove deleted flags which had `key`. What belonged to them is swept later; a mark says so.
 fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterator<Item = Write> + 'a {
     ids.iter().flat_map(move |id| {
         let claim = Write::Delete(keys::flag_key_deleted(project, key, *id), Guard::Present);
-        [claim, Write::Delete(flag_at(project, *id), Guard::None)]
+        let mark = Write::Put(Item::empty(keys::purged_flag(project, *id)), Guard::None);
+        [claim, Write::Delete(flag_at(project, *id), Guard::None), mark]
     })
 }
 

@@ -13,7 +13,9 @@
 //! | what a live flag depends on, where it depends on others | `PROJECT#{id}#DEPENDENT` | padded id |
 //! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
 //! | definitions feed of the flags: its head, the parts of its documents | `PROJECT#{id}#FEED` | `HEAD`, `{form}#{part}` |
-//! | role access of a flag, and its uniqueness | `PROJECT#{id}#FLAG#{flag}` | `ROLE_ACCESS#{padded id}`, `ROLE#{uuid}` |
+//! | that a role has access to a flag | `PROJECT#{id}#FLAG#{flag}` | `ROLE#{uuid}` |
+//! | role access of a flag | `PROJECT#{id}#FLAG#{flag}#ROLE_ACCESS#{part}` | padded id |
+//! | flag that is gone for good, until what belonged to it is gone too | `PURGED` | `FLAG#{padded project}#{padded id}` |
 //! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
 //! | number of a log's entries on a day | `PROJECT#{id}#ACTIVITY#{scope}#DAYS` | day |
@@ -245,22 +247,50 @@ pub fn feed_part_sk(form: &str, part: u32) -> String {
     format!("{form}#{part:03}")
 }
 
-/// Partition of what belongs to one flag.
+/// Partition of the rows that say which roles have access to a flag.
 pub fn flag_children_pk(project: ProjectId, flag: u64) -> String {
     format!("PROJECT#{project}#FLAG#{flag}")
-}
-
-/// Prefix of a flag's role accesses.
-pub const ROLE_ACCESSES: &str = "ROLE_ACCESS#";
-
-/// A role access of a flag.
-pub fn role_access(project: ProjectId, flag: u64, id: u64) -> Key {
-    Key::new(flag_children_pk(project, flag), format!("{ROLE_ACCESSES}{}", padded(id)))
 }
 
 /// There when a role has access to a flag.
 pub fn role_access_of_role(project: ProjectId, flag: u64, role: Uuid) -> Key {
     Key::new(flag_children_pk(project, flag), format!("ROLE#{role}"))
+}
+
+/// Partitions over which the role accesses of one flag are spread, so that many are read side by side: the store
+/// answers a query with at most 1 MB at a time.
+pub const ROLE_ACCESS_PARTS: u64 = 4;
+
+/// One of the partitions of a flag's role accesses.
+pub fn role_accesses_pk(project: ProjectId, flag: u64, part: u64) -> String {
+    format!("PROJECT#{project}#FLAG#{flag}#ROLE_ACCESS#{part}")
+}
+
+/// A role access of a flag.
+pub fn role_access(project: ProjectId, flag: u64, id: u64) -> Key {
+    // Ids of one flag may come in steps of any width; multiplying by an odd number with mixed bits evens them out.
+    let part = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % ROLE_ACCESS_PARTS;
+    Key::new(role_accesses_pk(project, flag, part), padded(id))
+}
+
+/// Every partition of what belongs to one flag.
+pub fn flag_children_pks(project: ProjectId, flag: u64) -> impl Iterator<Item = String> {
+    let parts = (0..ROLE_ACCESS_PARTS).map(move |part| role_accesses_pk(project, flag, part));
+    std::iter::once(flag_children_pk(project, flag)).chain(parts)
+}
+
+/// Partition of the flags that are gone for good.
+pub const PURGED: &str = "PURGED";
+
+/// There from when a flag goes for good until what belonged to it is gone.
+pub fn purged_flag(project: ProjectId, flag: u64) -> Key {
+    Key::new(PURGED, format!("FLAG#{}#{}", padded(project), padded(flag)))
+}
+
+/// The project and the number of the flag that a row of [`PURGED`] is about.
+pub fn purged_flag_of(row: &Key) -> Option<(ProjectId, u64)> {
+    let (project, flag) = row.sk.strip_prefix("FLAG#")?.split_once('#')?;
+    Some((project.parse().ok()?, flag.parse().ok()?))
 }
 
 /// Partition of what belongs to one dashboard.
@@ -343,4 +373,29 @@ pub fn counter(of: Counter) -> Key {
         Counter::User => "USER",
     };
     Key::new("COUNTER", kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_accesses_spread_evenly_whatever_the_steps_of_their_ids() {
+        for step in [1, 2, 3, 4, 7, 8, 100, 1024] {
+            let mut parts = std::collections::BTreeMap::<String, usize>::new();
+            for number in 1..=10_000 {
+                *parts.entry(role_access(1, 2, number * step).pk).or_default() += 1;
+            }
+            assert_eq!(parts.len() as u64, ROLE_ACCESS_PARTS, "step {step}");
+            assert!(parts.values().all(|count| (2_250..2_750).contains(count)), "step {step}: {parts:?}");
+            let known: Vec<String> = flag_children_pks(1, 2).collect();
+            assert!(parts.keys().all(|pk| known.contains(pk)));
+        }
+    }
+
+    #[test]
+    fn a_purged_flag_is_read_back_from_its_row() {
+        assert_eq!(purged_flag_of(&purged_flag(7, 1234)), Some((7, 1234)));
+        assert_eq!(purged_flag_of(&Key::new(PURGED, "OTHER#1#2")), None);
+    }
 }
