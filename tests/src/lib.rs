@@ -7,6 +7,12 @@
 
 mod answer;
 mod app;
+pub mod cases;
+mod faults;
+pub mod history;
+mod random;
 
 pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
+pub use faults::{Fault, Faults};
+pub use random::Random;

@@ -1,0 +1,143 @@
+//! Cases out of a file: a small world, requests, and what their answers must be. `tests/cases/README.md` has the format.
+
+mod matching;
+mod variables;
+mod world;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::Value;
+
+use crate::{Answer, TestApp};
+use matching::{at_path, differences, shortened};
+use world::World;
+
+/// One case.
+#[derive(Debug, Clone)]
+pub struct Case(Value);
+
+/// What became of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every answer was as it must be.
+    Passed,
+    /// The product lacks what the case needs.
+    Skipped(String),
+    /// Where an answer was wrong, and how.
+    Failed(String),
+}
+
+impl Case {
+    /// The cases in a file's text.
+    pub fn read(text: &str) -> Vec<Case> {
+        let cases: Vec<Value> = serde_json::from_str(text).expect("a list of cases");
+        cases.into_iter().map(Case).collect()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0["name"].as_str().expect("a name")
+    }
+
+    /// Runs the case on an installation of its own. `lacking` is what the product does not have.
+    pub async fn run(&self, lacking: &[&str]) -> Verdict {
+        let needs = self.0["setup"]["requires"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let missing: Vec<&str> = needs.filter(|need| lacking.contains(need)).collect();
+        if !missing.is_empty() {
+            return Verdict::Skipped(format!("needs {}", missing.join(", ")));
+        }
+        match self.attempt().await {
+            Ok(()) => Verdict::Passed,
+            Err(problem) => Verdict::Failed(problem),
+        }
+    }
+
+    async fn attempt(&self) -> Result<(), String> {
+        let mut world = World::build(&self.0["setup"]);
+        let app = TestApp::running(&world.workspace).await;
+        world.import(&app).await?;
+        world.make_flags(&app, &self.0["setup"]["flags"]).await?;
+        for (number, step) in self.0["steps"].as_array().into_iter().flatten().enumerate() {
+            let place =
+                |problem| format!("step {} {} {}: {problem}", number + 1, step["method"], step["path"]);
+            run_step(&app, &mut world, step).await.map_err(place)?;
+        }
+        Ok(())
+    }
+}
+
+async fn run_step(app: &TestApp, world: &mut World, step: &Value) -> Result<(), String> {
+    let answer = app.send(request(world, step)?).await;
+    let expect = &step["expect"];
+    let problems = problems(world, expect, &answer)?;
+    if !problems.is_empty() {
+        return Err(format!("{}\n    answer: {}", problems.join("\n    "), shortened(&answer.text, 400)));
+    }
+    for (name, from) in step["save"].as_object().into_iter().flatten() {
+        let from = from.as_str().unwrap_or_default();
+        let saved = match from.strip_prefix("header:") {
+            Some(header) => Some(Value::from(answer.header(header))).filter(|value| *value != ""),
+            None => at_path(&answer.json(), from).cloned(),
+        };
+        world.variables.set(name, saved.ok_or_else(|| format!("nothing to save at {from}"))?);
+    }
+    Ok(())
+}
+
+fn request(world: &World, step: &Value) -> Result<Request<Body>, String> {
+    let path = encoded(&world.variables.text(step["path"].as_str().unwrap_or_default())?);
+    let key = match step["as"].as_str() {
+        Some(name) => world.variables.text(&format!("{{keys.{name}}}"))?,
+        None => String::new(),
+    };
+    let method = step["method"].as_str().unwrap_or_default();
+    let mut request = match step["raw_body"].as_str() {
+        None => TestApp::request(&key, method, &path, world.variables.fill(&step["body"])?),
+        Some(raw) => {
+            let mut request = TestApp::request(&key, method, &path, Value::Null);
+            *request.body_mut() = Body::from(world.variables.text(raw)?);
+            request
+        }
+    };
+    for (name, value) in step["headers"].as_object().into_iter().flatten() {
+        let value = world.variables.text(value.as_str().unwrap_or_default())?;
+        let name: axum::http::HeaderName = name.parse().map_err(|_| format!("no header: {name}"))?;
+        let value = value.parse().map_err(|_| format!("no header value: {value}"))?;
+        request.headers_mut().insert(name, value);
+    }
+    Ok(request)
+}
+
+/// A path as a client sends it: what is not allowed in one is escaped.
+fn encoded(path: &str) -> String {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~%/?&=:;@,+$!*'()".contains(&byte);
+    let escaped =
+        |byte: u8| if allowed(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    path.bytes().map(escaped).collect()
+}
+
+fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String>, String> {
+    let mut problems = Vec::new();
+    if expect["status"] != answer.status.as_u16() {
+        problems.push(format!("status: want {} got {}", expect["status"], answer.status.as_u16()));
+        return Ok(problems);
+    }
+    let body = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+    if let Some(want) = expect.get("body") {
+        differences(&world.variables.fill(want)?, Some(&body), "body", &mut problems);
+    }
+    for path in expect["absent"].as_array().into_iter().flatten() {
+        let path = world.variables.text(path.as_str().unwrap_or_default())?;
+        if let Some(found) = at_path(&body, &path) {
+            problems.push(format!("{path}: want nothing got {found}"));
+        }
+    }
+    for (name, want) in expect["headers"].as_object().into_iter().flatten() {
+        let got = answer.headers.contains_key(name).then(|| Value::from(answer.header(name)));
+        differences(&world.variables.fill(want)?, got.as_ref(), &format!("header {name}"), &mut problems);
+    }
+    if expect["body_empty"] == true && !answer.text.is_empty() {
+        problems.push("body: want an empty one".to_owned());
+    }
+    Ok(problems)
+}
