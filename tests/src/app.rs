@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
-use chrono::{DateTime, Utc};
 use http_body_util::BodyExt;
 use pennon::embedded::Embedded;
 use pennon::serve::{Services, api};
@@ -18,7 +17,7 @@ use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::Answer;
+use crate::{Answer, Faults};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
@@ -82,7 +81,9 @@ pub struct TestApp {
     /// Counts the calls to DynamoDB.
     pub round_trips: RoundTrips,
     router: Router,
-    _events: Arc<tempfile::TempDir>,
+    embedded: Embedded,
+    faults: Option<Faults>,
+    events: Arc<tempfile::TempDir>,
 }
 
 impl TestApp {
@@ -104,20 +105,56 @@ impl TestApp {
 
     /// Exactly this workspace.
     pub async fn of(workspace: &Value) -> TestApp {
-        let now: DateTime<Utc> = NOW.parse().expect("an instant");
+        TestApp::build(workspace, TestApp::frozen(), None).await
+    }
+
+    /// Exactly this workspace, with a clock that runs.
+    pub async fn running(workspace: &Value) -> TestApp {
+        TestApp::build(workspace, Clock::Running, None).await
+    }
+
+    /// The standard workspace, over a store that fails as `faults` say.
+    pub async fn failing(faults: &Faults) -> TestApp {
+        TestApp::build(&standard(), TestApp::frozen(), Some(faults)).await
+    }
+
+    fn frozen() -> Clock {
+        Clock::Frozen(NOW.parse().expect("an instant"))
+    }
+
+    async fn build(workspace: &Value, clock: Clock, faults: Option<&Faults>) -> TestApp {
         let embedded = Embedded::in_memory().await.expect("an embedded database");
-        let round_trips = RoundTrips::new();
-        let app = App::new(embedded.store(Some(round_trips.clone())), Clock::Frozen(now))
-            .with_payload_keys(PayloadKeys::parse(PAYLOAD_KEY).expect("a key"));
-        let events = tempfile::tempdir().expect("a directory");
-        let url = format!("file://{}", events.path().display());
-        let services = Services::open(app, &url).expect("services");
         let file = Workspace::parse(&workspace.to_string()).expect("a workspace");
-        apply(&services.app.store.records, &file, Options::default(), now)
+        apply(&embedded.store(None).records, &file, Options::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        round_trips.reset();
-        TestApp { router: api(&services), services, round_trips, _events: Arc::new(events) }
+        let events = Arc::new(tempfile::tempdir().expect("a directory"));
+        TestApp::over(embedded, clock, faults.cloned(), events)
+    }
+
+    fn over(
+        embedded: Embedded,
+        clock: Clock,
+        faults: Option<Faults>,
+        events: Arc<tempfile::TempDir>,
+    ) -> TestApp {
+        let round_trips = RoundTrips::new();
+        let counted = Some(round_trips.clone());
+        let store = match &faults {
+            Some(faults) => Embedded::store_through(faults.over(embedded.connector()), counted),
+            None => embedded.store(counted),
+        };
+        let url = format!("file://{}", events.path().display());
+        let payload_keys = PayloadKeys::parse(PAYLOAD_KEY).expect("a key");
+        let app = App::new(store, clock).with_payload_keys(payload_keys);
+        let services = Services::open(app, &url).expect("services");
+        TestApp { router: api(&services), services, round_trips, embedded, faults, events }
+    }
+
+    /// Another process on the same data: it shares no memory with this one.
+    pub fn another_process(&self) -> TestApp {
+        let clock = self.services.app.clock;
+        TestApp::over(self.embedded.clone(), clock, self.faults.clone(), self.events.clone())
     }
 
     /// The same installation, which limits how often a key may ask.

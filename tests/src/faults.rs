@@ -1,0 +1,179 @@
+//! A store that fails now and then, as a real one does: between the SDK and the embedded database.
+//!
+//! Must stay true: what is injected is what DynamoDB does. A transaction that was written is never answered as cancelled
+//! afterwards; one whose answer is lost is written whole.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_runtime_api::http::StatusCode;
+use pennon::embedded::Connector;
+use serde_json::{Value, json};
+
+use crate::random::Random;
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A transaction is cancelled because of another one; nothing is written.
+    Conflict,
+    /// The store asks to slow down; nothing is written.
+    Throttled,
+    /// The request does not arrive.
+    RequestLost,
+    /// The request is done, and its answer does not arrive.
+    AnswerLost,
+    /// The request is done, and answered as a failure of the store.
+    FailedAfterwards,
+}
+
+/// Of a thousand requests, how many meet each fault.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    random: Random,
+    shares: Vec<(Fault, u64)>,
+    written: HashSet<String>,
+    counts: BTreeMap<Fault, usize>,
+}
+
+impl Faults {
+    /// Faults drawn from `seed`; each of `shares` in a thousand requests.
+    pub fn new(seed: u64, shares: &[(Fault, u64)]) -> Faults {
+        let state = State { random: Random::new(seed), shares: shares.to_vec(), ..State::default() };
+        Faults(Arc::new(Mutex::new(state)))
+    }
+
+    /// No more faults from here on.
+    pub fn stop(&self) {
+        self.lock().shares.clear();
+    }
+
+    /// How often each fault has happened.
+    pub fn counts(&self) -> BTreeMap<Fault, usize> {
+        self.lock().counts.clone()
+    }
+
+    /// `connector`, with these faults.
+    pub fn over(&self, connector: Connector) -> FaultyConnector {
+        FaultyConnector { connector, faults: self.clone() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What happens to a request; `transaction` is the token of the transaction that it is, if it is one.
+    fn draw(&self, transaction: Option<&str>) -> Option<Fault> {
+        let mut state = self.lock();
+        let mut drawn = state.random.below(1000);
+        let mut met = None;
+        for (fault, share) in &state.shares {
+            if drawn < *share {
+                met = Some(*fault);
+                break;
+            }
+            drawn -= share;
+        }
+        let possible = match (met?, transaction) {
+            (Fault::Conflict, None) => false,
+            (Fault::Conflict, Some(token)) => !state.written.contains(token),
+            _ => true,
+        };
+        let fault = met.filter(|_| possible)?;
+        *state.counts.entry(fault).or_default() += 1;
+        Some(fault)
+    }
+
+    fn note_written(&self, token: String) {
+        self.lock().written.insert(token);
+    }
+}
+
+/// A connector whose requests fail now and then.
+#[derive(Debug, Clone)]
+pub struct FaultyConnector {
+    connector: Connector,
+    faults: Faults,
+}
+
+impl HttpClient for FaultyConnector {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for FaultyConnector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let this = self.clone();
+        HttpConnectorFuture::new(async move {
+            let transaction = transaction(&request);
+            let writes = transaction.as_ref().map_or(0, |(_, writes)| *writes);
+            let token = transaction.map(|(token, _)| token);
+            let fault = this.faults.draw(token.as_deref());
+            match fault {
+                Some(Fault::Conflict) => return answer(400, &conflict(writes)),
+                Some(Fault::Throttled) => {
+                    return answer(400, &failure("ThrottlingException", "Slow down."));
+                }
+                Some(Fault::RequestLost) => return Err(lost()),
+                Some(Fault::AnswerLost | Fault::FailedAfterwards) | None => {}
+            }
+            let response = this.connector.call(request).await?;
+            if let Some(token) = token.filter(|_| response.status().is_success()) {
+                this.faults.note_written(token);
+            }
+            match fault {
+                Some(Fault::AnswerLost) => Err(lost()),
+                Some(Fault::FailedAfterwards) => answer(500, &failure("InternalServerError", "Oops.")),
+                _ => Ok(response),
+            }
+        })
+    }
+}
+
+/// Token and number of writes of a transaction.
+fn transaction(request: &HttpRequest) -> Option<(String, usize)> {
+    let target = request.headers().get("x-amz-target")?;
+    if !target.ends_with(".TransactWriteItems") {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(request.body().bytes()?).ok()?;
+    let token = body["ClientRequestToken"].as_str().unwrap_or_default().to_owned();
+    Some((token, body["TransactItems"].as_array().map_or(0, Vec::len)))
+}
+
+fn conflict(writes: usize) -> Value {
+    let reasons: Vec<Value> = (0..writes)
+        .map(|index| match index {
+            0 => json!({"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}),
+            _ => json!({"Code": "None"}),
+        })
+        .collect();
+    let mut body = failure("TransactionCanceledException", "Transaction cancelled [TransactionConflict]");
+    body["CancellationReasons"] = reasons.into();
+    body
+}
+
+fn failure(code: &str, message: &str) -> Value {
+    json!({"__type": format!("com.amazonaws.dynamodb.v20120810#{code}"), "message": message})
+}
+
+fn lost() -> ConnectorError {
+    ConnectorError::timeout("the answer did not come".into())
+}
+
+fn answer(status: u16, body: &Value) -> Result<HttpResponse, ConnectorError> {
+    let status = StatusCode::try_from(status).map_err(|error| ConnectorError::other(error.into(), None))?;
+    let mut response = HttpResponse::new(status, body.to_string().into());
+    response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+    Ok(response)
+}

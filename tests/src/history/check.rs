@@ -1,0 +1,132 @@
+//! What must hold of a history.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keys;
+use super::lives::{Life, lives};
+use super::model::{Call, Fields, History, Request, Told, id, is_deleted, key, overlaps, version};
+
+/// What nothing explains, one text for each; none when the history is sound.
+pub fn check(history: &History) -> Vec<String> {
+    let mut findings = Vec::new();
+    let lives = lives(history, &mut findings);
+    if !findings.is_empty() {
+        // Without everybody's life, the rest would only repeat what is wrong with them.
+        return findings;
+    }
+    order(&lives, &mut findings);
+    for call in &history.calls {
+        told(&lives, call, &mut findings);
+    }
+    keys::check(history, &lives, &mut findings);
+    stored(history, &lives, &mut findings);
+    findings
+}
+
+/// A write that ended before another began comes before it.
+fn order(lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
+    for (flag, life) in lives {
+        let mut latest_began = 0;
+        for state in &life.states {
+            if state.call.ended < latest_began {
+                findings.push(format!("flag {flag}: written before what it followed: {:?}", state.call));
+            }
+            latest_began = latest_began.max(state.call.began);
+        }
+    }
+}
+
+/// Every answer is explained by some state that the call may have met.
+fn told(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>) {
+    let explained = match (&call.request, &call.told) {
+        (Request::Create(_), Told::Flag(_) | Told::Busy | Told::Taken) => true,
+        (Request::Change { .. }, Told::Busy | Told::Taken) => true,
+        (Request::Change { fields, edited: Some(original), .. }, Told::Flag(told)) => lives
+            .get(&id(told))
+            .and_then(|life| life.at(version(told) - 1))
+            .is_some_and(|before| !overlaps(original, fields, before)),
+        (Request::Change { .. }, Told::Flag(_)) => true,
+        (Request::Change { flag, fields, edited: Some(original) }, Told::Conflict) => {
+            lives.get(flag).is_some_and(|life| {
+                life.met(call.began, call.ended).any(|state| overlaps(original, fields, &state.fields))
+            })
+        }
+        (Request::Read(_) | Request::List, Told::Busy) => true,
+        (Request::Read(flag), Told::Flag(told)) => was(lives, call, *flag, told),
+        // That the flag was gone is looked at where keys are.
+        (Request::Change { .. } | Request::Read(_), Told::Missing) => true,
+        (Request::List, Told::Flags(flags)) => {
+            list(lives, call, flags, findings);
+            true
+        }
+        _ => false,
+    };
+    if !explained {
+        findings.push(format!("nothing explains an answer: {call:?}"));
+    }
+}
+
+/// Whether the flag was like that at some moment of the call.
+fn was(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flag: u64, told: &Fields) -> bool {
+    lives.get(&flag).is_some_and(|life| life.met(call.began, call.ended).any(|state| state.fields == *told))
+}
+
+/// A list has each flag once, no deleted one, and all that were there from its beginning to its end.
+fn list(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flags: &[Fields], findings: &mut Vec<String>) {
+    let listed: BTreeSet<u64> = flags.iter().map(id).collect();
+    let keys: BTreeSet<&str> = flags.iter().map(key).collect();
+    if listed.len() != flags.len() || keys.len() != flags.len() {
+        findings.push(format!("a list has a flag or a key twice: {flags:?}"));
+    }
+    for told in flags {
+        if is_deleted(told) || !was(lives, call, id(told), told) {
+            findings
+                .push(format!("a list from {} to {} shows what was not: {told:?}", call.began, call.ended));
+        }
+    }
+    for (flag, life) in lives {
+        if life.was_live(call.began, call.ended) && !listed.contains(flag) {
+            findings.push(format!("a list from {} to {} lacks flag {flag}", call.began, call.ended));
+        }
+    }
+}
+
+/// What is stored in the end is everybody's last state, in every place where it is stored.
+fn stored(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
+    let stored = &history.stored;
+    for (flag, life) in lives {
+        let last = life.states.last().map(|state| &state.fields);
+        if let Some(found) = stored.flags.get(flag)
+            && last != Some(found)
+        {
+            findings.push(format!("flag {flag} ends as {found:?}\n  must be {last:?}"));
+        }
+        let pointers = stored.pointers.get(flag).copied().unwrap_or_default();
+        if pointers != life.states.len() {
+            findings.push(format!(
+                "flag {flag}: its own log has {pointers} entries, must be {}",
+                life.states.len()
+            ));
+        }
+    }
+    let live = |fields: &&Fields| !is_deleted(fields);
+    let expected: Vec<u64> = stored.flags.values().filter(live).map(id).collect();
+    for (what, found) in [("the list", &stored.listed), ("the summary rows", &stored.rows)] {
+        let mut found = found.clone();
+        found.sort_unstable();
+        if found != expected {
+            findings.push(format!("{what} have {found:?}, must be {expected:?}"));
+        }
+    }
+    let mut expected: Vec<(String, Option<u64>)> = stored
+        .flags
+        .values()
+        .map(|fields| (key(fields).to_owned(), is_deleted(fields).then(|| id(fields))))
+        .collect();
+    let mut claims = stored.claims.clone();
+    expected.sort();
+    claims.sort();
+    if claims != expected {
+        findings.push(format!("keys are held by {claims:?}, must be {expected:?}"));
+    }
+}
