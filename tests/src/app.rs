@@ -159,7 +159,7 @@ impl TestApp {
 
     /// The same installation, which limits how often a key may ask.
     pub fn limited(self, rates: Rates) -> TestApp {
-        let url = format!("file://{}", self._events.path().display());
+        let url = format!("file://{}", self.events.path().display());
         let app = self.services.app.clone().limited(Some(rates));
         let services = Services::open(app, &url).expect("services");
         TestApp { router: api(&services), services, ..self }
