@@ -20,7 +20,9 @@ use super::create::is_short;
 use super::{TRIES, require_edit};
 use crate::Flags;
 use crate::mentioned::{Mentioned, Sought, look_up};
-use crate::store::{Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, number, prepared};
+use crate::store::{
+    Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, number, prepared,
+};
 use crate::usage::follow_key;
 use crate::user::user_ref;
 use pennon_role_access::refused;
