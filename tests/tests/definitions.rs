@@ -421,3 +421,57 @@ async fn the_body_is_compressed_for_those_who_ask() {
     assert_eq!(packed.header("vary"), "Accept-Encoding");
     assert!(packed.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json"));
 }
+
+/// Text that compresses to three quarters.
+fn noise(seed: u64, length: usize) -> String {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + u8::try_from((state >> 33) % 43).unwrap())
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[tokio::test]
+async fn a_document_that_no_answer_can_hold_is_refused_and_never_shortened() {
+    let app = TestApp::new().await;
+    let large = |n: u64| {
+        json!({"key": format!("large-{n}"), "filters": {"groups": [{"properties": []}],
+               "payloads": {"true": [noise(n, 260_000)]}}})
+    };
+    // 24 such flags take some 4.4 MB compressed, 6.2 MB as text.
+    for n in 0..24 {
+        app.post(FLAGS, large(n)).await.expect(201);
+    }
+    let packed = get_with(&app, FEED, "accept-encoding", "gzip").await;
+    let document: Value = serde_json::from_str(&unpacked(&packed)).unwrap();
+    assert_eq!((packed.status.as_u16(), document["flags"].as_array().unwrap().len()), (200, 24));
+    assert!(packed.bytes.len() > 4_000_000 && packed.bytes.len() <= 4_500_000, "{}", packed.bytes.len());
+    let plain = app.get(FEED).await.expect(400);
+    assert_eq!((&plain["code"], &plain["attr"]), (&json!("invalid_input"), &Value::Null));
+    assert!(plain["detail"].as_str().unwrap().contains("Accept-Encoding: gzip"), "{plain}");
+    // A new process puts it together from its parts.
+    forget(&app);
+    let (again, trips, _) = cost(&app, FEED, None).await;
+    assert_eq!((again.bytes == packed.bytes, trips), (true, 2));
+    let tag = packed.header("etag").to_owned();
+    assert_eq!(poll(&app, FEED, &tag).await.status, 304, "whoever has it keeps it");
+
+    let last = app.post(FLAGS, large(24)).await.expect(201);
+    for _ in 0..2 {
+        let refused = get_with(&app, FEED, "accept-encoding", "gzip").await.expect(400);
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(
+            refused["code"] == "invalid_input" && detail.contains("at most 4500000 bytes compressed"),
+            "{detail}"
+        );
+        assert_eq!(poll(&app, FEED, "*").await.status, 400);
+        assert_eq!(poll(&app, FEED, &tag).await.status, 400);
+        // A new process learns it from the head, without making the document again.
+        forget(&app);
+    }
+    let (refused, trips, _) = cost(&app, FEED, None).await;
+    assert_eq!((refused.status.as_u16(), trips), (400, 1));
+    app.patch(&format!("{FLAGS}{}/", last["id"]), json!({"deleted": true})).await.expect(200);
+    assert_eq!(poll(&app, FEED, &tag).await.status, 304, "the document is what it was");
+}

@@ -149,7 +149,37 @@ async fn every_filter_on_the_first_page_and_the_last() {
     let (page, _) = cold(&app, "order=key&limit=100").await;
     let named = &page["results"][9]["filters"]["groups"][0]["properties"][0]["cohort_name"];
     assert_eq!((&page["results"][0]["key"], named), (&json!("flag-00001"), &json!("Beta")));
+    polls_at_scale(&app, count).await;
     writes_at_scale(&app, count).await;
+}
+
+/// Definitions of thousands of flags: made in four waits by a process that knows nothing, and then read in one.
+async fn polls_at_scale(app: &TestApp, count: usize) {
+    let path = format!("{FLAGS}local_evaluation/?send_cohorts");
+    let poll = async || {
+        app.services.app.keys.clear();
+        app.round_trips.reset();
+        let mut request = TestApp::request(Keys::OWNER, "GET", &path, Value::Null);
+        request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+        let answer = app.send(request).await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
+        (answer, app.round_trips.sequential())
+    };
+    app.services.flags.memory.clear();
+    let (first, waits) = poll().await;
+    assert!(waits <= 4, "{waits} waits: {:?}", app.round_trips.calls().len());
+    let (_, waits) = poll().await;
+    assert_eq!(waits, 1, "remembered");
+    app.services.flags.feeds.clear();
+    let (stored, waits) = poll().await;
+    assert!(waits <= 2 && stored.bytes == first.bytes, "stored: {waits} waits");
+    let name = format!("changed once among {count}");
+    app.patch(&format!("{FLAGS}16/"), json!({"name": name})).await.expect(200);
+    let (changed, waits) = poll().await;
+    assert!(waits <= 4 && changed.header("etag") != first.header("etag"), "{waits} waits after a change");
+    let document = app.get(&path).await.expect(200);
+    assert_eq!(document["flags"].as_array().unwrap().len(), count);
+    assert_eq!(document["flags"][15]["name"], name);
 }
 
 /// Changes cost what they cost in a small project, and lists show them at once.

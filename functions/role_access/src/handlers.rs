@@ -16,6 +16,7 @@ use pennon_engine::flag::fields::{self, Field};
 use serde_json::{Value, json as object};
 use uuid::Uuid;
 
+use crate::payloads;
 use crate::refused;
 use crate::store::{self, Outcome, RoleAccess};
 use crate::viewer::Viewers;
@@ -161,7 +162,7 @@ async fn show(
     let (viewers, roles) = tokio::try_join!(Viewers::load(app, access, &shown), async {
         Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?)
     })?;
-    let flag = viewers.show(flag, call.now);
+    let flag = viewers.show(&payloads::shown(&app.payload_keys, access.project.id, flag), call.now);
     let shown = records.iter().zip(roles).map(|(record, role)| {
         let role = read::<Role>(role)?.map(|role| show_role(&role));
         Ok(object!({

@@ -48,16 +48,16 @@ pub fn shown<'a>(keys: &PayloadKeys, project: ProjectId, flag: &'a Flag) -> Cow<
 
 /// `clear`, a judged flag, as its record keeps it. `before` is the stored flag, with its payloads as they lie and in
 /// clear.
-pub fn concealed(
+pub fn concealed<'a>(
     keys: &PayloadKeys,
     project: ProjectId,
-    clear: &Flag,
+    clear: &'a Flag,
     before: Option<(&Flag, &Flag)>,
-) -> ApiResult<Flag> {
-    let mut flag = clear.clone();
-    if !flag.is_encrypted() {
-        return Ok(flag);
+) -> ApiResult<Cow<'a, Flag>> {
+    if !clear.is_encrypted() {
+        return Ok(Cow::Borrowed(clear));
     }
+    let mut flag = clear.clone();
     if keys.is_empty() && !before.is_some_and(|(stored, _)| stored.is_encrypted()) {
         return Err(refused());
     }
@@ -73,7 +73,7 @@ pub fn concealed(
             }
         };
     }
-    Ok(flag)
+    Ok(Cow::Owned(flag))
 }
 
 /// 400 if the body touches payloads of `clear` that could not be opened.

@@ -7,17 +7,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::Call;
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip};
 use serde_json::json;
 
 use super::memory::Form;
 
-/// Largest compressed document: a gateway takes 6 MB, and a binary answer only in base64.
-pub const GZIP_BYTES_MAX: usize = 4_500_000;
+/// Largest compressed document: through a gateway a binary answer goes in base64.
+pub const GZIP_BYTES_MAX: usize = GATEWAY_BYTES_MAX / 4 * 3;
 /// Largest text of a document that is made at all.
 pub const TEXT_BYTES_MAX: usize = 64_000_000;
-/// Largest text that a gateway takes, quotes and backslashes counted twice, as the function's answer writes them.
-const PLAIN_BYTES_MAX: usize = 6_000_000;
 
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, must-revalidate");
 
@@ -58,31 +56,17 @@ fn plain(form: &Form, gzip: &Bytes) -> ApiResult<Vec<u8>> {
         );
         ApiError::invalid("invalid_input", detail, None)
     };
-    if form.length > PLAIN_BYTES_MAX {
+    if form.length > GATEWAY_BYTES_MAX {
         return Err(too_large());
     }
     let mut text = Vec::with_capacity(form.length);
     GzDecoder::new(&gzip[..])
-        .take(PLAIN_BYTES_MAX as u64 + 1)
+        .take(GATEWAY_BYTES_MAX as u64 + 1)
         .read_to_end(&mut text)
         .map_err(|e| ApiError::internal(&e))?;
+    // The function's answer is a JSON text itself.
     let doubled = text.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count();
-    if text.len() + doubled > PLAIN_BYTES_MAX { Err(too_large()) } else { Ok(text) }
-}
-
-/// Whether the caller reads gzip: it is named, or everything is, and not with a weight of nothing.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    let values: Vec<&str> = values.collect();
-    let weight = |wanted: &str| {
-        let mut codings = values.iter().flat_map(|value| value.split(','));
-        codings.find_map(|coding| {
-            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-            let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok());
-            name.trim().eq_ignore_ascii_case(wanted).then(|| weight.unwrap_or(0.0_f32))
-        })
-    };
-    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+    if text.len() + doubled > GATEWAY_BYTES_MAX { Err(too_large()) } else { Ok(text) }
 }
 
 /// 402: SDKs drop their definitions until the quota is renewed.
@@ -113,26 +97,4 @@ pub fn failed(error: ApiError) -> Response {
         "type": "server_error", "code": "unexpected_error", "detail": "An unexpected error occurred",
     });
     (error.status(), axum::Json(body)).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn gzip_is_sent_to_those_who_ask_for_it() {
-        let accepts = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT_ENCODING, value.parse().unwrap());
-            accepts_gzip(&headers)
-        };
-        for value in ["gzip", "gzip, deflate, br", "br;q=1.0, GZIP;q=0.8", "*", "identity, *;q=0.1"] {
-            assert!(accepts(value), "{value}");
-        }
-        for value in ["", "identity", "br", "gzip;q=0", "gzip; q=0.0, *", "x-gzip-not"] {
-            assert!(!accepts(value), "{value}");
-        }
-        assert!(!accepts_gzip(&HeaderMap::new()));
-    }
 }

@@ -18,6 +18,7 @@ use crate::mentioned::{Mentioned, Sought, look_up};
 use crate::store::{Holders, Outcome, Stored, Version, holders, prepared};
 use crate::usage::Reserved;
 use crate::user::user_ref;
+use pennon_role_access::payloads::concealed;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
 
@@ -58,7 +59,8 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
         // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
         let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
         let rests = mentioned.rests(project, flag.id);
-        let written = crate::store::create(records, project, &flag, &deleted, user, rests, beside).await?;
+        let record = concealed(&app.payload_keys, project, &flag, None)?;
+        let written = crate::store::create(records, project, &record, &deleted, user, rests, beside).await?;
         if written == Outcome::Done {
             let viewer = viewers.viewer(&flag);
             let text =
@@ -151,10 +153,6 @@ async fn judge(
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
-    if input.has_encrypted_payloads == Some(Some(true)) {
-        let detail = "Encrypted payloads are not supported yet.";
-        return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
-    }
     Ok((input, held.deleted, found))
 }
 

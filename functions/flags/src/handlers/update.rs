@@ -1,5 +1,6 @@
 //! `PATCH P/feature_flags/{id}/` (and PUT): a change, a soft deletion or a restore.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use axum::extract::State;
@@ -25,6 +26,7 @@ use crate::store::{
 };
 use crate::usage::follow_key;
 use crate::user::user_ref;
+use pennon_role_access::payloads::{check_opened, concealed, revealed};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers, cohort_names};
 
@@ -49,7 +51,7 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
     let project = access.project.id;
     let mut sent = sent;
     for _ in 0..TRIES {
-        let seen = plan.seen(&items, page)?.ok_or_else(ApiError::not_found)?;
+        let mut seen = plan.seen(&items, page)?.ok_or_else(ApiError::not_found)?;
         let before = seen.before.clone();
         let owned = Owned::from(&before.flag);
         let viewers = Viewers::rights(app, &access, std::iter::once(owned)).await?;
@@ -58,14 +60,21 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
             Some(body) => body,
             None => &*sent.insert(call.fields()?),
         };
+        // Payloads are judged in clear and stored encrypted.
+        let clear = revealed(&app.payload_keys, project, &before.flag);
+        check_opened(&clear, body.contains_key("filters") || body.contains_key("has_encrypted_payloads"))?;
+        if let Cow::Owned(clear) = &clear {
+            seen.before.flag = clear.clone();
+        }
         let Judged { after, rests, references } = judge(state, &access, call, body, write, seen).await?;
+        let record = concealed(&app.payload_keys, project, &after, Some((&before.flag, &clear)))?;
         let user = access.caller.user();
         let unnamed: BTreeSet<i64> =
             after.cohort_ids().into_iter().filter(|id| !references.cohorts.contains_key(id)).collect();
         let beside = follow_key(records, project, &before.flag, &after, user, call.now).await?;
         // Read beside the write and not before it, which saves a wait.
         let (written, names) = tokio::join!(
-            crate::store::update(records, project, &before, &after, user, rests, beside),
+            crate::store::update(records, project, &before, &record, user, rests, beside),
             cohort_names(app, project, &unnamed),
         );
         if written? == Outcome::Done {
@@ -215,10 +224,6 @@ async fn judge(
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, write, &surroundings).map_err(refused)?;
-    if input.has_encrypted_payloads == Some(Some(true)) {
-        let detail = "Encrypted payloads are not supported yet.";
-        return Err(ApiError::invalid("invalid_input", detail, Some("has_encrypted_payloads")));
-    }
     let after = flag.apply(&input, call.now, &user_ref(access.caller.user()));
     let links = Links {
         early_access: false,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::{FlagRow, Prepared};
+use pennon_role_access::payloads;
 
 use super::{Stored, flags_of, names};
 use crate::Flags;
@@ -32,7 +33,12 @@ pub fn prepared(
     if let Some(known) = state.memory.prepared(project, id, stored.version).filter(|it| it.has_names(names)) {
         return known;
     }
-    let prepared = Arc::new(Prepared::new(&stored.flag, names));
+    let keys = &state.app.payload_keys;
+    let prepared = Arc::new(Prepared::new(&payloads::shown(keys, project, &stored.flag), names));
+    if stored.flag.is_encrypted() {
+        // A text with secrets in clear is not remembered.
+        return prepared;
+    }
     state.memory.keep_prepared(project, id, stored.version, &prepared);
     prepared
 }
