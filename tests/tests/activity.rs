@@ -293,11 +293,8 @@ fn many() -> usize {
     std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(1_300, |text| text.parse().unwrap())
 }
 
-#[tokio::test]
-async fn a_long_log_has_the_right_entries_on_every_page() {
-    let app = TestApp::new().await;
-    let id = app.flag("a").await;
-    let records = &app.services.app.store.records;
+/// Writes `total` entries of two items, `id` and 5000, as a change would; items and ids of the entries, oldest first.
+async fn write_log(app: &TestApp, id: u64, total: usize) -> Vec<(u64, String)> {
     let user = User {
         id: 1,
         uuid: uuid::Uuid::nil(),
@@ -310,8 +307,7 @@ async fn a_long_log_has_the_right_entries_on_every_page() {
         role_at_organization: None,
     };
     let detail = json!({"changes": [], "trigger": null, "type": null, "name": "a", "short_id": null});
-    // A few in each of three months, then most of them on one day and at one instant.
-    let total = many();
+    // A few in each of two months, then most of them on one day, many at one instant.
     let instant = |number: usize| -> DateTime<Utc> {
         let text = match number {
             0..10 => format!("2025-11-{:02}T00:00:00Z", number + 1),
@@ -320,8 +316,8 @@ async fn a_long_log_has_the_right_entries_on_every_page() {
         };
         text.parse().unwrap()
     };
-    let mut expected = Vec::new();
-    let numbers: Vec<usize> = (1..total).collect();
+    let mut written = Vec::new();
+    let numbers: Vec<usize> = (0..total).collect();
     for numbers in numbers.chunks(33) {
         let entries: Vec<_> = numbers
             .iter()
@@ -335,56 +331,51 @@ async fn a_long_log_has_the_right_entries_on_every_page() {
             })
             .collect();
         let borrowed: Vec<_> = entries.iter().map(|(entry, id)| (entry, *id)).collect();
-        records.transact(writes(1, &borrowed).unwrap()).await.unwrap();
-        expected.extend(entries.iter().map(|(entry, id)| (entry.item, id.to_string())));
+        app.services.app.store.records.transact(writes(1, &borrowed).unwrap()).await.unwrap();
+        written.extend(entries.iter().map(|(entry, id)| (entry.item, id.to_string())));
     }
+    written
+}
+
+/// The ids of a page's entries, which are `total` in all, after judging everything else of the answer.
+async fn ids_of_page(app: &TestApp, log: &str, limit: usize, page: usize, total: usize) -> Vec<String> {
+    app.services.app.keys.clear();
+    app.round_trips.reset();
+    let answer = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
+    // One wait for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
+    // for a large page, and one for each megabyte of entries that are passed over.
+    let large = if limit > 100 { 2 } else { 0 };
+    let passed_over = total / 2 * 700 / 1_000_000;
+    let waits = app.round_trips.sequential();
+    assert!(waits <= 4 + large + passed_over, "{waits} waits for page {page} of {limit}");
+    assert_eq!(answer["total_count"], total);
+    assert_eq!(answer["next"].is_null(), page * limit >= total);
+    answer["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_long_log_has_the_right_entries_on_every_page() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    let mut expected = write_log(&app, id, many() - 1).await;
     // The flag's creation is the newest: later than all of them.
     let created = app.get(&format!("{LOG}?limit=1")).await.expect(200);
-    assert_eq!(
-        (&created["results"][0]["activity"], &created["total_count"]),
-        (&json!("created"), &json!(total))
-    );
-    expected.push((id, created["results"][0]["id"].as_str().unwrap().to_owned()));
+    let newest = &created["results"][0];
+    assert_eq!((&newest["activity"], &created["total_count"]), (&json!("created"), &json!(many())));
+    expected.push((id, newest["id"].as_str().unwrap().to_owned()));
     expected.reverse();
-    let ids = async |log: &str, limit: usize, page: usize, total: usize| -> Vec<String> {
-        app.services.app.keys.clear();
-        app.round_trips.reset();
-        let answer = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
-        // One wait for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
-        // for a large page, and one for each megabyte of entries that are passed over.
-        let large = if limit > 100 { 2 } else { 0 };
-        let passed_over = total / 2 * 700 / 1_000_000;
-        let waits = app.round_trips.sequential();
-        assert!(waits <= 4 + large + passed_over, "{waits} waits for page {page} of {limit}");
-        assert_eq!(answer["total_count"], total);
-        assert_eq!(answer["next"].is_null(), page * limit >= total);
-        answer["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
-    };
     let all: Vec<String> = expected.iter().map(|(_, id)| id.clone()).collect();
     let own: Vec<String> =
         expected.iter().filter(|(item, _)| *item == id).map(|(_, id)| id.clone()).collect();
     for (log, entries) in [(LOG.to_owned(), all), (log_of(id), own)] {
         let last = entries.len().div_ceil(100);
-        for (limit, page) in [
-            (10, 1),
-            (10, 100),
-            (100, 1),
-            (100, 2),
-            (100, last / 2),
-            (100, last - 1),
-            (100, last),
-            (100, 100),
-            (1000, 1),
-            (1000, 2),
-            (37, 30),
-        ] {
+        let by_hundreds = [1, 2, last / 2, last - 1, last, 100].map(|page| (100, page));
+        let others = [(10, 1), (10, 100), (37, 30), (1000, 1), (1000, 2)];
+        for (limit, page) in by_hundreds.into_iter().chain(others) {
             let expected: Vec<String> =
                 entries.iter().skip((page - 1) * limit).take(limit).cloned().collect();
-            assert_eq!(
-                ids(&log, limit, page, entries.len()).await,
-                expected,
-                "page {page} of {limit} of {log}"
-            );
+            let found = ids_of_page(&app, &log, limit, page, entries.len()).await;
+            assert_eq!(found, expected, "page {page} of {limit} of {log}");
         }
     }
 }
