@@ -293,6 +293,37 @@ fn many() -> usize {
     std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(1_300, |text| text.parse().unwrap())
 }
 
+/// Entries of flags with long filters: a page that no gateway lets through is packed, or refused by the limit that fits.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_packed_or_refused_by_the_largest_limit() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    for number in 0..16 {
+        let long = format!("{number}").repeat(220_000 / number.to_string().len());
+        let property = json!({"key": "k", "type": "person", "value": long, "operator": "exact"});
+        app.patch(&one(id), json!({"filters": {"groups": [{"properties": [property]}]}})).await.expect(200);
+    }
+    let asking = async |log: &str, limit: usize, encoding: &str| {
+        let mut request = TestApp::request(Keys::OWNER, "GET", &format!("{log}?limit={limit}"), Value::Null);
+        request.headers_mut().insert("accept-encoding", encoding.parse().unwrap());
+        app.send(request).await
+    };
+    for log in [LOG.to_owned(), log_of(id)] {
+        let refused = asking(&log, 100, "identity").await.expect(400);
+        assert_eq!((&refused["code"], &refused["attr"]), (&json!("invalid_input"), &json!("limit")));
+        let detail = refused["detail"].as_str().unwrap();
+        let words =
+            detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+        let most: usize = words.strip_suffix('.').unwrap().parse().unwrap();
+        assert!((10..16).contains(&most), "{detail}");
+        let fits = asking(&log, most, "identity").await;
+        assert_eq!(fits.expect(200)["results"].as_array().unwrap().len(), most);
+        assert_eq!(asking(&log, most + 1, "identity").await.status, 400);
+        let packed = asking(&log, 100, "gzip").await;
+        assert_eq!((packed.status.as_u16(), packed.header("content-encoding")), (200, "gzip"));
+    }
+}
+
 /// Writes `total` entries of two items, `id` and 5000, as a change would; items and ids of the entries, oldest first.
 async fn write_log(app: &TestApp, id: u64, total: usize) -> Vec<(u64, String)> {
     let user = User {

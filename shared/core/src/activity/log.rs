@@ -6,7 +6,7 @@
 use axum::response::Response;
 use futures::future::try_join_all;
 
-use super::page::{ANSWER_BYTES_MAX, Wanted, too_large};
+use super::page::{Read, Wanted};
 use super::places::{Day, Stretch, stretches};
 use super::{LIMIT_DEFAULT, READ};
 use crate::app::App;
@@ -46,8 +46,8 @@ pub async fn scope_log(app: &App, call: &Call, scope: &str) -> ApiResult<Respons
     };
     let total = days.iter().map(|day| day.count).sum();
     let stretches = stretches(&days, wanted.skip()..wanted.skip().saturating_add(wanted.limit));
-    let entries = log.entries(&stretches, newest).await?;
-    wanted.answer(call, total, &entries)
+    let read = log.entries(&stretches, newest).await?;
+    wanted.answer(call, total, &read)
 }
 
 /// Entries of the newest month, read before it is known how many are wanted of it.
@@ -90,7 +90,7 @@ impl ScopeLog<'_> {
     }
 
     /// The entries of `stretches`, one after the other.
-    async fn entries(&self, stretches: &[Stretch], newest: Option<Newest>) -> ApiResult<Vec<Item>> {
+    async fn entries(&self, stretches: &[Stretch], newest: Option<Newest>) -> Result<Read, StoreError> {
         let known = |stretch: &Stretch| {
             let newest = newest.as_ref()?;
             let is_it = stretch.is_newest && stretch.month == newest.month;
@@ -104,15 +104,21 @@ impl ScopeLog<'_> {
         });
         let found = try_join_all(found).await?;
         let wanted = found.iter().flat_map(Found::keys).cloned().collect::<Vec<Key>>();
-        let mut read = entries_at(self.records, &wanted).await?.into_iter();
+        let Read { entries: read, complete } = entries_at(self.records, &wanted).await?;
+        let mut read = read.into_iter();
         let mut entries = Vec::new();
         for part in found {
             match part {
                 Found::Entries(found) => entries.extend(found),
+                // Beyond the last one read there is a gap.
+                Found::Keys(keys) if !complete && read.len() < keys.len() => {
+                    entries.extend(read);
+                    break;
+                }
                 Found::Keys(keys) => entries.extend(read.by_ref().take(keys.len())),
             }
         }
-        Ok(entries)
+        Ok(Read { entries, complete })
     }
 
     /// The newest entries of a month are read where they lie; of others the keys are found first, so that those that
@@ -193,8 +199,8 @@ pub async fn item_log(
     let (total, page) = pointers.page(records, &wanted).await?;
     let entry = |pointer: Key| Key::new(keys::activity_month_pk(project, scope, &pointer.sk), pointer.sk);
     let keys = page.into_iter().map(entry).collect::<Vec<Key>>();
-    let entries = entries_at(records, &keys).await?;
-    wanted.answer(call, total, &entries)
+    let read = entries_at(records, &keys).await?;
+    wanted.answer(call, total, &read)
 }
 
 /// The pointers of an item's log.
@@ -226,21 +232,20 @@ impl Pointers {
     }
 }
 
-/// The entries at `keys`, in their order; refused when they are too many bytes for one answer.
-async fn entries_at(records: &Table, keys: &[Key]) -> ApiResult<Vec<Item>> {
+/// The entries at `keys`, in their order; the first of them only, where all are too many bytes for any answer.
+async fn entries_at(records: &Table, keys: &[Key]) -> Result<Read, StoreError> {
     let mut entries = Vec::with_capacity(keys.len());
-    let (mut bytes, mut fit, mut rest, mut step) = (0, 0, keys, ENTRIES_AT_FIRST);
+    let (mut bytes, mut rest, mut step) = (0, keys, ENTRIES_AT_FIRST);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(step.min(rest.len()));
         for entry in records.batch_get(now).await?.into_iter().flatten() {
             bytes += entry.text.len();
-            fit += usize::from(bytes <= ANSWER_BYTES_MAX);
             if bytes > READ_BYTES_MAX {
-                return Err(too_large(fit));
+                return Ok(Read { entries, complete: false });
             }
             entries.push(entry);
         }
         (rest, step) = (later, step * 3);
     }
-    Ok(entries)
+    Ok(Read { entries, complete: true })
 }

@@ -1,19 +1,16 @@
 //! Pages of an activity log: `limit` and `page`, and the envelope around the entries.
 
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::json;
 
 use crate::error::{ApiError, ApiResult};
-use crate::http::{Call, link_in_place};
+use crate::http::{Call, deliver, link_in_place};
 use crate::store::Item;
 
 /// Entries of a page when the request does not say.
 pub const LIMIT_DEFAULT: usize = 10;
 /// Most entries of a page; larger requests act as this one, in the links too.
 pub const LIMIT_MAX: usize = 1000;
-/// Most bytes of an answer: what fits through a gateway.
-pub(super) const ANSWER_BYTES_MAX: usize = 5_900_000;
 
 /// Which entries of a log a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,36 +35,50 @@ impl Wanted {
         (self.page - 1).saturating_mul(self.limit)
     }
 
-    /// The answer with the page's entries, of `total` in all.
-    pub fn answer(&self, call: &Call, total: usize, entries: &[Item]) -> ApiResult<Response> {
-        let bytes = entries.iter().map(|entry| entry.text.len() + 1);
-        let fit = bytes.scan(0, |sum, bytes| {
-            *sum += bytes;
-            Some(*sum)
-        });
-        let fit = fit.take_while(|sum| *sum <= ANSWER_BYTES_MAX).count();
-        if fit < entries.len() {
-            return Err(too_large(fit));
-        }
+    /// The answer with the page's entries, of `total` in all: packed where it is long and the client takes that, refused by
+    /// the largest limit that fits where a gateway would not let it through.
+    pub fn answer(&self, call: &Call, total: usize, read: &Read) -> ApiResult<Response> {
+        let whole = read.complete.then(|| deliver(&call.headers, self.text(call, total, &read.entries)));
+        whole.flatten().ok_or_else(|| self.refusal(call, total, &read.entries))
+    }
+
+    /// The page as JSON text. The entries are stored as they are answered.
+    fn text(&self, call: &Call, total: usize, entries: &[Item]) -> Vec<u8> {
         let link = |page: usize| link_in_place(call, &[("page", page), ("limit", self.limit)]);
         let next = (self.skip().saturating_add(self.limit) < total).then(|| link(self.page + 1));
         let previous = (self.page > 1).then(|| link(self.page - 1));
-        // The entries are stored as they are answered.
         let results = entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>().join(",");
-        let body = format!(
-            "{{\"results\":[{results}],\"next\":{},\"previous\":{},\"total_count\":{total}}}",
-            json!(next),
-            json!(previous)
-        );
-        let json = HeaderValue::from_static("application/json");
-        Ok(([(header::CONTENT_TYPE, json)], body).into_response())
+        let (next, previous) = (json!(next), json!(previous));
+        format!("{{\"results\":[{results}],\"next\":{next},\"previous\":{previous},\"total_count\":{total}}}")
+            .into_bytes()
+    }
+
+    /// 400: the page is too long, of which `entries` are the first. Names the largest limit that goes through.
+    fn refusal(&self, call: &Call, total: usize, entries: &[Item]) -> ApiError {
+        let (mut fits, mut too_long) = (0, entries.len() + 1);
+        while fits + 1 < too_long {
+            let middle = usize::midpoint(fits, too_long);
+            let page = Wanted { limit: middle, ..*self };
+            match deliver(&call.headers, page.text(call, total, &entries[..middle])) {
+                Some(_) => fits = middle,
+                None => too_long = middle,
+            }
+        }
+        let detail = match fits {
+            0 => "The answer is too large, even with one entry.".to_owned(),
+            most => format!("The answer is too large. The largest limit that fits here is {most}."),
+        };
+        ApiError::invalid("invalid_input", detail, Some("limit"))
     }
 }
 
-/// The refusal of a page that is too large for one answer, of whose entries `fit` are not.
-pub fn too_large(fit: usize) -> ApiError {
-    let detail = format!("The answer would be too large. The largest limit that fits is {}.", fit.max(1));
-    ApiError::invalid("invalid_input", detail, Some("limit"))
+/// The entries of a page as far as they were read.
+#[derive(Debug)]
+pub struct Read {
+    /// The first of them.
+    pub entries: Vec<Item>,
+    /// Whether these are all.
+    pub complete: bool,
 }
 
 /// A query parameter as a number of at least one.
