@@ -5,16 +5,20 @@
 
 mod connector;
 mod port;
+mod reads;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, HttpClient, Region};
+use aws_sdk_dynamodb::config::{BehaviorVersion, HttpClient, Region};
+use aws_sdk_dynamodb::types::StreamSpecification;
 use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
 use pennon_core::config::StoreConfig;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{Store, StoreError, schema};
+use reads::Reads;
 
 pub use connector::Connector;
 
@@ -30,6 +34,7 @@ const REGION: &str = "us-east-1";
 #[derive(Clone)]
 pub struct Embedded {
     database: Database,
+    reads: Option<Arc<Reads>>,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -44,27 +49,29 @@ impl Embedded {
         let file = directory.join(FILE);
         let database = Database::new(&file.to_string_lossy())
             .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
-        Embedded::with_tables(database).await
+        let names = StoreConfig::local();
+        let reads = Reads::new(&file, vec![names.records_table, names.blocks_table]);
+        Embedded::with_tables(Embedded { database, reads: Some(Arc::new(reads)) }).await
     }
 
     /// A database that ends with the process, for tests.
     pub async fn in_memory() -> Result<Embedded, StoreError> {
         let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
-        Embedded::with_tables(database).await
+        Embedded::with_tables(Embedded { database, reads: None }).await
     }
 
-    async fn with_tables(database: Database) -> Result<Embedded, StoreError> {
-        let embedded = Embedded { database };
+    async fn with_tables(embedded: Embedded) -> Result<Embedded, StoreError> {
         let client = embedded.client(None);
         let names = StoreConfig::local();
         schema::create(&client, &names.records_table, &RECORDS).await?;
         schema::create(&client, &names.blocks_table, &schema::BLOCKS).await?;
+        end_stream(&client, &names.records_table).await?;
         Ok(embedded)
     }
 
     /// What carries an SDK client's requests to the database.
     pub fn connector(&self) -> Connector {
-        Connector::new(self.database.clone())
+        Connector::new(self.database.clone(), self.reads.clone())
     }
 
     /// An SDK client without a socket. `round_trips` counts its calls.
@@ -102,12 +109,25 @@ pub fn remote_store(endpoint: &str) -> Store {
     Store::new(&client, &StoreConfig::local())
 }
 
+/// Ends the stream that earlier releases gave the table.
+async fn end_stream(client: &Client, table: &str) -> Result<(), StoreError> {
+    let table_now = client.describe_table().table_name(table).send().await?.table;
+    let streams = table_now.and_then(|table| table.stream_specification).is_some_and(|it| it.stream_enabled);
+    if streams {
+        let ended = StreamSpecification::builder().stream_enabled(false).build();
+        let ended = ended.map_err(|e| StoreError::Failed(e.to_string()))?;
+        client.update_table().table_name(table).stream_specification(ended).send().await?;
+    }
+    Ok(())
+}
+
+/// Requests stay on this machine, where nobody checks a signature: they carry none.
 fn local_config() -> aws_sdk_dynamodb::config::Builder {
     Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))
         .endpoint_url("http://embedded.invalid")
-        .credentials_provider(Credentials::new("local", "local", None, None, "embedded"))
+        .allow_no_auth()
 }
 
 #[cfg(test)]
@@ -166,6 +186,26 @@ mod tests {
         let again = Embedded::open(&directory).await.unwrap().store(None).records;
         assert_eq!(again.get(&item.key).await.unwrap(), Some(item));
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_table_with_a_stream_loses_it_when_it_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        let database = Database::new(&file.to_string_lossy()).unwrap();
+        let before = Embedded { database, reads: None };
+        let name = StoreConfig::local().records_table;
+        schema::create(&before.client(None), &name, &schema::RECORDS).await.unwrap();
+        let item = Item::empty(Key::new("P", "S"));
+        before.store(None).records.put(item.clone(), Guard::None).await.unwrap();
+        drop(before);
+        for _ in 0..2 {
+            let embedded = Embedded::open(directory.path()).await.unwrap();
+            let table = embedded.client(None).describe_table().table_name(&name).send().await.unwrap();
+            let stream = table.table.unwrap().stream_specification;
+            assert!(stream.is_none_or(|stream| !stream.stream_enabled));
+            assert_eq!(embedded.store(None).records.get(&item.key).await.unwrap(), Some(item.clone()));
+        }
     }
 
     #[tokio::test]
