@@ -150,3 +150,25 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()?;
     std::fs::rename(&unfinished, path)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_payload_key_for_its_owner_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::at(place.path()).unwrap();
+        let sealed = directory.payload_keys().unwrap().seal("p", "x").unwrap();
+        assert_eq!(directory.payload_keys().unwrap().open("p", &sealed).unwrap(), "x");
+        let path = place.path().join(PAYLOAD_KEY);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::write(&path, "no key").unwrap();
+        assert!(directory.payload_keys().unwrap_err().contains("payload.key"));
+    }
+}

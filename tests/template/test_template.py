@@ -105,6 +105,16 @@ class Functions(unittest.TestCase):
                 if action.startswith("s3:") and action != "s3:ListBucket":
                     self.assertTrue(target.endswith("/events/*"), (group, action, target))
 
+    def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags(self):
+        self.assertTrue(TEMPLATE["Parameters"]["PayloadKey"]["NoEcho"])
+        holders = set()
+        for name, function in of_type("AWS::Lambda::Function").items():
+            variables = function["Properties"]["Environment"]["Variables"]
+            self.assertIn("PENNON_RECORDS_TABLE", variables, name)
+            if "PENNON_PAYLOAD_KEY" in variables:
+                holders.add(transform_template.groups(TEMPLATE)[name])
+        self.assertEqual(holders, {"flags", "role_access"})
+
     def test_a_failed_record_is_retried_alone_and_then_kept(self):
         (mapping,) = of_type("AWS::Lambda::EventSourceMapping").values()
         properties = mapping["Properties"]
