@@ -61,6 +61,8 @@ async fn a_flag_is_read_in_one_and_with_the_names_of_its_cohorts_in_two() {
     cold(&app, "GET", &one(plain), Value::Null, 1, "plain").await;
     let shown = cold(&app, "GET", &one(named), Value::Null, 2, "with a cohort").await;
     assert_eq!(shown["filters"]["groups"][0]["properties"][0]["cohort_name"], "Five");
+    warm(&app, &one(named), 2, "names are remembered with the version that they were read with").await;
+    assert_eq!(warm(&app, &one(named), 1, "remembered names").await, shown);
 }
 
 #[tokio::test]

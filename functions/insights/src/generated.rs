@@ -135,7 +135,7 @@ impl Generated {
         for item in records.batch_get(&keys).await?.into_iter().flatten() {
             let insight: Insight = item.body()?;
             if !insight.deleted && tiles::kept_dashboards(&insight.tiles).any(|id| id == self.id) {
-                found.push(Made { project: self.project, insight, version: item.version });
+                found.push(Made { project: self.project, insight, item });
             }
         }
         Ok(found)
@@ -156,7 +156,7 @@ impl Generated {
 pub struct Made {
     project: ProjectId,
     insight: Insight,
-    version: u64,
+    item: Item,
 }
 
 impl Made {
@@ -188,6 +188,6 @@ impl Made {
             query: Some(Some(query)),
             ..InsightInput::default()
         };
-        store::rows_of(self.project, Some(self.version), &self.insight.apply(&input, user, now))
+        store::rows_of(self.project, Some(&self.item), &self.insight.apply(&input, user, now))
     }
 }

@@ -37,10 +37,14 @@ pub async fn insights(records: &Table, project: ProjectId, ids: &[u64]) -> ApiRe
 }
 
 /// The writes of an insight's own rows: its record, its summary row, and its short id when it is new. `before` is the
-/// version that was read, none for a new insight.
-pub fn rows_of(project: ProjectId, before: Option<u64>, after: &Insight) -> Result<Vec<Write>, StoreError> {
-    let guard = before.map_or(Guard::Absent, Guard::Version);
-    let record = Item::new(key(project, after.id), after)?.with_version(before.unwrap_or(0) + 1);
+/// item that was read, none for a new insight.
+pub fn rows_of(project: ProjectId, before: Option<&Item>, after: &Insight) -> Result<Vec<Write>, StoreError> {
+    let guard = before.map_or(Guard::Absent, |item| Guard::Version(item.version));
+    let version = before.map_or(0, |item| item.version) + 1;
+    let mut record = Item::new(key(project, after.id), after)?.with_version(version);
+    if let Some(item) = before {
+        record = record.replacing(item);
+    }
     let mut writes = vec![Write::Put(record, guard)];
     if before.is_none() {
         let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
@@ -76,8 +80,8 @@ pub struct Judged<'a> {
     pub access: &'a Access,
     /// The instant.
     pub now: DateTime<Utc>,
-    /// The insight before it, and the version that was read; none for a new one.
-    pub before: Option<(&'a Insight, u64)>,
+    /// The insight before it, and the item that was read; none for a new one.
+    pub before: Option<(&'a Insight, &'a Item)>,
     /// The insight after it.
     pub after: &'a Insight,
     /// The dashboards by which it was judged.
@@ -91,7 +95,7 @@ impl Judged<'_> {
     /// as it was judged.
     pub fn writes(self) -> Result<Vec<Write>, StoreError> {
         let (project, after) = (self.access.project.id, self.after);
-        let mut writes = rows_of(project, self.before.map(|(_, version)| version), after)?;
+        let mut writes = rows_of(project, self.before.map(|(_, item)| item), after)?;
         self.tiles(&mut writes);
         let before = self.before.map(|(before, _)| before);
         let user = self.access.caller.user();

@@ -117,7 +117,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     let judged = Judged {
         access,
         now: call.now,
-        before: Some((&before, item.version)),
+        before: Some((&before, item)),
         after: &after,
         dashboards: &dashboards,
         dashboard_change: input.dashboards.as_ref().and_then(change),

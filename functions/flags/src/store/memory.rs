@@ -77,6 +77,11 @@ impl Memory {
         inner.prepared.get(&(project, id)).filter(|(of, _)| *of == version).map(|(_, text)| text.clone())
     }
 
+    /// Whether flag `id` named cohorts when it was last shown.
+    pub fn named_cohorts(&self, project: ProjectId, id: i64) -> bool {
+        self.lock().prepared.get(&(project, id)).is_some_and(|(_, prepared)| prepared.names_cohorts())
+    }
+
     /// Keeps the text of a record.
     pub fn keep_prepared(&self, project: ProjectId, id: i64, version: u64, prepared: &Arc<Prepared>) {
         let bytes = prepared.bytes() + 200;
