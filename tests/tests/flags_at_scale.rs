@@ -24,27 +24,27 @@ fn flag(template: &Flag, i: usize) -> Flag {
     flag.id = i64::try_from(i).unwrap();
     flag.key = format!("flag-{i:05}");
     flag.name = format!("Flag number {i}");
-    flag.active = i % 3 != 0;
+    flag.active = !i.is_multiple_of(3);
     (flag.created_at, flag.updated_at) = (at, at);
     flag.tags = [(5, "team-a"), (7, "team-b")]
         .iter()
-        .filter(|(n, _)| i % n == 0)
+        .filter(|(n, _)| i.is_multiple_of(*n))
         .map(|(_, tag)| (*tag).to_owned())
         .collect();
-    flag.evaluation_runtime = Some(if i % 4 == 0 { "server" } else { "all" }.to_owned());
-    flag.is_remote_configuration = Some(i % 11 == 0);
+    flag.evaluation_runtime = Some(if i.is_multiple_of(4) { "server" } else { "all" }.to_owned());
+    flag.is_remote_configuration = Some(i.is_multiple_of(11));
     let mut filters = json!({"groups": [{"properties": [], "rollout_percentage": 50}]});
-    if i % 6 == 0 {
+    if i.is_multiple_of(6) {
         filters["multivariate"] = json!({"variants": [{"key": "a", "rollout_percentage": 100}]});
     }
-    if i % 10 == 0 {
+    if i.is_multiple_of(10) {
         filters["groups"][0]["properties"] = json!([{"type": "cohort", "key": "id", "value": 5}]);
     }
     flag.filters = filters.as_object().unwrap().clone();
     if let Some(creator) = flag.created_by.as_mut() {
-        creator.id = if i % 2 == 0 { 1 } else { 2 };
+        creator.id = if i.is_multiple_of(2) { 1 } else { 2 };
     }
-    flag.last_called_at = (i % 13 == 0).then(|| "2025-10-01T00:00:00Z".parse().unwrap());
+    flag.last_called_at = (i.is_multiple_of(13)).then(|| "2025-10-01T00:00:00Z".parse().unwrap());
     flag
 }
 
@@ -107,20 +107,20 @@ type Filter = (&'static str, fn(usize) -> bool);
 
 const FILTERS: [Filter; 16] = [
     ("", |_| true),
-    ("active=true", |i| i % 3 != 0),
-    ("active=false", |i| i % 3 == 0),
-    ("active=STALE", |i| i % 13 == 0 && i % 3 != 0),
+    ("active=true", |i| !i.is_multiple_of(3)),
+    ("active=false", |i| i.is_multiple_of(3)),
+    ("active=STALE", |i| i.is_multiple_of(13) && !i.is_multiple_of(3)),
     ("created_by_id=2", |i| i % 2 == 1),
     ("search=number%2012", |i| i.to_string().starts_with("12")),
     ("search=FLAG-0000", |i| i < 10),
     ("key=FLAG-00777", |i| i == 777),
-    ("type=boolean", |i| i % 6 != 0),
-    ("type=multivariant", |i| i % 6 == 0),
+    ("type=boolean", |i| !i.is_multiple_of(6)),
+    ("type=multivariant", |i| i.is_multiple_of(6)),
     ("type=experiment", |_| false),
-    ("type=remote_config", |i| i % 11 == 0),
-    ("evaluation_runtime=server", |i| i % 4 == 0),
-    ("tags=%5B%22team-a%22,%22team-b%22%5D", |i| i % 5 == 0 || i % 7 == 0),
-    ("excluded_tags=%5B%22team-b%22%5D&active=true", |i| i % 7 != 0 && i % 3 != 0),
+    ("type=remote_config", |i| i.is_multiple_of(11)),
+    ("evaluation_runtime=server", |i| i.is_multiple_of(4)),
+    ("tags=%5B%22team-a%22,%22team-b%22%5D", |i| i.is_multiple_of(5) || i.is_multiple_of(7)),
+    ("excluded_tags=%5B%22team-b%22%5D&active=true", |i| !i.is_multiple_of(7) && !i.is_multiple_of(3)),
     ("excluded_properties=%5B%22flag-00001%22%5D", |i| i != 1),
 ];
 
@@ -134,9 +134,10 @@ async fn every_filter_on_the_first_page_and_the_last() {
         // The default order: newest first.
         let expected: Vec<String> =
             (1..=count).rev().filter(|i| shown(*i)).map(|i| format!("flag-{i:05}")).collect();
-        for offset in [0, expected.len().saturating_sub(60)] {
+        let last = expected.len().saturating_sub(60);
+        for (offset, new_process) in [(0, true), (last, matches!(filter, "" | "active=true"))] {
             let query = format!("{filter}&limit=100&offset={offset}");
-            let (page, waits) = cold(&app, &query).await;
+            let (page, waits) = if new_process { cold(&app, &query).await } else { warm(&app, &query).await };
             assert_eq!(page["count"], expected.len(), "{query}");
             let on_page: Vec<String> = expected.iter().skip(offset).take(100).cloned().collect();
             assert_eq!(keys_of(&page), on_page, "{query}");

@@ -218,7 +218,7 @@ async fn judge(
     rests.when.edges = edges;
     let surroundings = Surroundings {
         stored: Some(flag),
-        key_taken: key_taken,
+        key_taken,
         references: &mentioned.references,
         dashboards: &mentioned.dashboards,
         linked_to_early_access: false,
@@ -231,7 +231,7 @@ async fn judge(
         deleted_experiments: false,
         dependents: &related,
         references: &mentioned.references,
-        key_taken: key_taken,
+        key_taken,
     };
     transition::check(flag, &after, &links).map_err(refused)?;
     match conflict::overlap(body, &input, flag) {
