@@ -7,7 +7,7 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Page, created, empty, json};
+use pennon_core::http::{Call, Page, empty, json_text};
 use pennon_core::model::{Role, RoleMember};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
@@ -28,14 +28,21 @@ const WRITE: &str = "feature_flag:write";
 /// hold 10,000 with room to spare, and one of them is less than a page of the store.
 const EARLY_ROWS_MAX: usize = 3000;
 
+/// Bytes of the texts of one page, each of which has the whole flag. Packed ten times smaller, they would still not go
+/// through a gateway.
+const TEXTS_BYTES_MAX: usize = 48 * 1024 * 1024;
+
 /// `GET P/feature_flags/{feature_flag_id}/role_access/`: of an unknown flag an empty page.
 pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (access, flag, all) = flag_and_accesses(&app, &call).await?;
     let page = Page::of(&call);
-    let Some(flag) = flag else { return Ok(json(page.envelope(&call, 0, Vec::new()))) };
-    let shown = page.slice(&all);
-    let results = show(&app, &access, &call, &flag, shown).await?;
-    Ok(json(page.envelope(&call, all.len(), results)))
+    let Some(flag) = flag else { return page.reply(&call, 0, &[]) };
+    let wanted = page.slice(&all);
+    let texts = show(&app, &access, &call, &flag, wanted).await?;
+    if texts.len() < wanted.len() {
+        return Err(page.refusal(&call, all.len(), &texts));
+    }
+    page.reply(&call, all.len(), &texts)
 }
 
 /// `POST P/feature_flags/{feature_flag_id}/role_access/`
@@ -58,7 +65,8 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
     match store::add(&app.store.records, access.project.id, id_of(&flag), &record).await? {
         Outcome::Done => {
             let shown = show(&app, &access, &call, &flag, &[record]).await?;
-            shown.into_iter().next().map(created).ok_or_else(ApiError::not_found)
+            let text = shown.into_iter().next().ok_or_else(ApiError::not_found)?;
+            Ok(json_text(StatusCode::CREATED, text))
         }
         Outcome::Taken => {
             let detail = "The fields role, feature_flag must make a unique set.";
@@ -73,7 +81,7 @@ pub async fn retrieve(State(app): State<App>, call: Call) -> ApiResult<Response>
     let (access, flag, record) = record_of(&app, &call, READ).await?;
     let (Some(flag), Some(record)) = (flag, record) else { return Err(ApiError::not_found()) };
     let shown = show(&app, &access, &call, &flag, &[record]).await?;
-    shown.into_iter().next().map(json).ok_or_else(ApiError::not_found)
+    Ok(json_text(StatusCode::OK, shown.into_iter().next().ok_or_else(ApiError::not_found)?))
 }
 
 /// `DELETE P/feature_flags/{feature_flag_id}/role_access/{id}/`
@@ -145,14 +153,15 @@ fn read<T: serde::de::DeserializeOwned>(item: Option<Item>) -> ApiResult<Option<
     Ok(item.map(|item| item.body()).transpose()?)
 }
 
-/// The records as answers show them, each with its flag and its role.
+/// The records as answers show them, each with its flag and its role, as JSON texts; of many that are long only the
+/// first, up to [`TEXTS_BYTES_MAX`].
 async fn show(
     app: &App,
     access: &Access,
     call: &Call,
     flag: &Flag,
     records: &[RoleAccess],
-) -> ApiResult<Vec<Value>> {
+) -> ApiResult<Vec<String>> {
     if records.is_empty() {
         return Ok(Vec::new());
     }
@@ -162,18 +171,21 @@ async fn show(
     let (viewers, roles) = tokio::try_join!(Viewers::load(app, access, &shown), async {
         Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?)
     })?;
-    let flag = viewers.show(&payloads::shown(&app.payload_keys, access.project.id, flag), call.now);
-    let shown = records.iter().zip(roles).map(|(record, role)| {
-        let role = read::<Role>(role)?.map(|role| show_role(&role));
-        Ok(object!({
-            "id": record.id,
-            "feature_flag": flag,
-            "role": role,
-            "added_at": timestamp(record.added_at),
-            "updated_at": timestamp(record.added_at),
-        }))
-    });
-    shown.collect()
+    let flag = viewers.text(&payloads::shown(&app.payload_keys, access.project.id, flag), call.now);
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    for (record, role) in records.iter().zip(roles) {
+        let role = read::<Role>(role)?.map_or(Value::Null, |role| show_role(&role));
+        let (id, added_at) = (record.id, timestamp(record.added_at));
+        let text = format!(
+            r#"{{"id":{id},"feature_flag":{flag},"role":{role},"added_at":"{added_at}","updated_at":"{added_at}"}}"#
+        );
+        bytes += text.len();
+        if bytes > TEXTS_BYTES_MAX && !texts.is_empty() {
+            break;
+        }
+        texts.push(text);
+    }
+    Ok(texts)
 }
 
 fn show_role(role: &Role) -> Value {

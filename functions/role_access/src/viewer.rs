@@ -9,7 +9,7 @@ use pennon_core::error::ApiResult;
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_engine::flag::edit_right::{Caller, Decision, Membership};
-use pennon_engine::flag::{Flag, FlagRow, Viewer};
+use pennon_engine::flag::{Flag, FlagRow, Prepared, Viewer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -106,6 +106,11 @@ impl Viewers {
     /// The record as the caller sees it.
     pub fn show(&self, flag: &Flag, now: DateTime<Utc>) -> Value {
         flag.response(self.viewer(flag), &self.cohort_names, now)
+    }
+
+    /// The record as the caller sees it, as JSON text.
+    pub fn text(&self, flag: &Flag, now: DateTime<Utc>) -> String {
+        Prepared::new(flag, &self.cohort_names).text(self.viewer(flag), now)
     }
 
     /// The caller in front of `flag`.

@@ -33,7 +33,7 @@ pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Respo
 /// The answer; none when it is too large.
 fn shown(project: u64, mut values: Values) -> Option<String> {
     let place = |flag: &Flag| (flag.created_at, flag.id);
-    values.sort_by(|a, b| place(flag_of(b)).cmp(&place(flag_of(a))));
+    values.sort_by_key(|value| std::cmp::Reverse(place(flag_of(value))));
     let definitions = Definitions::new(project, values.iter().map(flag_of));
     let mut text = "[".to_owned();
     for value in &values {

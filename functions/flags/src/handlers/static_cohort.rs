@@ -34,7 +34,7 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
         [keys::project_version(project)].into_iter().chain(flag).collect()
     };
     let (access, mut items) = flags.app.project_with(&call, crate::WRITE, wanted).await?;
-    let item = items.drain(..).skip(1).next().flatten();
+    let item = items.drain(..).nth(1).flatten();
     let version = Version::of(items.first().and_then(Option::as_ref));
     let stored = Stored::read(&item.ok_or_else(ApiError::not_found)?)?;
     let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
