@@ -33,9 +33,10 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
         let flag = id.map(|id| flag_at(project, id));
         [keys::project_version(project)].into_iter().chain(flag).collect()
     };
-    let (access, mut items) = flags.app.project_with(&call, crate::WRITE, wanted).await?;
-    let item = items.drain(..).nth(1).flatten();
-    let version = Version::of(items.first().and_then(Option::as_ref));
+    let (access, items) = flags.app.project_with(&call, crate::WRITE, wanted).await?;
+    let mut items = items.into_iter();
+    let version = Version::of(items.next().flatten().as_ref());
+    let item = items.next().flatten();
     let stored = Stored::read(&item.ok_or_else(ApiError::not_found)?)?;
     let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
     require_edit(&viewers, &stored.flag)?;
