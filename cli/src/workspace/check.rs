@@ -10,6 +10,8 @@ use super::file::Workspace;
 
 /// Most group types of a project.
 const GROUP_TYPES_MAX: usize = 5;
+/// Most members of a cohort that a file lists.
+pub(super) const COHORT_MEMBERS_MAX: usize = 10_000;
 const KEY_LABEL_CHARACTERS_MAX: usize = 40;
 
 /// The first thing that is wrong with `workspace`, named by its place in the file. `whole` is what would be declared after
@@ -47,6 +49,11 @@ fn check_entries(
         for membership in &user.memberships {
             known(organizations, &membership.organization, || format!("users[{at}].memberships"))?;
         }
+    }
+    for (at, cohort) in workspace.cohorts.iter().enumerate() {
+        require(cohort.distinct_ids.len() <= COHORT_MEMBERS_MAX, || {
+            format!("cohorts[{at}].distinct_ids: more than {COHORT_MEMBERS_MAX}")
+        })?;
     }
     for (at, project) in workspace.projects.iter().enumerate() {
         known(organizations, &project.organization, || format!("projects[{at}].organization"))?;

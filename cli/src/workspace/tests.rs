@@ -156,3 +156,16 @@ async fn a_large_file_raises_the_version_with_every_part() {
     let last = keys::record(7, keys::Kind::Cohort, 399);
     assert!(table.get(&last).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_cohort_lists_so_many_members_and_not_one_more() {
+    let table = table().await;
+    let file = |members: usize| {
+        let ids = (0..members).map(|n| format!("user-{n}")).collect::<Vec<_>>().join(", ");
+        FILE.replace("distinct_ids: [a, b]", &format!("distinct_ids: [{ids}]"))
+    };
+    let most = super::check::COHORT_MEMBERS_MAX;
+    run(&table, &file(most), Options::default()).await.unwrap();
+    let refused = run(&table, &file(most + 1), Options::default()).await;
+    assert!(matches!(refused, Err(ApplyError::Invalid(problem)) if problem.contains("distinct_ids")));
+}

@@ -32,13 +32,13 @@ pub(crate) struct Snapshot {
 }
 
 /// A resolution and what it was made from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Resolved {
     objects: Vec<String>,
     /// The captured merges.
     pub merges: Vec<MergeRow>,
     /// Who is who by what was imported alone.
-    pub imported: Resolution,
+    pub imported: Arc<Resolution>,
     /// Who is who in the end.
     pub resolution: Arc<Resolution>,
 }
@@ -99,9 +99,12 @@ impl EventStore {
         let persons = self.persons_objects(project, manifest).await?;
         let made = tokio::task::spawn_blocking(move || {
             let links = records::links(&persons);
-            let imported = Resolution::of(links.iter().copied());
-            let all = links.into_iter().chain(merges.iter().map(MergeRow::link));
-            let resolution = Arc::new(Resolution::of(all));
+            let imported = Arc::new(Resolution::of(links.iter().copied()));
+            let resolution = if merges.is_empty() {
+                imported.clone()
+            } else {
+                Arc::new(Resolution::of(links.into_iter().chain(merges.iter().map(MergeRow::link))))
+            };
             Resolved { objects, merges, imported, resolution }
         });
         let resolved = Arc::new(made.await?);

@@ -36,8 +36,8 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
     let (access, items) = flags.app.project_with(&call, crate::WRITE, wanted).await?;
     let mut items = items.into_iter();
     let version = Version::of(items.next().flatten().as_ref());
-    let item = items.next().flatten();
-    let stored = Stored::read(&item.ok_or_else(ApiError::not_found)?)?;
+    let item = items.next().flatten().ok_or_else(ApiError::not_found)?;
+    let stored = Stored::read(&item)?;
     let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
     require_edit(&viewers, &stored.flag)?;
     let flag = &stored.flag;

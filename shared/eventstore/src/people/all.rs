@@ -414,3 +414,43 @@ impl Visitor<'_> for KeyPlace<'_> {
         Ok(self.0.binary_search_by(|own| own.as_str().cmp(name)).ok().and_then(|at| u16::try_from(at).ok()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn nobody(keys: &[&str]) -> People {
+        People {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            clusters: HashMap::new(),
+            resolved: Arc::default(),
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn as_many_persons_as_the_limit_says_and_not_one_more() {
+        let mut people = nobody(&[]);
+        for n in 0..PEOPLE_MAX as u128 {
+            people.add_id(Uuid::from_u128(n), "a", n, Changes::default()).unwrap();
+        }
+        people.add_id(Uuid::from_u128(0), "again", 7, Changes::default()).unwrap();
+        let more = people.add_id(Uuid::from_u128(u128::MAX), "more", 7, Changes::default());
+        assert!(matches!(more, Err(EventStoreError::TooLarge(_))));
+    }
+
+    #[test]
+    fn only_the_wanted_properties_are_read() {
+        let text = json!({"b": {"a": 1}, "a": [1, {"c": 2}], "d": null, "c": "x", "": 0}).to_string();
+        let read = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+            let mut json = serde_json::Deserializer::from_str(&text);
+            Wanted(&keys).deserialize(&mut json).unwrap().into_vec()
+        };
+        assert_eq!(read(&["a", "d", "z"]), [(0, json!([1, {"c": 2}])), (1, json!(null))]);
+        assert_eq!(read(&["c"]), [(0, json!("x"))]);
+        assert_eq!(read(&[]), []);
+    }
+}
