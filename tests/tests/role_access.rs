@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 const ORG: &str = "01900000-0000-7000-8000-0000000000f0";
 const VIEWERS: &str = "01900000-0000-7000-8000-0000000000f1";
+const OWN: &str = "01900000-0000-7000-8000-0000000000e1";
+const FOREIGN: &str = "01900000-0000-7000-8000-0000000000e2";
 
 /// An organization that may only view flags: Ann owns it, Bob is a member with a role of level 21.
 async fn restricted() -> (TestApp, u64) {
@@ -69,7 +71,12 @@ async fn a_role_access_opens_a_flag_and_its_removal_closes_it() {
 
 #[tokio::test]
 async fn bad_roles_and_unknown_flags() {
-    let app = TestApp::new().await;
+    let role = |id: &str, organization: &str| json!({"id": id, "organization": organization, "name": id});
+    let roles = [
+        role(OWN, "01900000-0000-7000-8000-000000000001"),
+        role(FOREIGN, "01900000-0000-7000-8000-000000000002"),
+    ];
+    let app = TestApp::with(json!({"roles": roles})).await;
     let flag = app.flag("a").await;
     let accesses = format!("/api/projects/1/feature_flags/{flag}/role_access/");
     let refused = async |body: Value| app.post(&accesses, body).await;
@@ -80,9 +87,42 @@ async fn bad_roles_and_unknown_flags() {
     refused(json!({"role_id": "abc"})).await.expect_invalid("invalid_input", detail, attr);
     let detail = format!("Invalid pk \"{VIEWERS}\" - object does not exist.");
     refused(json!({"role_id": VIEWERS})).await.expect_invalid("does_not_exist", &detail, attr);
+    // A role of another organization is as unknown as one that nobody has made.
+    let detail = format!("Invalid pk \"{FOREIGN}\" - object does not exist.");
+    refused(json!({"role_id": FOREIGN})).await.expect_invalid("does_not_exist", &detail, attr);
+    refused(json!({"role_id": OWN.to_uppercase()})).await.expect(201);
+    let twice = refused(json!({"role_id": OWN})).await;
+    twice.expect_invalid("unique", "The fields role, feature_flag must make a unique set.", None);
+    assert_eq!(app.get(&accesses).await.expect(200)["count"], 1);
     let unknown = "/api/projects/1/feature_flags/999/role_access/";
     assert_eq!(app.get(unknown).await.expect(200)["results"], json!([]));
     let missing = app.post(unknown, json!({"role_id": VIEWERS})).await;
     missing.expect_error(404, "invalid_request", "not_found", "Feature flag not found.", None);
     assert_eq!(app.call(Keys::OWNER, "PATCH", &format!("{accesses}1/"), json!({})).await.status, 405);
+}
+
+/// Each record of the page repeats the flag, so that a page of a large flag can be more than anybody takes.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_refused_by_the_largest_limit_that_fits() {
+    let id = |number: u32| format!("01900000-0000-7000-8000-{number:012}");
+    let roles: Vec<Value> = (0..40)
+        .map(|number| {
+            json!({"id": id(number), "organization": "01900000-0000-7000-8000-000000000001", "name": "r"})
+        })
+        .collect();
+    let app = TestApp::with(json!({"roles": roles})).await;
+    let flag = app.flag("large").await;
+    let path = format!("/api/projects/1/feature_flags/{flag}/");
+    let filters = json!({"groups": [{}], "x": "x".repeat(250_000)});
+    app.patch(&path, json!({"filters": filters})).await.expect(200);
+    for number in 0..40 {
+        app.post(&format!("{path}role_access/"), json!({"role_id": id(number)})).await.expect(201);
+    }
+    let refused = app.get(&format!("{path}role_access/")).await.expect(400);
+    assert_eq!((&refused["code"], &refused["attr"]), (&json!("invalid_input"), &json!("limit")));
+    let detail = refused["detail"].as_str().unwrap();
+    let fits: usize = detail.split(' ').next_back().unwrap().trim_end_matches('.').parse().unwrap();
+    let page = app.get(&format!("{path}role_access/?limit={fits}")).await.expect(200);
+    assert_eq!((page["results"].as_array().unwrap().len(), &page["count"]), (fits, &json!(40)));
+    assert_eq!(app.get(&format!("{path}role_access/?limit={}", fits + 1)).await.status, 400);
 }
