@@ -1,0 +1,34 @@
+-- Sends prepared requests in their order, over and over. LOAD_FILE holds them, each as its length in bytes, a line feed and
+-- its bytes; with LOAD_STOP the load ends after that many answers, which standard error tells with the line "enough".
+local requests, at, answers = {}, 0, 0
+local stop = tonumber(os.getenv("LOAD_STOP") or "")
+
+function init()
+  local file = assert(io.open(os.getenv("LOAD_FILE"), "rb"))
+  for line in file:lines() do
+    requests[#requests + 1] = file:read(tonumber(line))
+  end
+  file:close()
+end
+
+function request()
+  at = at % #requests + 1
+  return requests[at]
+end
+
+if stop then
+  function response()
+    answers = answers + 1
+    if answers == stop then
+      io.stderr:write("enough\n")
+      io.stderr:flush()
+      wrk.thread:stop()
+    end
+  end
+end
+
+function done(summary, latency)
+  local e = summary.errors
+  io.write(string.format("result %d %d %d %d %f %f\n", summary.requests, summary.duration, e.status,
+    e.connect + e.read + e.write + e.timeout, latency:percentile(50), latency:percentile(99)))
+end
