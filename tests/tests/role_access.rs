@@ -62,6 +62,9 @@ async fn a_role_access_opens_a_flag_and_its_removal_closes_it() {
     assert_eq!(app.call(BOB, "GET", &one, Value::Null).await.expect(200)["id"], made["id"]);
     let list = app.call(BOB, "GET", &accesses, Value::Null).await.expect(200);
     assert_eq!((&list["count"], &list["results"][0]["id"]), (&json!(1), &made["id"]));
+    // Whether the record is there is told before whether it may be removed.
+    assert_eq!(app.call(BOB, "DELETE", &format!("{accesses}999999/"), Value::Null).await.status, 404);
+    assert_eq!(app.call(BOB, "DELETE", &one, Value::Null).await.status, 403);
     let gone = app.call(ANN, "DELETE", &one, Value::Null).await;
     assert_eq!((gone.status.as_u16(), gone.text.as_str()), (204, ""));
     assert_eq!(app.call(ANN, "DELETE", &one, Value::Null).await.status, 404);

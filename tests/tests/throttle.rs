@@ -65,6 +65,9 @@ async fn the_check_comes_after_the_rights_and_before_the_rest() {
     let app = with(1, 100).await;
     get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
     get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
+    for path in ["/api/projects/", "/api/organizations/", "/api/organizations/@current/", "/api/users/@me/"] {
+        get_at(&app, Keys::NO_SCOPES, path, 0).await.expect(403);
+    }
     get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
     get_at(&app, Keys::OWNER, &format!("{FLAGS}999/"), 0).await.expect(429);
     let unknown = app.call(Keys::OWNER, "DELETE", FLAGS, Value::Null).await;
@@ -79,4 +82,13 @@ async fn nothing_is_counted_while_it_is_off() {
     app.round_trips.reset();
     get_at(&app, Keys::OWNER, FLAGS, 0).await.expect(200);
     assert!(app.round_trips.calls().iter().all(|call| call.operation != "UpdateItem"));
+}
+
+#[tokio::test]
+async fn calls_side_by_side_are_not_let_through_together() {
+    let app = with(5, 100).await;
+    let calls = (0..20).map(|_| get_at(&app, Keys::OWNER, FLAGS, 0));
+    let answers = futures::future::join_all(calls).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == StatusCode::OK).count(), 5);
+    assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 200 | 429)));
 }

@@ -20,9 +20,7 @@ const READ_USER: &str = "user:read";
 
 /// `GET /api/projects/`
 pub async fn list_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call).await?;
-    caller.require_unbound()?;
-    caller.require(READ_PROJECT)?;
+    let caller = app.caller(&call, |caller| unbound(caller, READ_PROJECT)).await?;
     let ids = app.reachable_projects(&caller).await?;
     page_of_projects(&app, &call, &caller, &ids).await
 }
@@ -35,8 +33,7 @@ pub async fn retrieve_project(State(app): State<App>, call: Call) -> ApiResult<R
 
 /// `GET /api/users/@me/`. A limited key may ask it too: it tells nothing but whose key it is.
 pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call).await?;
-    caller.require(READ_USER)?;
+    let caller = app.caller(&call, |caller| caller.require(READ_USER)).await?;
     let (organizations, projects) =
         tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
     let team = match projects.first() {
@@ -49,7 +46,7 @@ pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Resp
 
 /// `GET /api/personal_api_keys/@current/`. Any live key may read itself.
 pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call).await?;
+    let caller = app.caller(&call, |_| Ok(())).await?;
     let key = caller.key();
     Ok(json(object!({
         "label": key.label,
@@ -66,9 +63,7 @@ pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Respo
 
 /// `GET /api/organizations/`
 pub async fn list_organizations(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call).await?;
-    caller.require_unbound()?;
-    caller.require(READ_ORGANIZATION)?;
+    let caller = app.caller(&call, |caller| unbound(caller, READ_ORGANIZATION)).await?;
     let all = shown(&caller, &organizations(&app, &caller).await?);
     let page = Page::of(&call);
     let results = page.slice(&all).to_vec();
@@ -104,23 +99,38 @@ async fn organization_projects(app: &App, call: &Call) -> ApiResult<(Caller, Vec
     Ok((caller, own.map(|(project, _)| project.id).collect()))
 }
 
+/// 403 for a key that is limited to projects or lacks `scope`.
+fn unbound(caller: &Caller, scope: &str) -> ApiResult<()> {
+    caller.require_unbound()?;
+    caller.require(scope)
+}
+
+/// The organization that a path's segment means: `@current` is the first that the caller reaches.
+fn organization_named(caller: &Caller, segment: &str) -> Option<Uuid> {
+    if segment != "@current" {
+        return segment.parse().ok();
+    }
+    let reached = caller.key().memberships.iter().map(|membership| membership.organization);
+    reached.into_iter().find(|id| caller.reaches_organization(*id))
+}
+
 /// The organization that the path names, for a caller with `scope` who belongs to it.
 async fn organization_of(app: &App, call: &Call, scope: &str) -> ApiResult<(Caller, Organization)> {
-    let caller = app.caller(call).await?;
-    caller.require_unbound()?;
-    let named = call.param("organization_id");
-    let id = if named == "@current" {
-        let reached = caller.key().memberships.iter().map(|membership| membership.organization);
-        reached.into_iter().find(|id| caller.reaches_organization(*id))
-    } else {
-        named.parse::<Uuid>().ok()
-    };
-    let id = id.ok_or_else(ApiError::not_found)?;
-    if !caller.key().organizations.is_empty() && !caller.key().organizations.contains(&id) {
-        let detail = format!("API key does not have access to the requested organization: ID {id}.");
-        return Err(ApiError::forbidden(detail));
-    }
-    caller.require(scope)?;
+    let mut named = None;
+    let caller = app
+        .caller(call, |caller| {
+            caller.require_unbound()?;
+            let id = organization_named(caller, call.param("organization_id"));
+            named = id;
+            let limits = &caller.key().organizations;
+            if let Some(id) = id.filter(|id| !limits.is_empty() && !limits.contains(id)) {
+                let detail = format!("API key does not have access to the requested organization: ID {id}.");
+                return Err(ApiError::forbidden(detail));
+            }
+            caller.require(scope)
+        })
+        .await?;
+    let id = named.ok_or_else(ApiError::not_found)?;
     // Somebody else's organization is as unknown as none.
     caller.key().level_in(id).ok_or_else(ApiError::not_found)?;
     let item = app.store.records.get(&keys::organization(id)).await?.ok_or_else(ApiError::not_found)?;

@@ -88,8 +88,8 @@ pub async fn retrieve(State(app): State<App>, call: Call) -> ApiResult<Response>
 pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (access, flag, record) = record_of(&app, &call, WRITE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
-    require_right(&app, &access, &flag).await?;
     let record = record.ok_or_else(ApiError::not_found)?;
+    require_right(&app, &access, &flag).await?;
     match store::remove(&app.store.records, access.project.id, id_of(&flag), &record).await? {
         Outcome::Done => Ok(empty(StatusCode::NO_CONTENT)),
         _ => Err(ApiError::not_found()),

@@ -120,17 +120,38 @@ impl Rates {
         if let Some(wait) = wait.max() {
             return Err(ApiError::throttled(wait));
         }
-        let added = limits.iter().zip(windows.chunks(2)).map(|(limit, windows)| {
-            // Needed for one window more; the store may take its time to remove it.
-            let expiry = seconds.saturating_add(2 * limit.seconds);
-            records.increment_expiring(&windows[0], 1, i64::try_from(expiry).unwrap_or(i64::MAX))
-        });
-        futures::future::try_join_all(added).await?;
-        Ok(())
+        // Calls that were counted meanwhile count too: each limit's counter only goes as far as there is room.
+        let added = limits.iter().zip(windows.chunks(2)).zip(counts.chunks(2)).map(
+            async |((limit, windows), counts)| {
+                // Needed for one window more; the store may take its time to remove it.
+                let expiry = seconds.saturating_add(2 * limit.seconds);
+                let room = limit.room(counts[1], seconds % limit.seconds);
+                let counted = records.count_below(&windows[0], signed(room), signed(expiry)).await?;
+                Ok::<_, ApiError>(
+                    (!counted).then(|| limit.wait(counts[1], room, seconds % limit.seconds)).flatten(),
+                )
+            },
+        );
+        let waits = futures::future::try_join_all(added).await?;
+        match waits.into_iter().flatten().max() {
+            Some(wait) => Err(ApiError::throttled(wait)),
+            None => Ok(()),
+        }
     }
 }
 
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 impl Limit {
+    /// Calls that the running window may hold `elapsed` seconds after its start, with this many in the one before.
+    fn room(&self, previous: u64, elapsed: u64) -> u64 {
+        let left = self.seconds.saturating_sub(elapsed);
+        let share = previous.saturating_mul(left).div_ceil(self.seconds);
+        self.calls.saturating_sub(share)
+    }
+
     /// Whole seconds until one more call fits, if it does not fit now: `elapsed` seconds into the running window, with
     /// this many calls in it and in the one before.
     fn wait(&self, previous: u64, current: u64, elapsed: u64) -> Option<u64> {
@@ -203,6 +224,19 @@ mod tests {
                         };
                         assert_eq!(later, None, "{calls} {previous} {current} {elapsed} {wait}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_need_not_wait_finds_room() {
+        for previous in 0..30 {
+            for elapsed in 0..60 {
+                let room = TEN.room(previous, elapsed);
+                for current in 0..12 {
+                    let fits = TEN.wait(previous, current, elapsed).is_none();
+                    assert_eq!(fits, current < room, "{previous} {current} {elapsed}");
                 }
             }
         }

@@ -57,14 +57,19 @@ struct Presented {
 type Listed = (Uuid, ProjectId);
 
 impl App {
-    /// The caller of a request that names no project; 401 without a live key.
-    pub async fn caller(&self, call: &Call) -> ApiResult<Caller> {
+    /// The caller of a request that names no project, if `check` lets it through; 401 without a live key.
+    pub async fn caller(
+        &self,
+        call: &Call,
+        check: impl FnOnce(&Caller) -> ApiResult<()>,
+    ) -> ApiResult<Caller> {
         let presented = self.presented(call)?;
         let found = match &presented.cached {
             Some(_) => None,
             None => self.store.records.get(&keys::api_key(&presented.hash)).await?,
         };
         let caller = self.known(call, &presented, found)?;
+        check(&caller)?;
         self.count(call, &presented, Bucket::General).await?;
         Ok(caller)
     }

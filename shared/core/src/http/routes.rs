@@ -128,7 +128,7 @@ impl Refuse {
             return self.preflight();
         }
         if !self.open
-            && let Err(error) = self.app.caller(&call).await
+            && let Err(error) = self.app.caller(&call, |_| Ok(())).await
         {
             return error.into_response();
         }

@@ -215,20 +215,34 @@ impl Table {
             .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
     }
 
-    /// As [`Table::increment`], of a counter that DynamoDB may remove after `seconds` since the epoch.
-    pub async fn increment_expiring(&self, key: &Key, by: i64, seconds: i64) -> Result<(), StoreError> {
-        self.client
+    /// Adds one to the counter at `key` if it is below `most`, and says whether it was. DynamoDB may remove the counter
+    /// after `seconds` since the epoch.
+    pub async fn count_below(&self, key: &Key, most: i64, seconds: i64) -> Result<bool, StoreError> {
+        if most <= 0 {
+            return Ok(false);
+        }
+        let sent = self
+            .client
             .update_item()
             .table_name(&*self.name)
             .set_key(Some(key.attributes()))
-            .update_expression("SET #e = :e ADD #n :by")
+            .update_expression("SET #e = :e ADD #n :one")
+            .condition_expression("attribute_not_exists(#n) OR #n < :most")
             .expression_attribute_names("#n", COUNT)
             .expression_attribute_names("#e", EXPIRES_AT)
-            .expression_attribute_values(":by", number(by))
+            .expression_attribute_values(":one", number(1))
+            .expression_attribute_values(":most", number(most))
             .expression_attribute_values(":e", number(seconds))
             .send()
-            .await?;
-        Ok(())
+            .await;
+        match sent {
+            Err(error)
+                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
+            {
+                Ok(false)
+            }
+            other => other.map(|_| true).map_err(StoreError::from),
+        }
     }
 
     /// Raises the counter at `key` to `least`, if it is lower.
