@@ -11,6 +11,7 @@ use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip};
 use serde_json::json;
 
 use super::memory::Form;
+use crate::store::RECORDS_KIB_MAX;
 
 /// Largest compressed document: through a gateway a binary answer goes in base64.
 pub const GZIP_BYTES_MAX: usize = GATEWAY_BYTES_MAX / 4 * 3;
@@ -83,7 +84,8 @@ pub fn quota_exhausted() -> Response {
 pub fn too_large() -> ApiError {
     let detail = format!(
         "The definitions of this project's flags are larger than an answer can be: at most {GZIP_BYTES_MAX} bytes \
-         compressed and {TEXT_BYTES_MAX} as text. Long lists of values and payloads take most of it."
+         compressed and {TEXT_BYTES_MAX} as text, from records of {RECORDS_KIB_MAX} KiB. Long lists of values and \
+         payloads take most of it."
     );
     ApiError::invalid("invalid_input", detail, None)
 }

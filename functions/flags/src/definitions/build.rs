@@ -16,20 +16,24 @@ use super::answer::{GZIP_BYTES_MAX, TEXT_BYTES_MAX};
 use super::memory::{Body, Feed, Form};
 use crate::Flags;
 use crate::persons::cohorts::load;
-use crate::store::{Rows, Stored, flags_of};
+use crate::store::{RECORDS_KIB_MAX, Rows, Stored, Version, flags_of, kib};
 
-/// The feed of the flags that `rows` are of.
+/// The feed of the flags that `rows` are of, for the version `before` that was read before the rows.
 pub async fn build(
     flags: &Flags,
     project: ProjectId,
     rows: &Rows,
+    before: Version,
     group_types: Vec<String>,
 ) -> ApiResult<Feed> {
+    let number = rows.not_older_than(before);
+    if kib(rows.all()) > RECORDS_KIB_MAX {
+        return Ok(Feed { number, group_types, sent: Form::too_large(), flattened: Form::too_large() });
+    }
     let wanted: Vec<(i64, u64)> = rows.all().iter().map(|row| (row.id, row.item_version)).collect();
     let named: BTreeSet<i64> = rows.all().iter().flat_map(|row| row.cohort_ids.iter().copied()).collect();
     let (records, cohorts) =
         tokio::try_join!(flags_of(flags, project, &wanted), load(flags, project, named))?;
-    let number = rows.version.number;
     // Thousands of flags take a while, in which other requests of this process go on.
     let made = tokio::task::spawn_blocking(move || {
         documents(project, &records, &cohorts.by_id, &group_types).map(|(sent, flattened)| Feed {
@@ -62,9 +66,7 @@ fn documents(
 
 /// The document of this text; without one it was too large to be made.
 fn document(text: Option<String>) -> std::io::Result<Form> {
-    let Some(text) = text else {
-        return Ok(Form { tag: String::new(), length: 0, body: Body::TooLarge });
-    };
+    let Some(text) = text else { return Ok(Form::too_large()) };
     // Without a time, so that the same text has the same bytes.
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
     gzip.write_all(text.as_bytes())?;

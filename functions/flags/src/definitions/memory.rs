@@ -48,6 +48,13 @@ pub enum Body {
     TooLarge,
 }
 
+impl Form {
+    /// A document that is not made.
+    pub fn too_large() -> Form {
+        Form { tag: String::new(), length: 0, body: Body::TooLarge }
+    }
+}
+
 impl Feed {
     /// The document in this form.
     pub fn form(&self, form: CohortForm) -> &Form {

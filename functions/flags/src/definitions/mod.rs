@@ -146,7 +146,8 @@ impl Poll<'_> {
         if let Some(feed) = stored.clone().filter(|feed| self.is_current(feed)) {
             return Ok(self.flags.feeds.keep(self.project, feed));
         }
-        let feed = build::build(self.flags, self.project, &rows, self.group_types.to_vec()).await?;
+        let types = self.group_types.to_vec();
+        let feed = build::build(self.flags, self.project, &rows, self.version, types).await?;
         let before = stored.as_ref().or(remembered.as_deref());
         let (items, gone) = stored::items(self.project, &feed, before, self.now)?;
         if let Err(error) = records.replace(items, gone).await {

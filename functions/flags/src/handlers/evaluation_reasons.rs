@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, json};
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
 use pennon_engine::flag::evaluate::{Evaluation, Reason};
 use serde_json::{Map, Value, json as object};
 
@@ -26,7 +26,13 @@ pub async fn evaluation_reasons(State(flags): State<Flags>, call: Call) -> ApiRe
             shown.insert(key.clone(), reasons(&value.1));
         }
     }
-    Ok(json(Value::Object(shown)))
+    deliver(&call.headers, Value::Object(shown).to_string().into_bytes()).ok_or_else(|| {
+        let detail = format!(
+            "The answer is larger than the {GATEWAY_BYTES_MAX} bytes that it can have. Ask for some of the flags with \
+             flag_keys."
+        );
+        ApiError::invalid("invalid_input", detail, None)
+    })
 }
 
 fn distinct_id(call: &Call) -> ApiResult<&str> {

@@ -5,41 +5,61 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Page};
-use pennon_core::store::keys;
+use pennon_core::store::{StoreError, keys};
 use pennon_engine::flag::FlagRow;
 use pennon_engine::flag::listing::FlagQuery;
 
 use crate::Flags;
-use crate::store::{Rows, Shown, Version, early, load, shown};
+use crate::store::{RECORDS_KIB_MAX, Rows, Shown, Version, early, load, shown};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
-
-/// KiB of records that are read for one page. Packed ten times smaller, they would still not go through a gateway.
-const PAGE_KIB_MAX: usize = 48 * 1024;
 
 /// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
 pub async fn list(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let (access, rows) = access_and_rows(&state, &call).await?;
     let query = FlagQuery::parse(call.query()).map_err(refused)?;
+    if let Some(reply) = answer(&state, &call, &access, &query, &rows).await? {
+        return Ok(reply);
+    }
+    // Clients take a page that is short for the last one: the page is read once more, without the flags that were
+    // deleted since.
+    let project = access.project.id;
+    let version = state.app.store.records.get(&keys::project_version(project)).await?;
+    let rows = load(&state, project, Version::of(version.as_ref()), None).await?;
+    let again = answer(&state, &call, &access, &query, &rows).await?;
+    again.ok_or_else(|| StoreError::Conflict.into())
+}
+
+/// The page of what `query` selects from `rows`; none when flags of it were deleted since the rows were read.
+async fn answer(
+    state: &Flags,
+    call: &Call,
+    access: &Access,
+    query: &FlagQuery,
+    rows: &Rows,
+) -> ApiResult<Option<Response>> {
     let selected = query.select(rows.all(), call.now);
-    let page = Page::of(&call);
+    let page = Page::of(call);
     let wanted: &[&FlagRow] = page.slice(&selected);
     // Of a page that nobody could take, only as much is read as tells how much somebody could.
     let fits = fitting(wanted);
     let (project, number) = (access.project.id, rows.version.number);
     let (shown, viewers) = tokio::try_join!(
-        shown(&state, project, number, &wanted[..fits]),
-        Viewers::rights(&state.app, &access, wanted[..fits].iter().map(|row| Owned::from(*row))),
+        shown(state, project, number, &wanted[..fits]),
+        Viewers::rights(&state.app, access, wanted[..fits].iter().map(|row| Owned::from(*row))),
     )?;
+    if shown.len() < fits {
+        return Ok(None);
+    }
     let text = |flag: &Shown| {
         let owned = Owned { id: flag.id, creator: flag.creator };
         flag.prepared.text(viewers.viewer(owned), call.now)
     };
     let results: Vec<String> = shown.iter().map(text).collect();
     if fits < wanted.len() {
-        return Err(page.refusal(&call, selected.len(), &results));
+        return Err(page.refusal(call, selected.len(), &results));
     }
-    page.reply(&call, selected.len(), &results)
+    page.reply(call, selected.len(), &results).map(Some)
 }
 
 /// How many of the first rows have records that one answer could hold, generously.
@@ -48,7 +68,7 @@ fn fitting(rows: &[&FlagRow]) -> usize {
     rows.iter()
         .take_while(|row| {
             kib += row.kib;
-            kib <= PAGE_KIB_MAX
+            kib <= RECORDS_KIB_MAX
         })
         .count()
 }

@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::Call;
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
 use pennon_core::payload_keys::PayloadKeys;
 use pennon_engine::flag::definitions::Definitions;
 use pennon_role_access::payloads;
@@ -14,8 +13,8 @@ use pennon_role_access::payloads;
 use crate::Flags;
 use crate::persons::one::{Values, flag_of, groups_parameter, open, values};
 
-/// Largest answer as text: a gateway takes 6 MB, in which quotes count twice.
-const BYTES_MAX: usize = 4_500_000;
+/// Largest text of an answer that is made at all.
+const TEXT_BYTES_MAX: usize = 32_000_000;
 
 /// Shows the flags, newest first.
 pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
@@ -25,13 +24,17 @@ pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Respo
     let distinct_id = opened.access.caller.user().distinct_id.clone();
     let values = values(&flags, &call, opened, &distinct_id, &groups).await?;
     let keys = flags.app.payload_keys.clone();
-    let shown = tokio::task::spawn_blocking(move || shown(&keys, project, values));
-    let text = shown.await.map_err(|e| ApiError::internal(&e))?.ok_or_else(|| {
-        let detail =
-            format!("The project's flags take more than the {BYTES_MAX} bytes of the largest answer.");
+    let headers = call.headers.clone();
+    let shown = tokio::task::spawn_blocking(move || {
+        shown(&keys, project, values).and_then(|text| deliver(&headers, text.into_bytes()))
+    });
+    shown.await.map_err(|e| ApiError::internal(&e))?.ok_or_else(|| {
+        let detail = format!(
+            "The project's flags are larger than an answer can be: at most {GATEWAY_BYTES_MAX} bytes, compressed for \
+             callers who send the header Accept-Encoding: gzip, and {TEXT_BYTES_MAX} as text."
+        );
         ApiError::invalid("invalid_input", detail, None)
-    })?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
+    })
 }
 
 /// The answer; none when it is too large.
@@ -48,7 +51,7 @@ fn shown(keys: &PayloadKeys, project: u64, mut values: Values) -> Option<String>
         let minimal = serde_json::to_string(&definitions.minimal(&flag, &mut left).ok()?).ok()?;
         let value = serde_json::to_string(&value.1.value).ok()?;
         text.push_str(&format!("{{\"feature_flag\":{minimal},\"value\":{value}}}"));
-        if text.len() > BYTES_MAX {
+        if text.len() > TEXT_BYTES_MAX {
             return None;
         }
     }

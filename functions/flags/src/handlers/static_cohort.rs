@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json as object};
 use super::require_edit;
 use crate::Flags;
 use crate::persons::all::{Question, criteria, property_keys, through};
-use crate::persons::{cohorts, refused, zone};
+use crate::persons::{cohorts, refused, require_readable, zone};
 use crate::store::{Stored, Version, flag_at, flags_of, load};
 use crate::user::user_ref;
 use pennon_role_access::viewer::Viewers;
@@ -108,6 +108,7 @@ async fn with_dependencies(
             open.extend(row.depends_on.iter().copied());
         }
     }
+    require_readable(wanted.iter().filter_map(|(id, _)| rows.find(*id)))?;
     let mut all = flags_of(flags, project, &wanted).await?;
     all.push(own);
     Ok(all)

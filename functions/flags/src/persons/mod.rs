@@ -10,7 +10,10 @@ pub mod one;
 use chrono_tz::Tz;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
+use pennon_engine::flag::FlagRow;
 use pennon_eventstore::EventStoreError;
+
+use crate::store::{RECORDS_KIB_MAX, kib};
 
 /// The answer to a request that the event store failed or refused.
 pub fn refused(error: EventStoreError) -> ApiError {
@@ -20,6 +23,18 @@ pub fn refused(error: EventStoreError) -> ApiError {
         EventStoreError::Contended => ApiError::busy(1),
         other => ApiError::internal(&other),
     }
+}
+
+/// 400 when the records of the flags of `rows` are larger than what one request reads.
+pub fn require_readable<'a>(rows: impl IntoIterator<Item = &'a FlagRow>) -> ApiResult<()> {
+    if kib(rows) <= RECORDS_KIB_MAX {
+        return Ok(());
+    }
+    let detail = format!(
+        "The records of the project's flags are larger than what is read for one answer: at most {RECORDS_KIB_MAX} \
+         KiB together, each rounded up. Long lists of values and payloads take most of it."
+    );
+    Err(ApiError::invalid("invalid_input", detail, None))
 }
 
 /// The time zone of naive dates.

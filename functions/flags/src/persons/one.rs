@@ -13,7 +13,7 @@ use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{GroupType, Hot};
 use serde_json::Value;
 
-use super::{cohorts, refused, zone};
+use super::{cohorts, refused, require_readable, zone};
 use crate::Flags;
 use crate::store::{Early, Rows, Stored, Version, early, flags_of, load};
 
@@ -69,6 +69,7 @@ pub async fn values(
     let subject = async { flags.events.subject(project, distinct_id, &groups, hot).await.map_err(refused) };
     let definitions = async {
         let rows = load(flags, project, version, early).await?;
+        require_readable(rows.all())?;
         let wanted: Vec<(i64, u64)> = rows.all().iter().map(|row| (row.id, row.item_version)).collect();
         let named = named_cohorts(&rows);
         let cohorts = cohorts::at_version(flags, project, rows.version, named);

@@ -13,7 +13,9 @@ mod shown;
 pub use dependents::{dependents, first_dependents};
 pub use memory::{Bounded, Memory};
 pub use names::names;
-pub use rows::{Early, Rows, Version, early, flags_of, load, proven, read as read_row, remembered};
+pub use rows::{
+    Early, RECORDS_KIB_MAX, Rows, Version, early, flags_of, kib, load, proven, read as read_row, remembered,
+};
 pub use shown::{Shown, prepared, shown};
 
 use chrono::{DateTime, Utc};

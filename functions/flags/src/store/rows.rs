@@ -17,6 +17,16 @@ use crate::Flags;
 /// How often rows are read together with the version before they are taken as they are.
 const TRIES: u32 = 3;
 
+/// Most KiB of records that are read for one request. Decoded they take several times as much memory; the template's
+/// `MemorySize` has room for that beside what a process remembers.
+pub const RECORDS_KIB_MAX: usize = 48 * 1024;
+
+/// How many KiB the records of the flags of `rows` have at most.
+pub fn kib<'a>(rows: impl IntoIterator<Item = &'a FlagRow>) -> usize {
+    // What a row says is rounded down.
+    rows.into_iter().fold(0, |sum: usize, row| sum.saturating_add(row.kib).saturating_add(1))
+}
+
 /// The version of a project's flags: each write of a flag, cohort or group type raises its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
@@ -48,6 +58,12 @@ impl Rows {
     fn new(version: Version, mut all: Vec<FlagRow>) -> Rows {
         all.sort_unstable_by_key(|row| row.id);
         Rows { version, proven: sum(&all) == version.sums.rows, all: Arc::new(all) }
+    }
+
+    /// The number of a version that the rows are not older than, `before` being the version that was read before they
+    /// were. Rows that are not proven were read *beside* their version, so that each may be older than it.
+    pub fn not_older_than(&self, before: Version) -> i64 {
+        if self.proven { self.version.number } else { before.number }
     }
 
     /// All of them, by id.
@@ -217,4 +233,23 @@ pub async fn flags_of(
         }
     }
     Ok(found.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(number: i64, rows: i64) -> Version {
+        Version { number, sums: Sums { rows, ..Sums::default() } }
+    }
+
+    #[test]
+    fn rows_that_are_not_proven_are_not_taken_for_those_of_the_version_read_beside_them() {
+        let before = version(4, 0);
+        let proven = Rows::new(version(7, 0), Vec::new());
+        assert_eq!((proven.proven, proven.not_older_than(before)), (true, 7));
+        // A flag was created after the rows were read and before the version was.
+        let mixed = Rows::new(version(7, 99), Vec::new());
+        assert_eq!((mixed.proven, mixed.not_older_than(before)), (false, 4));
+    }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::etag::{etag, matches};
-use super::{Flag, cohort::Cohort, evaluate::graph::Graph, json::Object, payloads};
+use super::{Flag, cohort::Cohort, evaluate::graph::Graph, json::Object};
 
 /// What happens to cohorts in conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl<'a> Definitions<'a> {
         Self { project, graph: Graph::new(flags) }
     }
 
-    /// A flag in its short form. Its dependency chains, which may be longer than all that is stored, take from the
+    /// A flag in its short form, its payloads as they are given. Its dependency chains, which may be longer than all that is stored, take from the
     /// bytes that are `left` for the whole answer.
     pub fn minimal<'b>(&self, flag: &'b Flag, left: &mut usize) -> Result<MinimalFlag<'b>, TooLarge> {
         self.with_filters(flag, filters::cleaned(&flag.filters), left)
@@ -78,9 +78,6 @@ impl<'a> Definitions<'a> {
         mut filters: Cow<'b, Object>,
         left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
-        if flag.is_encrypted() {
-            payloads::mask(filters.to_mut());
-        }
         filters::name_dependencies(&mut filters, &self.graph, left)?;
         Ok(MinimalFlag {
             id: flag.id,
