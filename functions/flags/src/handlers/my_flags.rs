@@ -46,7 +46,7 @@ fn shown(keys: &PayloadKeys, project: u64, mut values: Values) -> Option<String>
         if text.len() > 1 {
             text.push(',');
         }
-        let mut left = BYTES_MAX.saturating_sub(text.len());
+        let mut left = TEXT_BYTES_MAX.saturating_sub(text.len());
         let flag = payloads::shown(keys, project, flag_of(value));
         let minimal = serde_json::to_string(&definitions.minimal(&flag, &mut left).ok()?).ok()?;
         let value = serde_json::to_string(&value.1.value).ok()?;

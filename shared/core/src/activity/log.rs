@@ -6,21 +6,22 @@
 use axum::response::Response;
 use futures::future::try_join_all;
 
-use super::page::{Read, Wanted};
+use super::page::Wanted;
 use super::places::{Day, Stretch, stretches};
 use super::{LIMIT_DEFAULT, READ};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::Call;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{End, Item, Key, Query, Span, StoreError, Table};
+use crate::store::{End, Item, Key, Query, Span, StoreError, Table, Within};
 
 /// Entries, and bytes of them, that are read before the key is known to open the project.
 const EARLY_ENTRIES_MAX: usize = 10 * LIMIT_DEFAULT;
 const EARLY_BYTES_MAX: usize = 1_000_000;
 /// Pointers of an item's log that are read at once; a log that has no more is counted by them.
 const POINTERS_AT_ONCE: usize = 1000;
-/// Most bytes of entries that are held for one answer. One that fits through a gateway has fewer.
+/// Most bytes of entries that are read for one answer, but for the last of them: more would hardly go through a gateway,
+/// packed or not.
 const READ_BYTES_MAX: usize = 16_000_000;
 /// Entries that are read by their keys at first; each further step reads three times as many.
 const ENTRIES_AT_FIRST: usize = 100;
@@ -46,8 +47,8 @@ pub async fn scope_log(app: &App, call: &Call, scope: &str) -> ApiResult<Respons
     };
     let total = days.iter().map(|day| day.count).sum();
     let stretches = stretches(&days, wanted.skip()..wanted.skip().saturating_add(wanted.limit));
-    let read = log.entries(&stretches, newest).await?;
-    wanted.answer(call, total, &read)
+    let entries = log.entries(&stretches, newest).await?;
+    wanted.answer(call, total, &entries)
 }
 
 /// Entries of the newest month, read before it is known how many are wanted of it.
@@ -89,8 +90,8 @@ impl ScopeLog<'_> {
         Query::partition(keys::activity_month_pk(self.project, self.scope, month)).descending()
     }
 
-    /// The entries of `stretches`, one after the other.
-    async fn entries(&self, stretches: &[Stretch], newest: Option<Newest>) -> Result<Read, StoreError> {
+    /// The entries of `stretches`, one after the other, or the first of them where they are too many bytes.
+    async fn entries(&self, stretches: &[Stretch], newest: Option<Newest>) -> Result<Within, StoreError> {
         let known = |stretch: &Stretch| {
             let newest = newest.as_ref()?;
             let is_it = stretch.is_newest && stretch.month == newest.month;
@@ -99,33 +100,34 @@ impl ScopeLog<'_> {
         let found = stretches.iter().map(|stretch| async {
             match known(stretch) {
                 Some(entries) => Ok(Found::Entries(entries)),
-                None => self.find(stretch).await,
+                None => self.find(stretch, READ_BYTES_MAX / stretches.len()).await,
             }
         });
         let found = try_join_all(found).await?;
         let wanted = found.iter().flat_map(Found::keys).cloned().collect::<Vec<Key>>();
-        let Read { entries: read, complete } = entries_at(self.records, &wanted).await?;
-        let mut read = read.into_iter();
+        let read = entries_at(self.records, &wanted).await?;
+        let mut rest = read.items.into_iter();
         let mut entries = Vec::new();
         for part in found {
             match part {
                 Found::Entries(found) => entries.extend(found),
-                // Beyond the last one read there is a gap.
-                Found::Keys(keys) if !complete && read.len() < keys.len() => {
-                    entries.extend(read);
-                    break;
+                Found::Keys(keys) => {
+                    let from = entries.len();
+                    entries.extend(rest.by_ref().take(keys.len()));
+                    if !read.is_all && entries.len() < from + keys.len() {
+                        break;
+                    }
                 }
-                Found::Keys(keys) => entries.extend(read.by_ref().take(keys.len())),
             }
         }
-        Ok(Read { entries, complete })
+        Ok(Within { items: entries, is_all: read.is_all })
     }
 
     /// The newest entries of a month are read where they lie; of others the keys are found first, so that those that
-    /// are passed over are not carried here.
-    async fn find(&self, stretch: &Stretch) -> Result<Found, StoreError> {
+    /// are passed over are not carried here, nor those beyond `most` bytes.
+    async fn find(&self, stretch: &Stretch, most: usize) -> Result<Found, StoreError> {
         if stretch.is_newest {
-            let query = self.month(&stretch.month).limit(stretch.take).bytes(READ_BYTES_MAX);
+            let query = self.month(&stretch.month).limit(stretch.take).bytes(most);
             let entries = self.records.query(query).await?;
             if entries.len() >= stretch.take {
                 return Ok(Found::Entries(entries));
@@ -199,8 +201,8 @@ pub async fn item_log(
     let (total, page) = pointers.page(records, &wanted).await?;
     let entry = |pointer: Key| Key::new(keys::activity_month_pk(project, scope, &pointer.sk), pointer.sk);
     let keys = page.into_iter().map(entry).collect::<Vec<Key>>();
-    let read = entries_at(records, &keys).await?;
-    wanted.answer(call, total, &read)
+    let entries = entries_at(records, &keys).await?;
+    wanted.answer(call, total, &entries)
 }
 
 /// The pointers of an item's log.
@@ -232,20 +234,19 @@ impl Pointers {
     }
 }
 
-/// The entries at `keys`, in their order; the first of them only, where all are too many bytes for any answer.
-async fn entries_at(records: &Table, keys: &[Key]) -> Result<Read, StoreError> {
+/// The entries at `keys`, in their order, or the first of them where they are too many bytes for one answer.
+async fn entries_at(records: &Table, keys: &[Key]) -> Result<Within, StoreError> {
     let mut entries = Vec::with_capacity(keys.len());
-    let (mut bytes, mut rest, mut step) = (0, keys, ENTRIES_AT_FIRST);
+    let (mut left, mut rest, mut step) = (READ_BYTES_MAX, keys, ENTRIES_AT_FIRST);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(step.min(rest.len()));
-        for entry in records.batch_get(now).await?.into_iter().flatten() {
-            bytes += entry.text.len();
-            if bytes > READ_BYTES_MAX {
-                return Ok(Read { entries, complete: false });
-            }
-            entries.push(entry);
+        let read = records.batch_get_within(now, left).await?;
+        let bytes: usize = read.items.iter().map(|entry| entry.text.len()).sum();
+        entries.extend(read.items);
+        if !read.is_all || bytes > left {
+            return Ok(Within { items: entries, is_all: read.is_all && later.is_empty() });
         }
-        (rest, step) = (later, step * 3);
+        (left, rest, step) = (left - bytes, later, step * 3);
     }
-    Ok(Read { entries, complete: true })
+    Ok(Within { items: entries, is_all: true })
 }

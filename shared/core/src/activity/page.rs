@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, deliver, link_in_place};
-use crate::store::Item;
+use crate::store::{Item, Within};
 
 /// Entries of a page when the request does not say.
 pub const LIMIT_DEFAULT: usize = 10;
@@ -35,31 +35,34 @@ impl Wanted {
         (self.page - 1).saturating_mul(self.limit)
     }
 
-    /// The answer with the page's entries, of `total` in all: packed where it is long and the client takes that, refused by
-    /// the largest limit that fits where a gateway would not let it through.
-    pub fn answer(&self, call: &Call, total: usize, read: &Read) -> ApiResult<Response> {
-        let whole = read.complete.then(|| deliver(&call.headers, self.text(call, total, &read.entries)));
-        whole.flatten().ok_or_else(|| self.refusal(call, total, &read.entries))
+    /// The answer with the page's entries, of `total` in all: packed where it is long and the client takes that; refused
+    /// by the largest limit that fits where a gateway would not let it through, or not all of the entries are here.
+    pub fn answer(&self, call: &Call, total: usize, entries: &Within) -> ApiResult<Response> {
+        let whole = entries.is_all.then(|| self.text(call, total, &entries.items));
+        let answer = whole.and_then(|text| deliver(&call.headers, text.into_bytes()));
+        answer.ok_or_else(|| self.refusal(call, total, &entries.items))
     }
 
-    /// The page as JSON text. The entries are stored as they are answered.
-    fn text(&self, call: &Call, total: usize, entries: &[Item]) -> Vec<u8> {
+    fn text(&self, call: &Call, total: usize, entries: &[Item]) -> String {
         let link = |page: usize| link_in_place(call, &[("page", page), ("limit", self.limit)]);
         let next = (self.skip().saturating_add(self.limit) < total).then(|| link(self.page + 1));
         let previous = (self.page > 1).then(|| link(self.page - 1));
+        // The entries are stored as they are answered.
         let results = entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>().join(",");
-        let (next, previous) = (json!(next), json!(previous));
-        format!("{{\"results\":[{results}],\"next\":{next},\"previous\":{previous},\"total_count\":{total}}}")
-            .into_bytes()
+        format!(
+            "{{\"results\":[{results}],\"next\":{},\"previous\":{},\"total_count\":{total}}}",
+            json!(next),
+            json!(previous)
+        )
     }
 
-    /// 400: the page is too long, of which `entries` are the first. Names the largest limit that goes through.
+    /// 400: the page is too long, of which `entries` are the first. Names the largest limit whose page goes through.
     fn refusal(&self, call: &Call, total: usize, entries: &[Item]) -> ApiError {
         let (mut fits, mut too_long) = (0, entries.len() + 1);
         while fits + 1 < too_long {
             let middle = usize::midpoint(fits, too_long);
-            let page = Wanted { limit: middle, ..*self };
-            match deliver(&call.headers, page.text(call, total, &entries[..middle])) {
+            let text = Wanted { limit: middle, ..*self }.text(call, total, &entries[..middle]);
+            match deliver(&call.headers, text.into_bytes()) {
                 Some(_) => fits = middle,
                 None => too_long = middle,
             }
@@ -70,15 +73,6 @@ impl Wanted {
         };
         ApiError::invalid("invalid_input", detail, Some("limit"))
     }
-}
-
-/// The entries of a page as far as they were read.
-#[derive(Debug)]
-pub struct Read {
-    /// The first of them.
-    pub entries: Vec<Item>,
-    /// Whether these are all.
-    pub complete: bool,
 }
 
 /// A query parameter as a number of at least one.

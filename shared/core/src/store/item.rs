@@ -202,8 +202,17 @@ impl Item {
         Ok(map)
     }
 
+    /// Where the item lies that is stored as `map`.
+    pub(super) fn key_of(map: &Attributes) -> Result<Key, StoreError> {
+        let text = |name| match map.get(name) {
+            Some(AttributeValue::S(text)) => Ok(text.clone()),
+            _ => Err(StoreError::Corrupt(format!("an item without {name}"))),
+        };
+        Ok(Key { pk: text(PK)?, sk: text(SK)? })
+    }
+
     pub(super) fn from_attributes(mut map: Attributes) -> Result<Item, StoreError> {
-        let key = Key { pk: text(&mut map, PK)?, sk: text(&mut map, SK)? };
+        let key = Item::key_of(&map)?;
         if let Some(format) = parsed::<u32>(&map, FORMAT)
             && format > ITEM_FORMAT
         {
@@ -255,13 +264,6 @@ pub(super) fn number(n: impl ToString) -> AttributeValue {
 
 pub(super) fn parsed<T: std::str::FromStr>(map: &Attributes, name: &str) -> Option<T> {
     map.get(name)?.as_n().ok()?.parse().ok()
-}
-
-fn text(map: &mut Attributes, name: &str) -> Result<String, StoreError> {
-    match map.remove(name) {
-        Some(AttributeValue::S(text)) => Ok(text),
-        _ => Err(StoreError::Corrupt(format!("an item without {name}"))),
-    }
 }
 
 pub(super) fn deflate(body: &[u8]) -> Vec<u8> {

@@ -11,6 +11,7 @@ mod query;
 pub mod round_trips;
 pub mod schema;
 mod table;
+mod within;
 
 pub use error::StoreError;
 pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
@@ -18,6 +19,7 @@ pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
 pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
+pub use within::Within;
 
 use std::time::Duration;
 

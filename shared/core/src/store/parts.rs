@@ -15,7 +15,7 @@ use super::{StoreError, Table};
 /// Largest body that is stored at all, deflated: a transaction takes 4 MB, and other writes have to fit beside it.
 pub const PARTED_BYTES_MAX: usize = 1_500_000;
 /// Bytes of a part.
-const PART_BYTES: usize = 375_000;
+pub(super) const PART_BYTES: usize = 375_000;
 /// How often a head is read again whose parts are being replaced.
 const TRIES: u32 = 8;
 

@@ -3,6 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{Attributes, Item, PK, SK};
+use super::within::within;
 use super::{StoreError, Table};
 
 /// Which items of a partition a query yields, in order of their sort keys.
@@ -35,7 +36,7 @@ impl Query {
         self
     }
 
-    /// Stops once the bodies read have this many bytes together; a page of the store, 1 MB, may be on top.
+    /// Stops with the body that takes those read beyond this many bytes together.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Query {
         self.bytes = Some(bytes);
@@ -71,12 +72,13 @@ impl Table {
         let mut start = None;
         loop {
             let left = query.limit.map(|limit| limit - items.len());
-            let page = self.query_page(&query, left, start).await?;
+            let most = query.bytes.map(|most| most.saturating_sub(bytes));
+            let page = self.query_page(&query, left, most, start).await?;
             bytes += page.items.iter().map(|item| item.text.len() + item.bytes.len()).sum::<usize>();
             items.extend(page.items);
             start = page.next;
             let enough = query.limit.is_some_and(|limit| items.len() >= limit)
-                || query.bytes.is_some_and(|most| bytes >= most);
+                || query.bytes.is_some_and(|most| bytes > most);
             if start.is_none() || enough {
                 return Ok(items);
             }
@@ -85,13 +87,14 @@ impl Table {
 
     /// One page of what `query` names: at most 1 MB, and where the next page starts, if there is more.
     pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
-        self.query_page(query, query.limit, start).await
+        self.query_page(query, query.limit, None, start).await
     }
 
     async fn query_page(
         &self,
         query: &Query,
         limit: Option<usize>,
+        most: Option<usize>,
         start: Option<PageStart>,
     ) -> Result<Page, StoreError> {
         let mut call = self
@@ -114,12 +117,9 @@ impl Table {
             call = call.limit(i32::try_from(limit).unwrap_or(i32::MAX));
         }
         let answer = call.send().await?;
-        let items = answer.items.unwrap_or_default();
-        let items = items.into_iter().map(Item::from_attributes).collect::<Result<_, _>>()?;
-        Ok(Page {
-            items: self.completed(items).await?,
-            next: answer.last_evaluated_key.filter(|key| !key.is_empty()).map(PageStart),
-        })
+        let first = within(answer.items.unwrap_or_default(), most.unwrap_or(usize::MAX))?;
+        let next = answer.last_evaluated_key.filter(|key| first.is_all && !key.is_empty());
+        Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
     }
 }
 

@@ -94,6 +94,11 @@ impl Table {
 
     /// The item at `key` without the parts that it may have.
     pub(super) async fn get_head(&self, key: &Key) -> Result<Option<Item>, StoreError> {
+        self.get_stored(key).await?.map(Item::from_attributes).transpose()
+    }
+
+    /// The item at `key` as it is stored.
+    async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
         let answer = self
             .client
             .get_item()
@@ -102,7 +107,7 @@ impl Table {
             .consistent_read(true)
             .send()
             .await?;
-        answer.item.map(Item::from_attributes).transpose()
+        Ok(answer.item)
     }
 
     /// The items at `keys`, in their order, in one round trip up to a hundred keys.
@@ -120,18 +125,23 @@ impl Table {
 
     /// The items at `keys` that are there, without the parts that they may have.
     pub(super) async fn batch_get_heads(&self, keys: &[Key]) -> Result<HashMap<Key, Item>, StoreError> {
+        let items = self.batch_get_stored(keys).await?.into_iter().map(Item::from_attributes);
+        items.map(|item| item.map(|item| (item.key.clone(), item))).collect()
+    }
+
+    /// The items at `keys` that are there, as they are stored, in any order.
+    pub(super) async fn batch_get_stored(&self, keys: &[Key]) -> Result<Vec<Attributes>, StoreError> {
         // A key may be named once only in a batch.
         let mut distinct: Vec<&Key> = keys.iter().collect();
         distinct.sort();
         distinct.dedup();
         let chunks = distinct.chunks(BATCH_GET_KEYS_MAX).map(|chunk| self.batch_get_chunk(chunk));
-        let items = futures::future::try_join_all(chunks).await?;
-        Ok(items.into_iter().flatten().map(|item| (item.key.clone(), item)).collect())
+        Ok(futures::future::try_join_all(chunks).await?.into_iter().flatten().collect())
     }
 
-    async fn batch_get_chunk(&self, keys: &[&Key]) -> Result<Vec<Item>, StoreError> {
+    async fn batch_get_chunk(&self, keys: &[&Key]) -> Result<Vec<Attributes>, StoreError> {
         if let [key] = keys {
-            return Ok(self.get_head(key).await?.into_iter().collect());
+            return Ok(self.get_stored(key).await?.into_iter().collect());
         }
         let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
         let mut found = Vec::with_capacity(keys.len());
@@ -142,9 +152,7 @@ impl Table {
                 .build()
                 .map_err(|e| StoreError::Failed(e.to_string()))?;
             let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
-            for attributes in answer.responses.into_iter().flatten().flat_map(|(_, items)| items) {
-                found.push(Item::from_attributes(attributes)?);
-            }
+            found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
             wanted = answer
                 .unprocessed_keys
                 .and_then(|mut left| left.remove(&*self.name))
