@@ -14,20 +14,23 @@ use crate::store::{RECORDS_KIB_MAX, Rows, Shown, Version, early, load, shown};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
 
+/// How often a page is read of which flags are deleted meanwhile. Clients take a page that is short for the last one.
+const TRIES: u32 = 5;
+
 /// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
 pub async fn list(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
-    let (access, rows) = access_and_rows(&state, &call).await?;
+    let (access, mut rows) = access_and_rows(&state, &call).await?;
     let query = FlagQuery::parse(call.query()).map_err(refused)?;
-    if let Some(reply) = answer(&state, &call, &access, &query, &rows).await? {
-        return Ok(reply);
+    for _ in 1..TRIES {
+        if let Some(reply) = answer(&state, &call, &access, &query, &rows).await? {
+            return Ok(reply);
+        }
+        let project = access.project.id;
+        let version = state.app.store.records.get(&keys::project_version(project)).await?;
+        rows = load(&state, project, Version::of(version.as_ref()), None).await?;
     }
-    // Clients take a page that is short for the last one: the page is read once more, without the flags that were
-    // deleted since.
-    let project = access.project.id;
-    let version = state.app.store.records.get(&keys::project_version(project)).await?;
-    let rows = load(&state, project, Version::of(version.as_ref()), None).await?;
-    let again = answer(&state, &call, &access, &query, &rows).await?;
-    again.ok_or_else(|| StoreError::Conflict.into())
+    let last = answer(&state, &call, &access, &query, &rows).await?;
+    last.ok_or_else(|| StoreError::Conflict.into())
 }
 
 /// The page of what `query` selects from `rows`; none when flags of it were deleted since the rows were read.
