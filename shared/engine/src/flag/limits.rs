@@ -28,6 +28,11 @@ pub const COMPILED_PATTERN_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that the compiled regular expressions of one project, and matching them, may take in an evaluation: room for
 /// some 5,000 ordinary ones.
 pub const ALL_PATTERNS_BYTES: usize = 256 * 1024 * 1024;
+/// Bytes that may be tried in vain to compile the regular expressions of one flag or cohort, once at the smallest size and
+/// once at larger ones; some 5 ms each MiB.
+pub const FAILED_PATTERNS_BYTES: usize = 8 * 1024 * 1024;
+/// The same for all of one project in an evaluation: a second or so.
+pub const ALL_FAILED_PATTERNS_BYTES: usize = 256 * 1024 * 1024;
 /// Flags, and likewise cohorts, that one flag may refer to.
 pub const REFERENCES: usize = 200;
 /// Bytes of `rollback_conditions` as compact JSON text.

@@ -1,13 +1,14 @@
 //! The regular expressions of a project's flags and cohorts, each compiled once, when it is first asked for.
 //!
 //! Must stay true: all of them together take bounded memory; a pattern that does not fit any more counts as one that
-//! does not compile.
+//! does not compile. Compiling in vain takes bounded time and no memory, and what one flag or cohort spends on it leaves
+//! the patterns of others alone.
 
 use std::{
     cell::RefCell,
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -21,7 +22,9 @@ use crate::flag::limits;
 pub struct Pattern {
     text: String,
     compiled: OnceLock<Option<Regex>>,
-    left: Arc<AtomicUsize>,
+    left: Arc<Left>,
+    /// What is left to each of the flags and cohorts that name it.
+    askers: Mutex<Vec<Arc<Effort>>>,
 }
 
 impl Pattern {
@@ -36,7 +39,24 @@ impl Pattern {
     }
 
     fn compiled(&self) -> Option<&Regex> {
-        self.compiled.get_or_init(|| compile(&self.text, &self.left)).as_ref()
+        let compile = || {
+            let asker = self.asker()?;
+            compile(&self.text, &self.left, &asker)
+        };
+        self.compiled.get_or_init(compile).as_ref()
+    }
+
+    /// The asker with the most left: a pattern that several name is not given up because of one of them.
+    fn asker(&self) -> Option<Arc<Effort>> {
+        let askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        askers.iter().max_by_key(|asker| asker.larger.load(Ordering::Relaxed)).cloned()
+    }
+
+    fn is_asked_by(&self, asker: &Arc<Effort>) {
+        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        if askers.last().is_none_or(|last| !Arc::ptr_eq(last, asker)) {
+            askers.push(Arc::clone(asker));
+        }
     }
 }
 
@@ -44,29 +64,85 @@ impl Pattern {
 #[derive(Debug)]
 pub struct Patterns {
     by_text: RefCell<HashMap<String, Arc<Pattern>>>,
-    left: Arc<AtomicUsize>,
+    left: Arc<Left>,
+    asker: RefCell<Arc<Effort>>,
 }
 
 impl Default for Patterns {
     fn default() -> Self {
-        let left = Arc::new(AtomicUsize::new(limits::ALL_PATTERNS_BYTES));
-        Self { by_text: RefCell::default(), left }
+        let all = Effort::new(limits::ALL_FAILED_PATTERNS_BYTES, limits::ALL_FAILED_PATTERNS_BYTES);
+        Self::new(Left { kept: AtomicUsize::new(limits::ALL_PATTERNS_BYTES), failed: all })
     }
 }
 
 impl Patterns {
+    fn new(left: Left) -> Self {
+        let asker = RefCell::new(Arc::new(Effort::of_one()));
+        Self { by_text: RefCell::default(), left: Arc::new(left), asker }
+    }
+
+    /// The patterns asked for from here on are those of the next flag or cohort.
+    pub fn next_asker(&self) {
+        *self.asker.borrow_mut() = Arc::new(Effort::of_one());
+    }
+
     /// The pattern of a text; the same one for the same text.
     pub fn get(&self, text: &str) -> Arc<Pattern> {
+        let asker = self.asker.borrow();
         if let Some(pattern) = self.by_text.borrow().get(text) {
+            pattern.is_asked_by(&asker);
             return Arc::clone(pattern);
         }
         let pattern = Arc::new(Pattern {
             text: text.to_owned(),
             compiled: OnceLock::new(),
             left: Arc::clone(&self.left),
+            askers: Mutex::new(vec![Arc::clone(&asker)]),
         });
         self.by_text.borrow_mut().insert(text.to_owned(), Arc::clone(&pattern));
         pattern
+    }
+}
+
+/// What the patterns of an evaluation may still take together.
+#[derive(Debug)]
+struct Left {
+    /// Bytes of patterns that compile.
+    kept: AtomicUsize,
+    /// Effort for those that do not.
+    failed: Effort,
+}
+
+/// What compiling in vain may still cost, measured in the bytes that were tried. A try at the smallest size, which most
+/// patterns fit, has a purse of its own: large failures never spend it.
+#[derive(Debug)]
+struct Effort {
+    smallest: AtomicUsize,
+    larger: AtomicUsize,
+}
+
+impl Effort {
+    fn new(smallest: usize, larger: usize) -> Self {
+        Self { smallest: AtomicUsize::new(smallest), larger: AtomicUsize::new(larger) }
+    }
+
+    /// What one flag or cohort may spend.
+    fn of_one() -> Self {
+        Self::new(limits::FAILED_PATTERNS_BYTES, limits::FAILED_PATTERNS_BYTES)
+    }
+
+    fn purse(&self, size: usize) -> &AtomicUsize {
+        if size == SIZES[0].0 { &self.smallest } else { &self.larger }
+    }
+
+    fn allows(&self, size: usize) -> bool {
+        self.purse(size).load(Ordering::Relaxed) > 0
+    }
+
+    fn spend(&self, size: usize, cost: usize) {
+        let less = |left: usize| Some(left.saturating_sub(cost));
+        // It never fails: there is always a number to write.
+        _ = self.purse(size).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
@@ -78,20 +154,36 @@ const SIZES: [(usize, usize); 4] = [
     (limits::COMPILED_PATTERN_BYTES, 512 * KIB),
 ];
 const KIB: usize = 1024;
+/// What reading one byte of a pattern may cost: `\w` stands for some seven hundred ranges of letters.
+const READING: usize = KIB;
 
-/// Compiles a pattern with the smallest limits that it fits into, and pays for them.
-fn compile(text: &str, left: &AtomicUsize) -> Option<Regex> {
+/// Compiles a pattern with the smallest limits that it fits into. One that compiles pays what it keeps, any other one
+/// the effort.
+fn compile(text: &str, left: &Left, asker: &Effort) -> Option<Regex> {
     if text.len() > limits::PATTERN_BYTES {
         return None;
     }
+    let mut tried = Vec::with_capacity(SIZES.len());
     for (size, matching) in SIZES {
-        let pay = |left: usize| left.checked_sub(size + matching);
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
-        match RegexBuilder::new(text).size_limit(size).dfa_size_limit(matching).build() {
-            Ok(compiled) => return Some(compiled),
-            Err(regex::Error::CompiledTooBig(_)) => {}
-            Err(_) => return None,
+        let keeps = size + matching;
+        let fits = left.kept.load(Ordering::Relaxed) >= keeps;
+        if !fits || ![&left.failed, asker].iter().all(|effort| effort.allows(size)) {
+            break;
         }
+        match RegexBuilder::new(text).size_limit(size).dfa_size_limit(matching).build() {
+            Ok(compiled) => {
+                let pay = |left: usize| left.checked_sub(keeps);
+                left.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
+                return Some(compiled);
+            }
+            Err(regex::Error::CompiledTooBig(_)) => tried.push(size),
+            // Found while reading, which takes no longer than reading the filters.
+            Err(_) => break,
+        }
+    }
+    for size in tried {
+        let cost = size + text.len() * READING;
+        [&left.failed, asker].iter().for_each(|effort| effort.spend(size, cost));
     }
     None
 }
@@ -135,7 +227,7 @@ mod tests {
         {
             let patterns = Patterns::default();
             assert!(patterns.get(text).compiles());
-            let paid = limits::ALL_PATTERNS_BYTES - patterns.left.load(Ordering::Relaxed);
+            let paid = limits::ALL_PATTERNS_BYTES - patterns.left.kept.load(Ordering::Relaxed);
             assert_eq!(paid, 48 * KIB, "{text}");
         }
     }
@@ -147,5 +239,50 @@ mod tests {
         let count = (0..10_000).take_while(|number| fits(*number)).count();
         assert_eq!(count, limits::ALL_PATTERNS_BYTES / (48 * KIB));
         assert!(patterns.get("^0$").compiles(), "what was compiled stays");
+    }
+
+    const LARGE: &str = r"^\pL{60}$";
+
+    /// Patterns that fit no size, each another text.
+    fn oversize(count: usize) -> impl Iterator<Item = String> {
+        (0..count).map(|number| format!("((a{{100}}){{100}}){{100}}{number}"))
+    }
+
+    #[test]
+    fn patterns_that_do_not_compile_keep_nothing_and_leave_those_of_others_alone() {
+        let patterns = Patterns::default();
+        let failing: Vec<_> = oversize(50).map(|text| patterns.get(&text)).collect();
+        let beside = patterns.get("^own$");
+        let shared = patterns.get(r"^\pL{61}$");
+        patterns.next_asker();
+        let (ordinary, large) = (patterns.get("^pro$"), patterns.get(LARGE));
+        assert!(Arc::ptr_eq(&shared, &patterns.get(r"^\pL{61}$")));
+        assert!(failing.iter().all(|pattern| !pattern.compiles()));
+        assert_eq!(patterns.left.kept.load(Ordering::Relaxed), limits::ALL_PATTERNS_BYTES);
+        assert_eq!(ordinary.is_found_in("pro"), Some(true));
+        assert_eq!(large.is_found_in(&"é".repeat(60)), Some(true));
+        assert_eq!(beside.is_found_in("own"), Some(true), "ordinary ones of the same flag too");
+        assert!(shared.compiles(), "one that another flag names too");
+    }
+
+    #[test]
+    fn compiling_in_vain_has_a_limit_for_each_flag_and_for_all_together() {
+        let patterns = Patterns::new(Left {
+            kept: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
+            failed: Effort::new(limits::ALL_FAILED_PATTERNS_BYTES, 3 * limits::FAILED_PATTERNS_BYTES / 2),
+        });
+        let spent =
+            || 3 * limits::FAILED_PATTERNS_BYTES / 2 - patterns.left.failed.larger.load(Ordering::Relaxed);
+        // One try may go past the limit.
+        let most = limits::FAILED_PATTERNS_BYTES + limits::COMPILED_PATTERN_BYTES + 600 * KIB;
+        assert!(oversize(50).all(|text| !patterns.get(&text).compiles()));
+        assert!((limits::FAILED_PATTERNS_BYTES..most).contains(&spent()), "{}", spent());
+        patterns.next_asker();
+        assert!(!patterns.get("((a{100}){100}){100}b").compiles());
+        patterns.next_asker();
+        assert!(!patterns.get("((a{100}){100}){100}c").compiles());
+        patterns.next_asker();
+        assert!(!patterns.get(LARGE).compiles(), "nothing is left for any");
+        assert!(patterns.get("^pro$").compiles(), "but for ordinary ones");
     }
 }

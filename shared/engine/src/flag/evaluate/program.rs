@@ -218,10 +218,13 @@ struct Condition {
 
 /// Compiles flags, in the order of their graph.
 pub fn compile_all(graph: &Graph<'_>, cohorts: &Cohorts, compiler: &Compiler) -> Vec<Program> {
-    let compiled = graph.nodes.iter().map(|node| Program {
-        unresolvable: node.unresolvable,
-        flags: node.needs.clone(),
-        ..Program::new(node.flag, graph.numbers(), cohorts, compiler)
+    let compiled = graph.nodes.iter().map(|node| {
+        compiler.patterns.next_asker();
+        Program {
+            unresolvable: node.unresolvable,
+            flags: node.needs.clone(),
+            ..Program::new(node.flag, graph.numbers(), cohorts, compiler)
+        }
     });
     compiled.collect()
 }

@@ -373,3 +373,19 @@ fn an_evaluator_can_be_shared_between_threads() {
     shared::<Evaluator>();
     shared::<Plan<'_>>();
 }
+
+#[test]
+fn oversize_patterns_of_one_flag_leave_those_of_others_alone() {
+    let matching = |text: &str| json!({"properties": [{"key": "name", "type": "person", "operator": "regex", "value": text}]});
+    let oversize: Vec<Value> =
+        (0..50).map(|number| matching(&format!("((a{{100}}){{100}}){{100}}{number}"))).collect();
+    let mut world = world(vec![
+        flag(1, "oversize", json!({"groups": oversize})),
+        flag(2, "large", json!({"groups": [matching(r"^\pL{60}$")]})),
+        flag(3, "ordinary", json!({"groups": [matching("^é+$")]})),
+    ]);
+    world.properties = json!({"name": "é".repeat(60)});
+    world.says("u", 1, json!(false), NONE, Some(49));
+    world.says("u", 2, json!(true), MATCH, Some(0));
+    world.says("u", 3, json!(true), MATCH, Some(0));
+}
