@@ -41,6 +41,7 @@ pub struct Faults(Arc<Mutex<State>>);
 struct State {
     random: Random,
     shares: Vec<(Fault, u64)>,
+    denied: Option<String>,
     written: HashSet<String>,
     counts: BTreeMap<Fault, usize>,
 }
@@ -54,7 +55,20 @@ impl Faults {
 
     /// No more faults from here on.
     pub fn stop(&self) {
-        self.lock().shares.clear();
+        let mut state = self.lock();
+        state.shares.clear();
+        state.denied = None;
+    }
+
+    /// From here on the store denies each read that names this partition.
+    pub fn deny_reads_of(&self, partition: &str) {
+        self.lock().denied = Some(partition.to_owned());
+    }
+
+    fn denies(&self, request: &HttpRequest) -> bool {
+        let denied = self.lock().denied.as_ref().map(|partition| format!("{:?}", partition));
+        let text = request.body().bytes().map(String::from_utf8_lossy);
+        denied.zip(text).is_some_and(|(denied, text)| text.contains(&denied))
     }
 
     /// How often each fault has happened.
@@ -118,6 +132,9 @@ impl HttpConnector for FaultyConnector {
             let transaction = transaction(&request);
             let writes = transaction.as_ref().map_or(0, |(_, writes)| *writes);
             let token = transaction.map(|(token, _)| token);
+            if token.is_none() && this.faults.denies(&request) {
+                return answer(400, &failure("AccessDeniedException", "No."));
+            }
             let fault = this.faults.draw(token.as_deref());
             match fault {
                 Some(Fault::Conflict) => return answer(400, &conflict(writes)),

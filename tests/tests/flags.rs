@@ -1,9 +1,9 @@
 //! Feature flags over HTTP.
 #![allow(clippy::unwrap_used)]
 
-use pennon_core::store::Query;
-use pennon_core::store::keys::{FLAG_ROW_SHARDS, flag_rows_pk};
-use pennon_tests::{Keys, TestApp};
+use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, Kind, flag_rows_pk};
+use pennon_core::store::{Guard, Item, Query, Write};
+use pennon_tests::{Faults, Keys, TestApp};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -189,15 +189,104 @@ async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_
     assert_eq!(rows.iter().flatten().count(), 1);
 }
 
-#[tokio::test]
-async fn what_is_not_supported_yet_is_refused_by_name() {
-    let app = TestApp::new().await;
-    for field in ["has_encrypted_payloads"] {
-        let body = json!({"key": "a", "is_remote_configuration": true, field: true});
-        let refused = app.post(FLAGS, body).await.expect(400);
-        assert_eq!(refused["attr"], field);
+/// Filters with one property.
+fn with(property: Value) -> Value {
+    json!({"filters": {"groups": [{"properties": [property]}]}})
+}
+
+/// Filters that depend on a flag.
+fn on(id: u64) -> Value {
+    with(json!({"type": "flag", "key": id.to_string(), "operator": "flag_evaluates_to", "value": true}))
+}
+
+/// Flags x, y and z: y depends on x, and x, which is deleted, on z.
+async fn half_a_circle(app: &TestApp, round: usize) -> [u64; 3] {
+    let [mut x, mut y, mut z] = [0; 3];
+    for (name, id) in [("x", &mut x), ("y", &mut y), ("z", &mut z)] {
+        *id = app.flag(&format!("{name}{round}")).await;
     }
-    assert_eq!(app.get(FLAGS).await.expect(200)["count"], 0);
+    app.patch(&one(y), on(x)).await.expect(200);
+    app.patch(&one(y), json!({"active": false})).await.expect(200);
+    app.patch(&one(x), json!({"deleted": true})).await.expect(200);
+    app.patch(&one(y), json!({"active": true})).await.expect(200);
+    app.patch(&one(x), on(z)).await.expect(200);
+    [x, y, z]
+}
+
+#[tokio::test]
+async fn a_restore_never_closes_a_circle() {
+    let app = TestApp::new().await;
+    let [x, y, z] = half_a_circle(&app, 0).await;
+    app.patch(&one(z), on(y)).await.expect(200);
+    let refused = app.patch(&one(x), json!({"deleted": false})).await;
+    let detail = "Circular dependency detected: x0 → z0 → y0 → x0";
+    refused.expect_invalid("invalid_input", detail, Some("filters"));
+    assert_eq!(app.get(&one(x)).await.expect(200)["deleted"], true);
+    let elsewhere = json!({"deleted": false, "filters": {"groups": [{}]}});
+    app.patch(&one(x), elsewhere).await.expect(200);
+
+    for round in 1..5 {
+        let [x, y, z] = half_a_circle(&app, round).await;
+        let (x, z) = (one(x), one(z));
+        let (a, b) = tokio::join!(app.patch(&x, json!({"deleted": false})), app.patch(&z, on(y)));
+        let mut statuses = [a.status.as_u16(), b.status.as_u16()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 400], "{} {}", a.text, b.text);
+    }
+}
+
+#[tokio::test]
+async fn keys_that_no_flag_can_have_are_judged_and_not_looked_up() {
+    let app = TestApp::new().await;
+    let id = app.flag("a").await;
+    let long = "漢".repeat(400);
+    let detail = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";
+    app.post(FLAGS, json!({"key": long})).await.expect_invalid("invalid_key", detail, Some("key"));
+    app.patch(&one(id), json!({"key": long})).await.expect_invalid("invalid_key", detail, Some("key"));
+    for (method, path) in [("PATCH", one(id)), ("POST", FLAGS.to_owned())] {
+        let stranger = app.call("phx_nobody", method, &path, json!({"key": long})).await;
+        assert_eq!(stranger.status, 401, "{}", stranger.text);
+    }
+    let missing = app.get(&format!("{FLAGS}{}/remote_config", "%E6%BC%A2".repeat(400))).await;
+    assert_eq!((missing.status.as_u16(), missing.text.as_str()), (404, ""));
+}
+
+#[tokio::test]
+async fn a_change_that_was_written_is_answered_though_names_cannot_be_read() {
+    let faults = Faults::new(1, &[]);
+    let app = TestApp::failing(&faults).await;
+    let cohort = json!({"id": 5, "name": "testers", "is_static": true, "deleted": false});
+    let cohort = Item::new(keys::record(1, Kind::Cohort, 5), &cohort).unwrap();
+    app.services.app.store.records.transact(vec![Write::Put(cohort, Guard::None)]).await.unwrap();
+    let id = app.flag("a").await;
+    app.patch(&one(id), with(json!({"type": "cohort", "key": "id", "value": 5}))).await.expect(200);
+    faults.deny_reads_of("PROJECT#1#COHORT");
+    let name = |flag: &Value| flag["filters"]["groups"][0]["properties"][0]["cohort_name"].clone();
+    let changed = app.patch(&one(id), json!({"name": "A"})).await.expect(200);
+    assert_eq!((&changed["name"], &changed["version"]), (&json!("A"), &json!(3)));
+    assert_eq!(name(&changed), "testers", "as it was shown before");
+    let cold = app.another_process();
+    let changed = cold.patch(&one(id), json!({"name": "B"})).await.expect(200);
+    assert_eq!((&changed["name"], name(&changed)), (&json!("B"), Value::Null));
+    faults.stop();
+    assert_eq!(
+        name(&cold.get(&one(id)).await.expect(200)),
+        "testers",
+        "what was not known is not remembered"
+    );
+}
+
+#[tokio::test]
+async fn an_older_cohort_on_events_is_no_condition_either() {
+    let visitors = json!([{"event_id": "$pageview", "days": 7}]);
+    let app = TestApp::with(json!({"cohorts": [
+        {"project": "1", "id": 2, "name": "visitors", "groups": visitors},
+    ]}))
+    .await;
+    let mut body = with(json!({"type": "cohort", "key": "id", "value": 2}));
+    body["key"] = json!("a");
+    let detail = "Cohort 'visitors' with filters on events cannot be used in feature flags.";
+    app.post(FLAGS, body).await.expect_invalid("behavioral_cohort_found", detail, Some("filters"));
 }
 
 #[tokio::test]
@@ -205,10 +294,6 @@ async fn concurrent_changes_never_make_flags_depend_on_each_other() {
     let app = TestApp::new().await;
     for round in 0..8 {
         let (x, y) = (app.flag(&format!("x{round}")).await, app.flag(&format!("y{round}")).await);
-        let on = |id: u64| {
-            let property = json!({"type": "flag", "key": id.to_string(), "operator": "flag_evaluates_to", "value": true});
-            json!({"filters": {"groups": [{"properties": [property]}]}})
-        };
         let (x_path, y_path) = (one(x), one(y));
         let (a, b) = tokio::join!(app.patch(&x_path, on(y)), app.patch(&y_path, on(x)));
         let mut statuses = [a.status.as_u16(), b.status.as_u16()];

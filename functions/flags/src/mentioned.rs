@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
+use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::mentions::Mentions;
 use pennon_engine::flag::{CohortReference, FlagReference, FlagRow, References};
 use serde_json::Value;
@@ -170,10 +171,6 @@ pub async fn look_up(
 }
 
 fn cohort_reference(item: &Item) -> Result<Option<CohortReference>, StoreError> {
-    let cohort: Value = item.body()?;
-    if cohort["deleted"] == true {
-        return Ok(None);
-    }
-    let name = cohort["name"].as_str().unwrap_or_default();
-    Ok(Some(CohortReference::read(name, cohort["is_static"] == true, &cohort["filters"])))
+    let cohort = Cohort::read(&item.body()?).filter(|cohort| !cohort.deleted);
+    Ok(cohort.as_ref().map(CohortReference::from))
 }

@@ -10,7 +10,7 @@ use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::flag::mentions::{self, Mentions};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write};
+use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, is_possible_key};
 
 use super::TRIES;
 use crate::Flags;
@@ -93,7 +93,7 @@ impl Plan {
 
     async fn held(&self, app: &App, project: ProjectId) -> ApiResult<Holders> {
         match &self.mentions.key {
-            Some(key) if is_short(key) => Ok(holders(&app.store.records, project, key).await?),
+            Some(key) if is_possible_key(key) => Ok(holders(&app.store.records, project, key).await?),
             _ => Ok(Holders::default()),
         }
     }
@@ -154,9 +154,4 @@ async fn judge(
     };
     let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
     Ok((input, held.deleted, found))
-}
-
-/// Whether a key can be looked up at all; longer ones are refused when the body is judged.
-pub(super) fn is_short(key: &str) -> bool {
-    key.chars().count() <= pennon_engine::flag::limits::KEY_CHARS && !key.contains('#')
 }

@@ -6,11 +6,10 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_engine::flag::Flag;
+use pennon_engine::flag::{Flag, is_possible_key};
 use pennon_role_access::payloads::{has_sealed, revealed};
 use serde_json::Value;
 
-use super::create::is_short;
 use crate::Flags;
 use crate::store::{flag_at, number};
 
@@ -26,7 +25,7 @@ impl Named<'_> {
         if segment.bytes().all(|byte| byte.is_ascii_digit()) {
             return segment.parse().map_or(Named::Nothing, Named::Id);
         }
-        if is_short(segment) { Named::Key(segment) } else { Named::Nothing }
+        if is_possible_key(segment) { Named::Key(segment) } else { Named::Nothing }
     }
 }
 

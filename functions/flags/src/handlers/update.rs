@@ -1,7 +1,7 @@
 //! `PATCH P/feature_flags/{id}/` (and PUT): a change, a soft deletion or a restore.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,10 +14,9 @@ use pennon_core::store::{Item, Key, Page, StoreError, Table};
 use pennon_engine::flag::dependencies::{Related, dependents_of};
 use pennon_engine::flag::mentions::{self, Mentions};
 use pennon_engine::flag::transition::{self, Links};
-use pennon_engine::flag::{Flag, FlagInput, References, Surroundings, Write, conflict};
+use pennon_engine::flag::{Flag, FlagInput, References, Surroundings, Write, conflict, is_possible_key};
 use serde_json::Value;
 
-use super::create::is_short;
 use super::{TRIES, require_edit};
 use crate::Flags;
 use crate::mentioned::{Mentioned, Sought, look_up};
@@ -78,7 +77,10 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
             cohort_names(app, project, &unnamed),
         );
         if written? == Outcome::Done {
-            let mut names = names?;
+            let mut names = match names {
+                Ok(names) => names,
+                Err(_) => names_after_all(state, project, &before, &unnamed).await,
+            };
             names.extend(references.cohort_names());
             let stored = Stored { version: before.version + 1, flag: after };
             let text = prepared(state, project, &stored, &names).text(viewers.viewer(owned), call.now);
@@ -88,6 +90,21 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         (items, page) = plan.read(records, project).await?;
     }
     Err(ApiError::busy(1))
+}
+
+/// The names of cohorts that could not be read beside a write. The write is done, so its answer does not depend on them:
+/// they are read once more, else those are shown that the flag was last shown with.
+async fn names_after_all(
+    state: &Flags,
+    project: ProjectId,
+    before: &Stored,
+    ids: &BTreeSet<i64>,
+) -> BTreeMap<i64, String> {
+    if let Ok(names) = cohort_names(&state.app, project, ids).await {
+        return names;
+    }
+    let shown = state.memory.prepared(project, before.flag.id, before.version);
+    shown.map(|shown| shown.cohort_names()).unwrap_or_default()
 }
 
 /// The project and what the plan reads, in one wait where the path names the project by its number.
@@ -138,7 +155,7 @@ impl Plan {
         let switches = body.is_some_and(|body| body.contains_key("active") || body.contains_key("deleted"));
         Plan {
             id,
-            key: mentions.key.filter(|key| is_short(key)),
+            key: mentions.key.filter(|key| is_possible_key(key)),
             switches_off: body.is_some_and(may_switch_off),
             needs_version: switches || sought.has_flags(),
             sought,
@@ -263,10 +280,12 @@ fn may_switch_off(body: &Fields) -> bool {
         || body.get("active").is_some_and(|sent| *sent != true)
 }
 
-/// What has to be looked up: what the body's filters name, and what the flag depends on if it may be switched on.
+/// What has to be looked up: what the body's filters name, and what the flag depends on if it may be switched on or
+/// restored.
 fn relevant(body: &Fields, flag: &Flag) -> Mentions {
     let may_switch_on = !flag.active && body.get("active").is_some_and(|sent| *sent != false);
-    let mut mentions = mentions::of_body(body, may_switch_on.then_some(flag));
+    let may_restore = flag.deleted && body.get("deleted").is_some_and(|sent| *sent != true);
+    let mut mentions = mentions::of_body(body, (may_switch_on || may_restore).then_some(flag));
     if !body.get("filters").is_some_and(Value::is_object) {
         mentions.cohort_ids.clear();
     }

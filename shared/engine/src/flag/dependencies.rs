@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{FieldError, FlagRow, References, filter_view as view, json::Object, python, references};
+use super::{FieldError, FlagRow, References, json::Object, python, references};
 
 /// How many dependents a refusal names before it counts the rest.
 const NAMED: usize = 5;
@@ -24,10 +24,15 @@ pub struct Own<'a> {
 
 /// Checks each property of type `flag`, and that none of them leads back to the flag itself.
 pub fn check(filters: &Object, own: Own<'_>, found: &References) -> Result<(), FieldError> {
-    let is_dependency = |property: &&Value| view::text(property, "type") == Some("flag");
-    for property in view::group_properties(filters).filter(is_dependency) {
+    for property in references::flag_properties(filters) {
         check_one(property, own, found)?;
     }
+    check_circle(filters, own, found)
+}
+
+/// Checks that no dependency leads back to the flag itself. A flag that is deleted counts for nothing while it is, so
+/// this is checked again when it is restored.
+pub fn check_circle(filters: &Object, own: Own<'_>, found: &References) -> Result<(), FieldError> {
     match own.id.and_then(|id| circle(id, own.key, filters, found)) {
         Some(keys) => Err(refused(format!("Circular dependency detected: {}", keys.join(" → ")))),
         None => Ok(()),

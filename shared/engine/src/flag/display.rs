@@ -166,6 +166,11 @@ impl Prepared {
         self.cohorts.iter().all(|(id, name)| cohort_names.get(id) == name.as_ref())
     }
 
+    /// The names of the cohorts in it.
+    pub fn cohort_names(&self) -> BTreeMap<i64, String> {
+        self.cohorts.iter().filter_map(|(id, name)| Some((*id, name.clone()?))).collect()
+    }
+
     /// Whether it names cohorts at all.
     pub fn names_cohorts(&self) -> bool {
         !self.cohorts.is_empty()

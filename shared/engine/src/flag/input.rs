@@ -168,13 +168,30 @@ fn after(
     sent.unwrap_or_else(|| stored.and_then(field)).unwrap_or(false)
 }
 
+/// Whether a flag can have this key at all: one that a body may give, or what such a key became when its flag was
+/// deleted. There is no use in looking up any other, and what passes fits the keys of any store.
+pub fn is_possible_key(key: &str) -> bool {
+    let mut parts = key.split(DELETED);
+    let given = parts.next().unwrap_or_default();
+    let is_id = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let of_body = !given.is_empty() && given.len() <= limits::KEY_CHARS && is_plain(given);
+    of_body && key.len() <= 2 * limits::KEY_CHARS && parts.all(is_id)
+}
+
+/// What stands in the key of a deleted flag between the key that it had and its number.
+pub const DELETED: &str = ":deleted:";
+
+fn is_plain(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
 fn parse_key(field: Field<'_>, write: Write, taken: bool) -> Result<Option<String>, FieldError> {
     let rules = |name: &str, value: &Value| {
         let key = fields::string(name, value, KEY)?;
         if taken {
             return Err(FieldError::key_taken());
         }
-        if !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        if !is_plain(&key) {
             let detail = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";
             return Err(FieldError::new(name, "invalid_key", detail));
         }

@@ -194,7 +194,7 @@ pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
 }
 
 fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> {
-    if view::text(property, "type") != Some("cohort") {
+    if !references::is_cohort(property) {
         return Ok(());
     }
     let value = python::text(property.get("value").unwrap_or(&Value::Null));

@@ -3,11 +3,11 @@
 //! Must stay true: an id maps to nothing when it was looked up and does not exist (or is deleted, or belongs to another
 //! project); an id that is not in the maps was never looked up and is judged the same way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{FlagRow, fields, filter_view as view, json::Object};
+use super::{FlagRow, cohort::Cohort, fields, filter_view as view, json::Object};
 
 /// A live flag that another flag may depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,16 +37,19 @@ pub struct CohortReference {
     pub cohorts: Vec<i64>,
 }
 
-impl CohortReference {
-    /// Reads a cohort's `filters`. A static cohort is a list of members: it has no criteria, whatever its filters say.
-    pub fn read(name: &str, is_static: bool, filters: &Value) -> Self {
-        let mut reference = Self { name: name.to_owned(), has_event_criterion: false, cohorts: Vec::new() };
-        if !is_static {
-            reference.walk(filters.get("properties").unwrap_or(&Value::Null));
+impl From<&Cohort> for CohortReference {
+    /// A static cohort is a list of members: it has no criteria, whatever its filters say.
+    fn from(cohort: &Cohort) -> Self {
+        let mut reference =
+            Self { name: cohort.name.clone(), has_event_criterion: false, cohorts: Vec::new() };
+        if !cohort.is_static {
+            reference.walk(cohort.filters.get("properties").unwrap_or(&Value::Null));
         }
         reference
     }
+}
 
+impl CohortReference {
     /// Visits groups and criteria without recursion on the stack of the program.
     fn walk(&mut self, criteria: &Value) {
         let mut pending = vec![criteria];
@@ -109,26 +112,38 @@ pub fn cohort_id(property: &Value) -> Option<i64> {
     property.get("value").and_then(fields::as_integer)
 }
 
+/// The properties that name flags on which the value of a flag depends: those of `groups`, and of the one early access
+/// condition that is looked at.
+pub fn flag_properties(filters: &Object) -> impl Iterator<Item = &Value> {
+    let conditions = view::groups(filters).iter().chain(view::super_groups(filters).first());
+    conditions.flat_map(view::properties).filter(|property| view::text(property, "type") == Some("flag"))
+}
+
+/// The flags that filters depend on, in order of appearance, each once; None for a property that names no id.
+pub fn needed_flags(filters: &Object) -> Vec<Option<i64>> {
+    distinct(flag_properties(filters).map(flag_id))
+}
+
 /// The ids of the flags that filters depend on, in order of appearance, each once.
 pub fn flag_ids(filters: &Object) -> Vec<i64> {
-    distinct(
-        view::group_properties(filters).filter(|p| view::text(p, "type") == Some("flag")).filter_map(flag_id),
-    )
+    needed_flags(filters).into_iter().flatten().collect()
 }
 
 /// The ids of the cohorts that filters name anywhere, in order of appearance, each once.
 pub fn cohort_ids(filters: &Object) -> Vec<i64> {
     let properties = view::all_conditions(filters).flat_map(view::properties);
-    distinct(properties.filter(|p| view::text(p, "type") == Some("cohort")).filter_map(cohort_id))
+    distinct(properties.filter(|property| is_cohort(property)).filter_map(cohort_id))
 }
 
-fn distinct(ids: impl Iterator<Item = i64>) -> Vec<i64> {
-    let mut seen = std::collections::BTreeSet::new();
+fn distinct<T: Ord + Copy>(ids: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
     ids.filter(|id| seen.insert(*id)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use serde_json::json;
 
     use super::*;
@@ -142,12 +157,20 @@ mod tests {
             ]}]},
             {"key": "email", "type": "person", "value": "x"},
         ]}});
-        let cohort = CohortReference::read("c", false, &filters);
+        let read = |record: Value| CohortReference::from(&Cohort::read(&record).unwrap());
+        let cohort = read(json!({"id": 1, "name": "c", "filters": filters}));
         assert!(cohort.has_event_criterion);
         assert_eq!(cohort.cohorts, [4, 2]);
-        let members = CohortReference::read("c", true, &filters);
+        let members = read(json!({"id": 1, "name": "c", "is_static": true, "filters": filters}));
         assert!(!members.has_event_criterion && members.cohorts.is_empty());
-        assert!(CohortReference::read("c", false, &json!(null)).cohorts.is_empty());
+        assert!(read(json!({"id": 1, "name": "c", "filters": null})).cohorts.is_empty());
+        // The older form.
+        let older = json!([{"properties": [{"key": "id", "type": "cohort", "value": 9}]}]);
+        let older = read(json!({"id": 1, "name": "c", "groups": older}));
+        assert!(!older.has_event_criterion);
+        assert_eq!(older.cohorts, [9]);
+        let older = read(json!({"id": 1, "name": "c", "groups": [{"event_id": "$pageview", "days": 7}]}));
+        assert!(older.has_event_criterion);
     }
 
     #[test]
@@ -157,10 +180,16 @@ mod tests {
                 {"key": "7", "type": "flag"}, {"key": " 8 ", "type": "flag"}, {"key": 7, "type": "flag"},
                 {"key": "beta", "type": "flag"}, {"key": "id", "type": "cohort", "value": "3"},
             ]}],
-            "super_groups": [{"properties": [{"key": "id", "type": "cohort", "value": 5}]}],
+            "super_groups": [
+                {"properties": [{"key": "id", "type": "static-cohort", "value": 5}, {"key": "9", "type": "flag"}]},
+                // Only the first one is looked at.
+                {"properties": [{"key": "10", "type": "flag"}]},
+            ],
+            "holdout_groups": [{"properties": [{"key": "id", "type": "dynamic-cohort", "value": 6}]}],
         });
         let Some(filters) = filters.as_object() else { unreachable!() };
-        assert_eq!(flag_ids(filters), [7, 8]);
-        assert_eq!(cohort_ids(filters), [3, 5]);
+        assert_eq!(flag_ids(filters), [7, 8, 9]);
+        assert_eq!(cohort_ids(filters), [3, 5, 6]);
+        assert_eq!(needed_flags(filters), [Some(7), Some(8), None, Some(9)]);
     }
 }

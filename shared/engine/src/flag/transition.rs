@@ -5,7 +5,8 @@
 
 use super::{
     FieldError, Flag, References,
-    dependencies::{self, Related, named},
+    dependencies::{self, Own, Related, named},
+    input::DELETED,
 };
 
 /// What else the project has that bears on the write.
@@ -30,6 +31,10 @@ pub fn check(before: &Flag, after: &Flag, links: &Links<'_>) -> Result<(), Field
     match (before.deleted, after.deleted) {
         (false, true) => check_delete(links)?,
         (true, false) if links.key_taken => return Err(FieldError::key_taken()),
+        (true, false) => {
+            let own = Own { id: Some(after.id), key: &after.key };
+            dependencies::check_circle(&after.filters, own, links.references)?;
+        }
         _ => {}
     }
     match (before.active, after.active) {
@@ -87,7 +92,7 @@ fn check_enable(after: &Flag, references: &References) -> Result<(), FieldError>
 pub fn key_after_delete(before: &Flag, after: &Flag, links: &Links<'_>) -> Option<String> {
     let is_delete = !before.deleted && after.deleted;
     let only_deleted = links.deleted_experiments && links.live_experiments.is_empty();
-    (is_delete && only_deleted).then(|| format!("{}:deleted:{}", after.key, after.id))
+    (is_delete && only_deleted).then(|| format!("{}{DELETED}{}", after.key, after.id))
 }
 
 /// The refusal of a create whose key belongs to a deleted flag that an experiment still uses.

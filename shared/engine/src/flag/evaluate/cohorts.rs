@@ -88,6 +88,7 @@ impl Cohorts {
     }
 
     fn add(&mut self, id: i64, criteria: &Object, compiler: &Compiler) {
+        compiler.patterns.next_asker();
         let Some(criteria) = self.group(criteria, compiler, 0) else { return };
         let (mut uses, mut uses_static) = (BTreeSet::new(), BTreeSet::new());
         criteria.for_each_leaf(&mut |leaf| leaf.cohorts(&mut uses, &mut uses_static));

@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::order;
-use crate::flag::{Flag, filter_view as view, json::Object, references};
+use crate::flag::{Flag, references};
 
 /// The flags of a project, numbered so that a flag comes after those that it depends on.
 #[derive(Debug, Default)]
@@ -39,7 +37,7 @@ impl<'a> Graph<'a> {
         let needed: Vec<Vec<Option<usize>>> = flags
             .iter()
             .map(|flag| {
-                let ids = needed_flags(&flag.filters).into_iter();
+                let ids = references::needed_flags(&flag.filters).into_iter();
                 ids.map(|id| places.get(&id?).copied()).collect()
             })
             .collect();
@@ -98,15 +96,4 @@ impl<'a> Graph<'a> {
         }
         chain
     }
-}
-
-/// The flags that filters depend on, in order of appearance, each once; None for a property that names no id.
-fn needed_flags(filters: &Object) -> Vec<Option<i64>> {
-    let conditions = view::groups(filters).iter().chain(view::super_groups(filters).first());
-    let properties = conditions.flat_map(view::properties);
-    let ids = properties
-        .filter(|property: &&Value| view::text(property, "type") == Some("flag"))
-        .map(references::flag_id);
-    let mut seen = BTreeSet::new();
-    ids.filter(|id| seen.insert(*id)).collect()
 }

@@ -31,6 +31,29 @@ fn keys() {
 }
 
 #[test]
+fn keys_that_a_flag_can_have() {
+    let longest = "k".repeat(400);
+    for key in [
+        "a",
+        "Ok_1-x",
+        "12",
+        "a:deleted:7",
+        "a:deleted:7:deleted:7",
+        &longest,
+        &format!("{longest}:deleted:7"),
+    ] {
+        assert!(is_possible_key(key), "{key}");
+    }
+    let long = [format!("{longest}k"), "漢".repeat(400), format!("a{}", ":deleted:7".repeat(80))];
+    for key in ["", "a#b", "a b", "é", ":deleted:7", "a:deleted:", "a:deleted:x", "a:7"]
+        .into_iter()
+        .chain(long.iter().map(String::as_str))
+    {
+        assert!(!is_possible_key(key), "{key}");
+    }
+}
+
+#[test]
 fn a_taken_key_is_told_after_its_length_and_before_its_characters() {
     let references = References::default();
     let around = Surroundings {

@@ -83,3 +83,31 @@ fn disabling_and_enabling() {
     assert_eq!(check(&on, &on, &links), Ok(()));
     assert_eq!(check(&off, &off, &links), Ok(()));
 }
+
+#[test]
+fn restoring_does_not_close_a_circle() {
+    let property = json!({"key": "5", "type": "flag", "operator": "flag_evaluates_to", "value": true});
+    let mut live = flag();
+    live.filters = testing::object(json!({"groups": [{"properties": [property]}]}));
+    let deleted = Flag { deleted: true, ..live.clone() };
+    let found = |depends_on: Vec<i64>, active| {
+        let base = FlagReference { key: "base".to_owned(), active, depends_on };
+        References { flags: [(5, Some(base))].into(), ..References::default() }
+    };
+    let back = found(vec![live.id], true);
+    let links = Links {
+        early_access: false,
+        live_experiments: &[],
+        deleted_experiments: false,
+        dependents: &[],
+        references: &back,
+        key_taken: false,
+    };
+    let detail = "Circular dependency detected: omega-feature → base → omega-feature";
+    assert_eq!(check(&deleted, &live, &links), Err(FieldError::invalid("filters", detail)));
+    assert_eq!(check(&deleted, &deleted, &links), Ok(()));
+    // A dependency that is gone or off stands against switching on, not against restoring.
+    for references in [found(vec![], true), found(vec![], false), References::default()] {
+        assert_eq!(check(&deleted, &live, &Links { references: &references, ..links }), Ok(()));
+    }
+}
