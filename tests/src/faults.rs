@@ -66,7 +66,7 @@ impl Faults {
     }
 
     fn denies(&self, request: &HttpRequest) -> bool {
-        let denied = self.lock().denied.as_ref().map(|partition| format!("{:?}", partition));
+        let denied = self.lock().denied.as_ref().map(|partition| format!("{partition:?}"));
         let text = request.body().bytes().map(String::from_utf8_lossy);
         denied.zip(text).is_some_and(|(denied, text)| text.contains(&denied))
     }
