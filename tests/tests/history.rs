@@ -67,7 +67,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     let history = recorder.history().await;
     assert_sound(&history, seed);
     let tally = tally(&history);
-    println!("seed {seed}: {tally:?}, {} calls of the store", recorder.app().round_trips.calls().len());
+    eprintln!("seed {seed}: {tally:?}, {} calls of the store", recorder.app().round_trips.calls().len());
     for word in ["flag", "list", "taken", "missing"] {
         assert!(tally.contains_key(word), "seed {seed}: nothing was ever answered as {word}: {tally:?}");
     }
@@ -92,7 +92,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     let history = recorder.history().await;
     assert_sound(&history, seed);
     let met = faults.counts();
-    println!("seed {seed}: {:?}, faults {met:?}", tally(&history));
+    eprintln!("seed {seed}: {:?}, faults {met:?}", tally(&history));
     for (fault, _) in shares {
         assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
     }

@@ -1,6 +1,6 @@
 //! Clients that do random things to few flags, and what is stored when they have stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -211,9 +211,9 @@ async fn stored(app: &TestApp) -> Stored {
     stored.entries = log.iter().map(|item| entry(&item.body().expect("an entry"))).collect();
     let mut pointers = BTreeMap::new();
     for entry in &stored.entries {
-        if !pointers.contains_key(&entry.flag) {
+        if let btree_map::Entry::Vacant(vacant) = pointers.entry(entry.flag) {
             let own = query(format!("PROJECT#1#ACTIVITY#FeatureFlag#ITEM#{}", entry.flag)).await;
-            pointers.insert(entry.flag, own.len());
+            vacant.insert(own.len());
         }
     }
     stored.pointers = pointers;

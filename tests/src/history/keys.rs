@@ -17,10 +17,10 @@ pub(super) fn check(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings
             (Request::Change { flag, .. } | Request::Read(flag), Told::Missing) => {
                 gone(history, &purges, *flag, call, findings);
             }
-            (Request::Change { flag, .. } | Request::Read(flag), Told::Flag(_)) => {
-                if purges.get(flag).is_some_and(|purge| purge.surely < call.began) {
-                    findings.push(format!("answered after it was gone for good: {call:?}"));
-                }
+            (Request::Change { flag, .. } | Request::Read(flag), Told::Flag(_))
+                if purges.get(flag).is_some_and(|purge| purge.surely < call.began) =>
+            {
+                findings.push(format!("answered after it was gone for good: {call:?}"));
             }
             _ => {}
         }

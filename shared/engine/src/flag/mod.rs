@@ -50,7 +50,7 @@ mod testing;
 
 pub use display::{AccessLevel, Prepared, Viewer};
 pub use error::FieldError;
-pub use input::{FlagInput, is_possible_key, Surroundings, Write};
+pub use input::{FlagInput, Surroundings, Write, is_possible_key};
 pub use record::{Flag, UserRef};
 pub use references::{CohortReference, FlagReference, References};
 pub use row::FlagRow;
