@@ -110,7 +110,11 @@ async fn a_change_takes_two_whatever_it_changes() {
     patch(b, json!({"filters": filters(json!([on_flag(a)]))}), "a dependency").await;
     patch(b, json!({"active": false}), "switching off").await;
     patch(b, json!({"deleted": true}), "deleting").await;
-    patch(b, json!({"deleted": false}), "restoring").await;
+    patch(a, json!({"deleted": true}), "deleting what others depended on").await;
+    patch(a, json!({"deleted": false}), "restoring").await;
+    // What it depends on is known once it is read, and must not lead back to it.
+    let (body, what) = (json!({"deleted": false}), "restoring what depends on others");
+    assert_eq!(cold(&app, "PATCH", &one(b), body, 3, what).await["deleted"], false);
     let on =
         cold(&app, "PATCH", &one(b), json!({"active": true}), 3, "switching on what depends on others").await;
     assert_eq!(on["active"], true);
