@@ -49,7 +49,7 @@ pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (access, flag) = flag_of(&app, &call, WRITE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
-    require_right(&app, &access, &flag).await?;
+    require_right(&access, &flag)?;
     let body = call.fields()?;
     let named = Field::of(&body, "role_id").required(fields::uuid_key).map_err(refused)?;
     let key = keys::role(access.project.organization, named);
@@ -89,7 +89,7 @@ pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> 
     let (access, flag, record) = record_of(&app, &call, WRITE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
     let record = record.ok_or_else(ApiError::not_found)?;
-    require_right(&app, &access, &flag).await?;
+    require_right(&access, &flag)?;
     match store::remove(&app.store.records, access.project.id, id_of(&flag), &record).await? {
         Outcome::Done => Ok(empty(StatusCode::NO_CONTENT)),
         _ => Err(ApiError::not_found()),
@@ -218,8 +218,8 @@ fn show_member(role: &Role, member: &RoleMember) -> Value {
     })
 }
 
-async fn require_right(app: &App, access: &Access, flag: &Flag) -> ApiResult<()> {
-    if Viewers::load(app, access, &[flag]).await?.can_change_role_access(flag) {
+fn require_right(access: &Access, flag: &Flag) -> ApiResult<()> {
+    if Viewers::of(access).can_change_role_access(flag) {
         return Ok(());
     }
     Err(ApiError::forbidden("You can't edit roles for this feature flag."))

@@ -11,7 +11,6 @@ use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_engine::flag::edit_right::{Caller, Decision, Membership};
 use pennon_engine::flag::{Flag, FlagRow, Prepared, Viewer};
 use serde::Deserialize;
-use serde_json::Value;
 
 /// What is known of the caller and of the cohorts that flags name.
 pub struct Viewers {
@@ -45,6 +44,18 @@ impl From<&FlagRow> for Owned {
 }
 
 impl Viewers {
+    /// What is known without looking anything up: enough to tell who may change role accesses.
+    pub fn of(access: &Access) -> Viewers {
+        Viewers {
+            role_levels: access.roles().map(|role| role.level.into()).collect(),
+            membership: Membership::from_level(access.level().number()),
+            organization_level: access.project.feature_flags_access_level.into(),
+            user: i64::try_from(access.caller.user().id).unwrap_or(i64::MAX),
+            opened: BTreeSet::new(),
+            cohort_names: BTreeMap::new(),
+        }
+    }
+
     /// Looks up what the answers for `flags` need; no round trip when the levels decide and no flag names a cohort.
     pub async fn load(app: &App, access: &Access, flags: &[&Flag]) -> ApiResult<Viewers> {
         let cohorts: BTreeSet<i64> = flags.iter().flat_map(|flag| flag.cohort_ids()).collect();
@@ -60,14 +71,7 @@ impl Viewers {
         access: &Access,
         flags: impl Iterator<Item = Owned>,
     ) -> ApiResult<Viewers> {
-        let mut viewers = Viewers {
-            role_levels: access.roles().map(|role| role.level.into()).collect(),
-            membership: Membership::from_level(access.level().number()),
-            organization_level: access.project.feature_flags_access_level.into(),
-            user: i64::try_from(access.caller.user().id).unwrap_or(i64::MAX),
-            opened: BTreeSet::new(),
-            cohort_names: BTreeMap::new(),
-        };
+        let mut viewers = Viewers::of(access);
         let project = access.project.id;
         let mut wanted: Vec<(i64, Key)> = Vec::new();
         for flag in flags.filter(|flag| viewers.decide(*flag) == Decision::DependsOnRoleAccess) {
@@ -101,11 +105,6 @@ impl Viewers {
             Decision::No => false,
             Decision::DependsOnRoleAccess => self.opened.contains(&flag.id),
         }
-    }
-
-    /// The record as the caller sees it.
-    pub fn show(&self, flag: &Flag, now: DateTime<Utc>) -> Value {
-        flag.response(self.viewer(flag), &self.cohort_names, now)
     }
 
     /// The record as the caller sees it, as JSON text.

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip};
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip, as_json_text};
 use serde_json::json;
 
 use super::memory::Form;
@@ -65,9 +65,7 @@ fn plain(form: &Form, gzip: &Bytes) -> ApiResult<Vec<u8>> {
         .take(GATEWAY_BYTES_MAX as u64 + 1)
         .read_to_end(&mut text)
         .map_err(|e| ApiError::internal(&e))?;
-    // The function's answer is a JSON text itself.
-    let doubled = text.iter().filter(|byte| matches!(byte, b'"' | b'\\')).count();
-    if text.len() + doubled > GATEWAY_BYTES_MAX { Err(too_large()) } else { Ok(text) }
+    if as_json_text(&text) > GATEWAY_BYTES_MAX { Err(too_large()) } else { Ok(text) }
 }
 
 /// 402: SDKs drop their definitions until the quota is renewed.

@@ -11,7 +11,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
-use pennon_role_access::viewer::Viewers;
+use pennon_role_access::viewer::{Owned, Viewers};
 use serde_json::json as object;
 
 use super::{TRIES, require_edit};
@@ -79,7 +79,7 @@ async fn flag_item(app: &App, call: &Call) -> ApiResult<(Access, Option<Item>)> 
 /// The flag in `item`, if the caller may edit it.
 async fn editable(app: &App, access: &Access, item: Option<&Item>) -> ApiResult<Stored> {
     let stored = Stored::read(item.ok_or_else(ApiError::not_found)?)?;
-    let viewers = Viewers::load(app, access, &[&stored.flag]).await?;
+    let viewers = Viewers::rights(app, access, std::iter::once(Owned::from(&stored.flag))).await?;
     require_edit(&viewers, &stored.flag)?;
     Ok(stored)
 }

@@ -24,7 +24,7 @@ use crate::persons::all::{Question, criteria, property_keys, through};
 use crate::persons::{cohorts, refused, require_readable, zone};
 use crate::store::{Stored, Version, flag_at, flags_of, load};
 use crate::user::user_ref;
-use pennon_role_access::viewer::Viewers;
+use pennon_role_access::viewer::{Owned, Viewers};
 
 /// Makes the cohort.
 pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
@@ -38,7 +38,7 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
     let version = Version::of(items.next().flatten().as_ref());
     let item = items.next().flatten().ok_or_else(ApiError::not_found)?;
     let stored = Stored::read(&item)?;
-    let viewers = Viewers::load(&flags.app, &access, &[&stored.flag]).await?;
+    let viewers = Viewers::rights(&flags.app, &access, std::iter::once(Owned::from(&stored.flag))).await?;
     require_edit(&viewers, &stored.flag)?;
     let flag = &stored.flag;
     let nobody = !flag.active || flag.deleted || filter_view::aggregation_index(&flag.filters).is_some();

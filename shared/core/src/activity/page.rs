@@ -4,7 +4,7 @@ use axum::response::Response;
 use serde_json::json;
 
 use crate::error::{ApiError, ApiResult};
-use crate::http::{Call, deliver, link_in_place};
+use crate::http::{Call, deliver, link_in_place, too_long};
 use crate::store::{Item, Within};
 
 /// Entries of a page when the request does not say.
@@ -58,20 +58,9 @@ impl Wanted {
 
     /// 400: the page is too long, of which `entries` are the first. Names the largest limit whose page goes through.
     fn refusal(&self, call: &Call, total: usize, entries: &[Item]) -> ApiError {
-        let (mut fits, mut too_long) = (0, entries.len() + 1);
-        while fits + 1 < too_long {
-            let middle = usize::midpoint(fits, too_long);
-            let text = Wanted { limit: middle, ..*self }.text(call, total, &entries[..middle]);
-            match deliver(&call.headers, text.into_bytes()) {
-                Some(_) => fits = middle,
-                None => too_long = middle,
-            }
-        }
-        let detail = match fits {
-            0 => "The answer is too large, even with one entry.".to_owned(),
-            most => format!("The answer is too large. The largest limit that fits here is {most}."),
-        };
-        ApiError::invalid("invalid_input", detail, Some("limit"))
+        too_long(&call.headers, entries.len(), |limit| {
+            Wanted { limit, ..*self }.text(call, total, &entries[..limit]).into_bytes()
+        })
     }
 }
 

@@ -11,5 +11,7 @@ pub use body::{BODY_BYTES_MAX, Fields};
 pub use call::{Call, ClientUrl, Credential, CredentialSource};
 pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
-pub use reply::{GATEWAY_BYTES_MAX, accepts_gzip, created, deliver, empty, gzip, json, json_text};
+pub use reply::{
+    GATEWAY_BYTES_MAX, accepts_gzip, as_json_text, created, deliver, empty, gzip, json, json_text, too_long,
+};
 pub use routes::{Route, Routes};

@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::reply::deliver;
+use super::reply::{deliver, too_long};
 use crate::error::{ApiError, ApiResult};
 
 /// Records of a page when the request does not say.
@@ -83,21 +83,9 @@ impl Page {
 
     /// 400: the page is too long, of which `results` are the first. Names the largest limit whose page goes through.
     pub fn refusal(&self, call: &Call, count: usize, results: &[String]) -> ApiError {
-        // Of two pages with one start the longer one has the longer text.
-        let (mut fits, mut too_long) = (0, results.len() + 1);
-        while fits + 1 < too_long {
-            let middle = usize::midpoint(fits, too_long);
-            let text = Page { limit: middle, ..*self }.text(call, count, &results[..middle]);
-            match deliver(&call.headers, text.into_bytes()) {
-                Some(_) => fits = middle,
-                None => too_long = middle,
-            }
-        }
-        let detail = match fits {
-            0 => "The answer is too large, even with one record.".to_owned(),
-            most => format!("The answer is too large. The largest limit that fits here is {most}."),
-        };
-        ApiError::invalid("invalid_input", detail, Some("limit"))
+        too_long(&call.headers, results.len(), |limit| {
+            Page { limit, ..*self }.text(call, count, &results[..limit]).into_bytes()
+        })
     }
 
     /// The request's URL with this limit and another offset.

@@ -9,6 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
+use crate::error::ApiError;
+
 /// Answers longer than this are packed where the client takes that.
 pub const PACK_ABOVE_BYTES: usize = 4_500_000;
 /// Longest answer that a function behind a gateway can give, as its platform counts it: 6 MB, less room for headers.
@@ -63,8 +65,26 @@ pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
     Some(response)
 }
 
+/// 400 on `limit`: the page is too long, of which `records` are here. `text` is the page of the first so many of them; of
+/// two pages with one start the longer one has the longer text. Names the largest limit whose page goes through.
+pub fn too_long(headers: &HeaderMap, records: usize, text: impl Fn(usize) -> Vec<u8>) -> ApiError {
+    let (mut fits, mut too_long) = (0, records + 1);
+    while fits + 1 < too_long {
+        let middle = usize::midpoint(fits, too_long);
+        match deliver(headers, text(middle)) {
+            Some(_) => fits = middle,
+            None => too_long = middle,
+        }
+    }
+    let detail = match fits {
+        0 => "The answer is too large, even with one record.".to_owned(),
+        most => format!("The answer is too large. The largest limit that fits here is {most}."),
+    };
+    ApiError::invalid("invalid_input", detail, Some("limit"))
+}
+
 /// The length of a text body on its way to the gateway, where it is a JSON text itself.
-fn as_json_text(text: &[u8]) -> usize {
+pub fn as_json_text(text: &[u8]) -> usize {
     text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 2 } else { 1 }).sum()
 }
 

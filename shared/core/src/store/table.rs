@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{
     ConditionCheck, Delete, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
@@ -243,14 +245,7 @@ impl Table {
             .expression_attribute_values(":e", number(seconds))
             .send()
             .await;
-        match sent {
-            Err(error)
-                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
-            {
-                Ok(false)
-            }
-            other => other.map(|_| true).map_err(StoreError::from),
-        }
+        happened(sent)
     }
 
     /// Raises the counter at `key` to `least`, if it is lower.
@@ -266,14 +261,7 @@ impl Table {
             .expression_attribute_values(":least", number(least))
             .send()
             .await;
-        match sent {
-            Err(error)
-                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
-            {
-                Ok(())
-            }
-            other => other.map(|_| ()).map_err(StoreError::from),
-        }
+        happened(sent).map(|_| ())
     }
 
     /// Sets the counter of the item at `key` to `to`, if the item is there and its counter is unset or at most `most`.
@@ -292,14 +280,7 @@ impl Table {
             .expression_attribute_values(":most", number(most))
             .send()
             .await;
-        match sent {
-            Err(error)
-                if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) =>
-            {
-                Ok(false)
-            }
-            other => other.map(|_| true).map_err(StoreError::from),
-        }
+        happened(sent)
     }
 
     fn add(&self, key: &Key, by: i64) -> UpdateBuilder {
@@ -424,6 +405,20 @@ fn cancellation(reasons: &[aws_sdk_dynamodb::types::CancellationReason]) -> Stor
         return StoreError::TooLarge;
     }
     StoreError::Failed(format!("transaction cancelled: {reasons:?}"))
+}
+
+/// Whether a conditional write was done; it was not where its condition did not hold.
+fn happened<T, R>(sent: Result<T, SdkError<UpdateItemError, R>>) -> Result<bool, StoreError>
+where
+    SdkError<UpdateItemError, R>: Into<StoreError>,
+{
+    match sent {
+        Ok(_) => Ok(true),
+        Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Waits longer with every try, by a random share; gives up after the last.
