@@ -5,11 +5,14 @@
 //! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
 
 pub mod dates;
+pub mod definitions;
 pub mod error;
+pub mod facts;
 pub mod filter;
 pub mod flag;
 mod funnel;
 pub mod limits;
+mod matcher;
 pub mod plan;
 pub mod query;
 pub mod scan;
@@ -17,6 +20,8 @@ mod text;
 mod trends;
 mod url;
 
+pub use definitions::{Action, Cohort, Definitions, Mentions};
 pub use error::{CalcError, CalcResult, ErrorKind};
+pub use facts::{Facts, Needs, Properties};
 pub use plan::{Answer, Partial, Plan, ProjectContext};
 pub use query::{Parsed, Query};

@@ -35,6 +35,17 @@ pub const NAME_BYTES: usize = 4_096;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
 pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 
+/// Group types of a project: indexes are below it.
+pub const GROUP_TYPES: u64 = 5;
+
+/// The refusal of a group type that no project can have.
+pub fn no_group_type(attr: &str, value: &serde_json::Value) -> CalcError {
+    CalcError::invalid(
+        attr,
+        format!("{value} is not the index of a group type: these are 0 to {}.", GROUP_TYPES - 1),
+    )
+}
+
 /// The refusal of a funnel with too many steps; the contract gives its text and code.
 pub fn too_many_steps() -> CalcError {
     CalcError::coded("funnel_max_steps_exceeded", None, format!("Funnels support up to {STEPS} steps."))

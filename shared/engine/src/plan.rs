@@ -3,16 +3,20 @@
 //! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
 //! answer does not depend on how the actors were divided.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::Value;
 
 use crate::dates::WeekStart;
+use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
+use crate::facts::{self, Facts, Needs};
 use crate::filter::{Budget, Filter, Parser, Predicate};
 use crate::funnel::Funnel;
 use crate::query::{Common, Query};
-use crate::scan::{EventSelection, Micros, Partition, ScanRequest};
+use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
 use crate::trends::Trend;
 
 /// What a calculation needs to know of the project.
@@ -30,12 +34,14 @@ pub struct ProjectContext {
     pub earliest_event: Option<Micros>,
     /// The project counts distinct ids instead of persons.
     pub aggregate_by_distinct_id: bool,
+    /// The actions and cohorts that the question refers to, see [`Query::mentions`].
+    pub definitions: Definitions,
 }
 
 /// A question made ready: dates resolved, filters compiled.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    scan: ScanRequest,
+    needs: Needs,
     task: Task,
 }
 
@@ -67,27 +73,37 @@ impl Query {
     /// Resolves dates at an instant and compiles filters.
     pub fn plan(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<Plan> {
         let range = self.range(project, now)?;
-        let (scan, task) = match self {
-            Self::Trends(query) => {
-                let (trend, scan) = Trend::new(query, project, range, now)?;
-                (scan, Task::Trend(trend))
-            }
-            Self::Funnels(query) => {
-                let (funnel, scan) = Funnel::new(query, project, range, now)?;
-                (scan, Task::Funnel(funnel))
-            }
+        let mut compiler = Compiler::new(project, now);
+        let task = match self {
+            Self::Trends(query) => Task::Trend(Trend::new(query, project, range, &mut compiler)?),
+            Self::Funnels(query) => Task::Funnel(Funnel::new(query, project, range, &mut compiler)?),
         };
-        Ok(Plan { scan, task })
+        Ok(Plan { needs: compiler.finish()?, task })
     }
 }
 
 impl Plan {
-    /// The events that the calculation reads.
-    pub fn scan(&self) -> &ScanRequest {
-        &self.scan
+    /// What has to be known before anything can be counted.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
     }
 
-    /// Counts one partition of that scan. `stop` is asked from time to time; true ends with a timeout.
+    /// The events that the calculation reads.
+    pub fn scan(&self) -> &ScanRequest {
+        &self.needs.scan
+    }
+
+    /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them.
+    pub fn join(&self, mut partitions: Vec<Partition>, facts: &Facts) -> Vec<Partition> {
+        let member =
+            |cohort: u64, person| facts.rosters.get(&cohort).is_some_and(|list| list.contains(&person));
+        for partition in &mut partitions {
+            facts::join(partition, &self.needs.facts, facts, &member);
+        }
+        partitions
+    }
+
+    /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
     pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
         match &self.task {
             Task::Trend(trend) => trend.partial(partition, stop),
@@ -138,34 +154,98 @@ pub(crate) fn shared_filter(common: &Common, project: &ProjectContext) -> CalcRe
 }
 
 /// Compiles filters and gathers what they and their series read.
-pub(crate) struct Compiler {
-    now: DateTime<Tz>,
+pub(crate) struct Compiler<'a> {
+    /// The instant of the question, in the project's zone.
+    pub(crate) now: DateTime<Tz>,
+    /// What ids mean.
+    pub(crate) definitions: &'a Definitions,
     budget: Budget,
-    pub(crate) scan: ScanRequest,
+    needs: Needs,
 }
 
-impl Compiler {
+impl<'a> Compiler<'a> {
     /// Starts with a scan of no event at all.
-    pub(crate) fn new(project: &ProjectContext, now: DateTime<Utc>, from: Micros, to: Micros) -> Self {
-        let events = EventSelection::Named(std::collections::BTreeSet::new());
-        let scan = ScanRequest { events, from, to, columns: std::collections::BTreeSet::new() };
-        Self { now: now.with_timezone(&project.timezone), budget: Budget::default(), scan }
+    pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
+        let events = EventSelection::Named(BTreeSet::new());
+        let scan = ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new() };
+        let needs = Needs {
+            scan,
+            facts: BTreeSet::new(),
+            persons: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            rosters: BTreeSet::new(),
+            sessions: None,
+            behaviours: Vec::new(),
+        };
+        let now = now.with_timezone(&project.timezone);
+        Self { now, definitions: &project.definitions, budget: Budget::default(), needs }
     }
 
+    /// Makes the scan cover a time, both ends included.
+    pub(crate) fn cover(&mut self, from: Micros, to: Micros) {
+        self.needs.scan.from = self.needs.scan.from.min(from);
+        self.needs.scan.to = self.needs.scan.to.max(to);
+    }
+
+    /// Compiles a filter; what it reads will be in the rows.
     pub(crate) fn predicate(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
         let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
-        predicate.columns(&mut self.scan.columns);
+        let mut read = Vec::new();
+        predicate.reads(&mut |key| read.push(key.clone()));
+        for key in &read {
+            self.read(key, attr)?;
+        }
         Ok(predicate)
     }
 
+    /// Asks for a value in every row.
+    pub(crate) fn read(&mut self, key: &RowKey, attr: &str) -> CalcResult<()> {
+        match key {
+            RowKey::Event(key) => self.column(key.clone()),
+            RowKey::Fact(key) => {
+                self.needs.facts.insert(key.clone());
+                match key {
+                    FactKey::PersonId => {}
+                    FactKey::Person(property) => {
+                        self.needs.persons.insert(property.clone());
+                    }
+                    FactKey::Group(index, property) => {
+                        self.needs.groups.entry(*index).or_default().insert(property.clone());
+                        self.column(facts::group_column(*index));
+                    }
+                    FactKey::Session(_) => return Err(CalcError::unsupported(attr, "sessions")),
+                    FactKey::Member(cohort) => match self.definitions.cohorts.get(cohort) {
+                        Some(cohort_) if cohort_.is_static => {
+                            self.needs.rosters.insert(*cohort);
+                        }
+                        Some(_) => return Err(CalcError::unsupported(attr, "cohorts by rules")),
+                        None => {
+                            return Err(CalcError::invalid(attr, format!("There is no cohort {cohort}.")));
+                        }
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, key: ColumnKey) {
+        self.needs.scan.columns.insert(key);
+    }
+
+    /// Makes the scan cover events of a name, or of any.
     pub(crate) fn event(&mut self, event: Option<&String>) {
-        match (event, &mut self.scan.events) {
+        match (event, &mut self.needs.scan.events) {
             (Some(name), EventSelection::Named(names)) => {
                 names.insert(name.clone());
             }
             (Some(_), EventSelection::All) => {}
             (None, events) => *events = EventSelection::All,
         }
+    }
+
+    fn finish(self) -> CalcResult<Needs> {
+        Ok(self.needs)
     }
 }
 

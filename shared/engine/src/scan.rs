@@ -33,6 +33,30 @@ pub enum ColumnKey {
     DistinctId,
 }
 
+/// A value of a row that its event does not carry: joined from what is known of persons, groups, sessions and cohorts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FactKey {
+    /// The person's id, as text.
+    PersonId,
+    /// A property of the person as it is now, by its key.
+    Person(String),
+    /// A property, by its key, of the group that the event has of the type with this index.
+    Group(u8, String),
+    /// A field of the event's session.
+    Session(String),
+    /// Whether the person is in the cohort with this id: true or false in every row.
+    Member(u64),
+}
+
+/// Where a value of a row stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKey {
+    /// In the event.
+    Event(ColumnKey),
+    /// In what was joined to it.
+    Fact(FactKey),
+}
+
 /// What a calculation reads from the event store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanRequest {
@@ -60,6 +84,14 @@ pub struct Column {
     pub values: Vec<Value>,
 }
 
+impl Column {
+    /// The value of a row.
+    pub fn value(&self, row: usize) -> Option<&Value> {
+        let code = *self.codes.get(row)?;
+        self.values.get(usize::try_from(code).ok()?)
+    }
+}
+
 /// The events of one name, of the actors of one partition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
@@ -73,6 +105,18 @@ pub struct Run {
     pub seqs: Vec<Seq>,
     /// The columns that the request named.
     pub columns: BTreeMap<ColumnKey, Column>,
+    /// What was joined to the rows; empty as the event store gives a run.
+    pub facts: BTreeMap<FactKey, Column>,
+}
+
+impl Run {
+    /// A column; none when it was not asked for.
+    pub fn column(&self, key: &RowKey) -> Option<&Column> {
+        match key {
+            RowKey::Event(key) => self.columns.get(key),
+            RowKey::Fact(key) => self.facts.get(key),
+        }
+    }
 }
 
 /// A share of the actors with all their events that the request names. At most one run per event name.

@@ -227,7 +227,7 @@ proptest! {
             time: (start + second) * 1_000_000,
             properties: value.map_or_else(|| json!({}), |value| json!({"v": value})),
         }).collect();
-        let mut world = World { project: project(), now: instant("2024-03-14T00:00:00Z"), events };
+        let mut world = World { now: instant("2024-03-14T00:00:00Z"), events, ..sign_ups() };
         world.project.timezone = chrono_tz::America::New_York;
         let id = if named { json!("1") } else { Value::Null };
         let filter = json!([{"key": "v", "operator": "is_not", "value": "2"}]);

@@ -53,8 +53,7 @@ fn a_request_and_its_node_are_one_question() {
 #[test]
 fn series_stand_in_their_order_whatever_list_they_come_from() {
     let body = json!({"events": [{"id": "c", "order": 3}, {"id": "first"}, {"id": "b", "order": 1}, {"id": "zero", "order": 0}]});
-    let names: Vec<_> =
-        query(trend(&body)).series().iter().map(|series| series.event.clone().unwrap()).collect();
+    let names: Vec<_> = query(trend(&body)).series().iter().map(|series| series.source.id()).collect();
     assert_eq!(names, ["first", "zero", "b", "c"]);
 }
 

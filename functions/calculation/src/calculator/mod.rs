@@ -5,6 +5,7 @@
 //! has gone, or whose time is up, stops.
 
 mod cache;
+mod facts;
 mod run;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use pennon_core::model::Project;
 use pennon_core::store::Table;
 use pennon_engine::dates::WeekStart;
 use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_engine::{ProjectContext, Query};
+use pennon_engine::{Definitions, ProjectContext, Query};
 use pennon_eventstore::EventStore;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -127,7 +128,9 @@ impl Calculator {
         let scan =
             self.events.scan(project.id, &project.group_types, plan.scan()).await.map_err(unreadable)?;
         tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
-        let answer = run::answer(plan, scan.partitions, &stop, Arc::new(permit)).await?;
+        let facts = facts::gather(&self.events, project, plan.needs()).await?;
+        let partitions = plan.join(scan.partitions, &facts);
+        let answer = run::answer(plan, partitions, &stop, Arc::new(permit)).await?;
         Ok(Calculated {
             result: answer.result,
             has_more: answer.has_more,
@@ -187,6 +190,7 @@ fn context(project: &Project) -> ApiResult<ProjectContext> {
         test_account_filters: project.test_account_filters.clone(),
         earliest_event: None,
         aggregate_by_distinct_id: project.aggregate_users_by_distinct_id,
+        definitions: Definitions::default(),
     })
 }
 

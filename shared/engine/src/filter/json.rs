@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Filter, PropertyFilter};
+use super::{Filter, PropertyFilter, Target};
 
 /// The canonical form: filters of one AND as a list, everything else as a group `{type, values}`.
 pub fn filter_json(filter: &Filter) -> Value {
     match as_list(filter) {
-        Some(list) => Value::Array(list.iter().map(|leaf| property_json(leaf)).collect()),
+        Some(list) => Value::Array(list.into_iter().map(group_json).collect()),
         None => group_json(filter),
     }
 }
@@ -21,7 +21,7 @@ pub fn list_json(filter: &Filter) -> Value {
 }
 
 /// The filters of a tree that is one AND, perhaps inside groups that have no other member.
-fn as_list(filter: &Filter) -> Option<Vec<&PropertyFilter>> {
+fn as_list(filter: &Filter) -> Option<Vec<&Filter>> {
     let Filter::All(members) = filter else { return None };
     if let [only @ Filter::All(_)] = members.as_slice() {
         return as_list(only);
@@ -29,7 +29,7 @@ fn as_list(filter: &Filter) -> Option<Vec<&PropertyFilter>> {
     members
         .iter()
         .map(|member| match member {
-            Filter::Property(leaf) => Some(leaf),
+            leaf @ (Filter::Property(_) | Filter::Cohort { .. }) => Some(leaf),
             _ => None,
         })
         .collect()
@@ -38,6 +38,10 @@ fn as_list(filter: &Filter) -> Option<Vec<&PropertyFilter>> {
 fn group_json(filter: &Filter) -> Value {
     match filter {
         Filter::Property(leaf) => property_json(leaf),
+        Filter::Cohort { id, negated } => {
+            let operator = if *negated { "not_in" } else { "in" };
+            json!({"key": "id", "operator": operator, "type": "cohort", "value": id})
+        }
         Filter::All(members) => {
             json!({"type": "AND", "values": members.iter().map(group_json).collect::<Vec<_>>()})
         }
@@ -49,6 +53,9 @@ fn group_json(filter: &Filter) -> Value {
 
 fn property_json(leaf: &PropertyFilter) -> Value {
     let mut object = json!({"key": leaf.key, "operator": leaf.operator.name(), "type": leaf.target.name()});
+    if let Target::Group(index) = leaf.target {
+        object["group_type_index"] = json!(index);
+    }
     if !leaf.value.is_null() {
         object["value"] = leaf.value.clone();
     }

@@ -25,6 +25,13 @@ pub enum Filter {
     Any(Vec<Filter>),
     /// A test of one value.
     Property(PropertyFilter),
+    /// The person is in a cohort, or is not.
+    Cohort {
+        /// The cohort's id.
+        id: u64,
+        /// Those outside of it pass.
+        negated: bool,
+    },
 }
 
 impl Filter {
@@ -33,13 +40,22 @@ impl Filter {
         Self::All(Vec::new())
     }
 
+    /// Calls back with the id of every cohort that is asked for.
+    pub fn cohorts(&self, back: &mut dyn FnMut(u64)) {
+        match self {
+            Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.cohorts(back)),
+            Self::Property(_) => {}
+            Self::Cohort { id, .. } => back(*id),
+        }
+    }
+
     /// True when nothing is restricted.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::All(members) if members.iter().all(Self::is_none))
     }
 }
 
-/// Where a filter looks. Persons, cohorts, groups, sessions, elements and expressions will join these.
+/// Where a filter looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A property of the event.
@@ -48,6 +64,12 @@ pub enum Target {
     Feature,
     /// A column of the event: its name or its distinct id.
     Metadata,
+    /// A property of the event's person.
+    Person,
+    /// A property of the group that the event has of the type with this index.
+    Group(u8),
+    /// A field of the event's session.
+    Session,
 }
 
 impl Target {
@@ -57,6 +79,9 @@ impl Target {
             Self::Event => "event",
             Self::Feature => "feature",
             Self::Metadata => "event_metadata",
+            Self::Person => "person",
+            Self::Group(_) => "group",
+            Self::Session => "session",
         }
     }
 }

@@ -10,15 +10,8 @@ use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
 /// Types that will be calculated later.
-const LATER: [&str; 17] = [
-    "person",
-    "cohort",
-    "static-cohort",
-    "dynamic-cohort",
-    "precalculated-cohort",
-    "group",
+const LATER: [&str; 10] = [
     "element",
-    "session",
     "hogql",
     "behavioral",
     "recording",
@@ -121,6 +114,15 @@ impl Parser {
                 "event" | "events" => Target::Event,
                 "feature" => Target::Feature,
                 "event_metadata" => Target::Metadata,
+                "person" => Target::Person,
+                "session" => Target::Session,
+                "group" => match group_index(object, attr)? {
+                    Some(index) => Target::Group(index),
+                    None => return Ok(None),
+                },
+                "cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort" => {
+                    return self.cohort(object, attr);
+                }
                 later if LATER.contains(&later) || later.starts_with("data_warehouse") => {
                     return Err(CalcError::unsupported(
                         attr,
@@ -146,6 +148,29 @@ impl Parser {
         self.finish(target, &key, operator, value, attr)
     }
 
+    /// Membership of a cohort; none without a value.
+    fn cohort(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
+        let given = |name| object.get(name).filter(|value: &&Value| !value.is_null());
+        let Some(value) = given("value").or_else(|| given("values")) else { return Ok(None) };
+        let id = match value {
+            Value::Array(list) if list.len() == 1 => list.first().and_then(id_of),
+            other => id_of(other),
+        };
+        let id = id.ok_or_else(|| CalcError::invalid(attr, format!("{value} is not the id of a cohort.")))?;
+        let not_in = matches!(object.get("operator"), Some(Value::String(name)) if name == "not_in" || name == "is_not");
+        let negated = not_in || object.get("negation") == Some(&Value::Bool(true));
+        self.count(attr)?;
+        Ok(Some(Filter::Cohort { id, negated }))
+    }
+
+    fn count(&mut self, attr: &str) -> CalcResult<()> {
+        self.filters += 1;
+        if self.filters > limits::FILTERS {
+            return Err(limits::too_many(attr, "property filters", limits::FILTERS));
+        }
+        Ok(())
+    }
+
     fn finish(
         &mut self,
         target: Target,
@@ -167,10 +192,7 @@ impl Parser {
             return Err(limits::too_long(attr, "property key", limits::NAME_BYTES));
         }
         known_column(target, key, attr)?;
-        self.filters += 1;
-        if self.filters > limits::FILTERS {
-            return Err(limits::too_many(attr, "property filters", limits::FILTERS));
-        }
+        self.count(attr)?;
         Ok(Some(Filter::Property(PropertyFilter { target, key: key.to_owned(), operator, value })))
     }
 }
@@ -192,13 +214,27 @@ fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
     })
 }
 
-/// Columns that are not read yet are refused. A group's key is one of them wherever it is asked for.
-fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
-    let group_key =
-        key.strip_prefix("$group_").is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()));
-    if group_key && target != Target::Feature {
-        return Err(CalcError::unsupported(attr, format_args!("property filters on {key}")));
+/// The id that a value is or spells.
+fn id_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
     }
+}
+
+/// The group type of a filter; none where it names none.
+fn group_index(object: &Map<String, Value>, attr: &str) -> CalcResult<Option<u8>> {
+    let Some(value) = object.get("group_type_index").filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let index = id_of(value).filter(|index| *index < limits::GROUP_TYPES);
+    let index = index.and_then(|index| u8::try_from(index).ok());
+    index.map(Some).ok_or_else(|| limits::no_group_type(attr, value))
+}
+
+/// Columns that are not read yet are refused.
+fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
     if target == Target::Metadata && !matches!(key, "event" | "distinct_id") {
         return Err(CalcError::unsupported(
             attr,

@@ -1,14 +1,12 @@
 //! Filters over columns: each distinct value is tested once, rows only look their answer up.
 
-use std::collections::BTreeSet;
-
 use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
 use super::{Budget, Filter, PropertyFilter, Target, Test};
 use crate::error::CalcResult;
-use crate::scan::{Column, ColumnKey, Run};
+use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
 
 /// A compiled filter.
 #[derive(Debug, Clone)]
@@ -18,7 +16,7 @@ pub(crate) enum Predicate {
     /// One member holds.
     Any(Vec<Predicate>),
     /// A test of the values of a column.
-    Column(ColumnKey, Test),
+    Column(RowKey, Test),
     /// A test of the event's name.
     EventName(Test),
 }
@@ -49,26 +47,34 @@ impl Predicate {
             Filter::All(members) => each(members).map(Self::All),
             Filter::Any(members) => each(members).map(Self::Any),
             Filter::Property(leaf) => Self::leaf(leaf, now, budget, attr),
+            Filter::Cohort { id, negated } => {
+                let member =
+                    Test::OneOf { texts: std::iter::once("true".to_owned()).collect(), negated: *negated };
+                Ok(Self::Column(RowKey::Fact(FactKey::Member(*id)), member))
+            }
         }
     }
 
     fn leaf(leaf: &PropertyFilter, now: DateTime<Tz>, budget: &mut Budget, attr: &str) -> CalcResult<Self> {
         let test = Test::new(leaf.operator, &leaf.value, now, budget, attr)?;
+        let event = |key, test| Self::Column(RowKey::Event(key), test);
+        let fact = |key, test| Self::Column(RowKey::Fact(key), test);
         Ok(match leaf.target {
             Target::Metadata if leaf.key == "event" => Self::EventName(test),
-            Target::Metadata => Self::Column(ColumnKey::DistinctId, test),
-            Target::Event => Self::Column(ColumnKey::Property(leaf.key.clone()), test),
-            Target::Feature => Self::Column(ColumnKey::Property(format!("$feature/{}", leaf.key)), test),
+            Target::Metadata => event(ColumnKey::DistinctId, test),
+            Target::Event => event(ColumnKey::Property(leaf.key.clone()), test),
+            Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key)), test),
+            Target::Person => fact(FactKey::Person(leaf.key.clone()), test),
+            Target::Group(index) => fact(FactKey::Group(index, leaf.key.clone()), test),
+            Target::Session => fact(FactKey::Session(leaf.key.clone()), test),
         })
     }
 
-    /// Adds the columns that the predicate reads.
-    pub(crate) fn columns(&self, into: &mut BTreeSet<ColumnKey>) {
+    /// Calls back with every column that the predicate reads.
+    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
         match self {
-            Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.columns(into)),
-            Self::Column(key, _) => {
-                into.insert(key.clone());
-            }
+            Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.reads(back)),
+            Self::Column(key, _) => back(key),
             Self::EventName(_) => {}
         }
     }
@@ -85,7 +91,7 @@ impl Predicate {
                 mask => mask.or(member.mask(run)),
             }),
             Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
-            Self::Column(key, test) => match run.columns.get(key) {
+            Self::Column(key, test) => match run.column(key) {
                 Some(column) => column_mask(column, test),
                 None => Mask::constant(test.holds(None)),
             },

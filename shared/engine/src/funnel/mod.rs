@@ -9,15 +9,16 @@ pub mod scan;
 #[cfg(test)]
 mod tests;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::dates::range::DateRange;
+use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
+use crate::matcher::Matcher;
 use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
 use crate::query::{FunnelsQuery, Series};
-use crate::scan::{Micros, Partition, Run, ScanRequest};
+use crate::scan::{Micros, Partition, Run};
 use merge::{MarkedRun, RowMarks, Ticks};
 use scan::{Marks, Scanner};
 
@@ -32,16 +33,9 @@ pub(crate) struct Funnel {
     range: DateRange,
     bounds: (Micros, Micros),
     shared: Predicate,
-    /// Steps, then exclusions.
-    matchers: Vec<Matcher>,
-}
-
-/// Which events take a step or hit an exclusion.
-#[derive(Debug, Clone)]
-struct Matcher {
-    event: Option<String>,
-    predicate: Predicate,
-    marks: Marks,
+    definitions: Definitions,
+    /// Steps, then exclusions: which events take or hit them, and what that is.
+    matchers: Vec<(Matcher, Marks)>,
 }
 
 /// How far an actor got.
@@ -56,28 +50,28 @@ impl Funnel {
         query: &FunnelsQuery,
         project: &ProjectContext,
         range: DateRange,
-        now: DateTime<Utc>,
-    ) -> CalcResult<(Self, ScanRequest)> {
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<Self> {
         refuse_distinct_ids(project, "events")?;
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
-        let mut compiler = Compiler::new(project, now, bounds.0, bounds.1);
+        compiler.cover(bounds.0, bounds.1);
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
         let mut matchers = Vec::with_capacity(query.series.len() + query.exclusions.len());
-        let mut add = |series: &Series, marks, compiler: &mut Compiler| {
-            compiler.event(series.event.as_ref());
-            let predicate = compiler.predicate(&series.properties, "properties")?;
-            matchers.push(Matcher { event: series.event.clone(), predicate, marks });
+        let mut add = |series: &Series, marks, compiler: &mut Compiler<'_>| {
+            let matcher = Matcher::new(&series.source, &series.properties, compiler, "properties")?;
+            let no_action =
+                || CalcError::invalid("actions", format!("Action ID {} does not exist!", series.source.id()));
+            matchers.push((matcher.ok_or_else(no_action)?, marks));
             CalcResult::Ok(())
         };
         for (index, step) in query.series.iter().enumerate() {
-            add(step, Marks::step(index), &mut compiler)?;
+            add(step, Marks::step(index), compiler)?;
         }
         for entry in &query.exclusions {
-            add(&entry.series, Marks::exclusion(entry.from_step, entry.to_step), &mut compiler)?;
+            add(&entry.series, Marks::exclusion(entry.from_step, entry.to_step), compiler)?;
         }
-        let project_id = project.project_id.clone();
-        let funnel = Self { query: query.clone(), project_id, range, bounds, shared, matchers };
-        Ok((funnel, compiler.scan))
+        let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
+        Ok(Self { query: query.clone(), project_id, range, bounds, shared, definitions, matchers })
     }
 
     pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
@@ -136,18 +130,18 @@ impl Funnel {
 
     /// What the rows of a run match; none when no row can match anything.
     fn marks(&self, run: &Run) -> Option<RowMarks> {
-        let matchers = self
-            .matchers
-            .iter()
-            .filter(|matcher| matcher.event.as_ref().is_none_or(|name| *name == run.event));
         let mut marks = RowMarks::Same(Marks::default());
         let mut shared: Option<Mask> = None;
-        for matcher in matchers {
+        for (matcher, own) in &self.matchers {
+            let own_mask = matcher.mask(run);
+            if own_mask == Mask::Nothing {
+                continue;
+            }
             let shared = shared.get_or_insert_with(|| self.shared.mask(run));
             if *shared == Mask::Nothing {
                 return None;
             }
-            marks = marks.with(matcher.marks, &shared.clone().and(matcher.predicate.mask(run)));
+            marks = marks.with(*own, &own_mask.and(shared.clone()));
         }
         (marks != RowMarks::Same(Marks::default())).then_some(marks)
     }

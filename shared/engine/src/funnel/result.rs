@@ -17,7 +17,16 @@ pub(super) fn steps(funnel: &Funnel, mut sum: Partial) -> Value {
     sum.hops.resize_with(steps, Vec::new);
     let link = people_link(funnel);
     let rows = funnel.query.series.iter().zip(sum.counts).zip(&mut sum.hops).enumerate();
-    rows.map(|(order, ((series, count), hops))| step(order, series, count, hops, link.as_deref())).collect()
+    let name = |series: &Series| {
+        let name = series.source.name(&funnel.definitions).or(series.name.as_deref());
+        name.unwrap_or("All events").to_owned()
+    };
+    rows.map(|(order, ((series, count), hops))| {
+        let mut step = step(order, series, count, hops, link.as_deref());
+        step["name"] = json!(name(series));
+        step
+    })
+    .collect()
 }
 
 fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: Option<&str>) -> Value {
@@ -26,15 +35,14 @@ fn step(order: usize, series: &Series, count: u64, hops: &mut [Micros], link: Op
         push_pair(&mut url, "funnel_step", &step);
         Some(url)
     };
-    let name = series.event.as_deref().or(series.name.as_deref()).unwrap_or("All events");
     json!({
-        "action_id": series.event,
-        "name": name,
+        "action_id": series.source.id(),
+        "name": null,
         "custom_name": series.custom_name,
         "order": order,
         "people": [],
         "count": count,
-        "type": "events",
+        "type": series.source.list(),
         "average_conversion_time": average(hops),
         "median_conversion_time": median(hops),
         "converted_people_url": people((order + 1).to_string()),

@@ -1,6 +1,6 @@
 //! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
 
-use super::{Common, Display, FunnelsQuery, Math, Query, Series, TrendsQuery};
+use super::{Common, Display, EventSource, FunnelsQuery, Math, Query, Series, TrendsQuery};
 use crate::filter::{Filter, PropertyFilter};
 
 /// The text of a question.
@@ -58,8 +58,11 @@ fn conditions(series: &Series, common: &Common) -> String {
 
 /// What one series asks of an event.
 fn own(series: &Series) -> String {
-    let name =
-        series.event.as_ref().map_or_else(|| "true".to_owned(), |event| format!("event = {}", quoted(event)));
+    let name = match &series.source {
+        EventSource::Event(None) => "true".to_owned(),
+        EventSource::Event(Some(event)) => format!("event = {}", quoted(event)),
+        EventSource::Action(id) => format!("matchesAction({id})"),
+    };
     if series.properties.is_none() { name } else { format!("{name} AND {}", filter(&series.properties)) }
 }
 
@@ -92,6 +95,9 @@ fn filter(tree: &Filter) -> String {
         Filter::All(members) => joined(members, " AND "),
         Filter::Any(members) => joined(members, " OR "),
         Filter::Property(leaf) => property(leaf),
+        Filter::Cohort { id, negated } => {
+            format!("person_id {} COHORT {id}", if *negated { "NOT IN" } else { "IN" })
+        }
     }
 }
 

@@ -18,9 +18,10 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
         }
     };
     put("insight", json!(if trends { "TRENDS" } else { "FUNNELS" }));
-    let events = query.series().iter().enumerate().map(|(order, series)| entity(series, order, trends));
-    put("events", events.collect());
-    put("actions", json!([]));
+    for list in ["events", "actions"] {
+        let series = query.series().iter().enumerate().filter(|(_, series)| series.source.list() == list);
+        put(list, series.map(|(order, series)| entity(series, order, trends)).collect());
+    }
     put("properties", filter_json(&common.properties));
     put("filter_test_accounts", json!(common.filter_test_accounts));
     put("date_from", json!(common.dates.from));
@@ -66,7 +67,7 @@ pub fn with_dates(query: &Query, range: &DateRange) -> Map<String, Value> {
 }
 
 fn entity(series: &Series, order: usize, with_math: bool) -> Value {
-    let mut entity = json!({"id": series.event, "type": "events", "order": order});
+    let mut entity = json!({"id": series.source.id(), "type": series.source.list(), "order": order});
     if let Some(name) = &series.name {
         entity["name"] = json!(name);
     }
@@ -82,8 +83,8 @@ fn entity(series: &Series, order: usize, with_math: bool) -> Value {
 
 fn exclusion(exclusion: &Exclusion) -> Value {
     json!({
-        "id": exclusion.series.event,
-        "type": "events",
+        "id": exclusion.series.source.id(),
+        "type": exclusion.series.source.list(),
         "properties": list_json(&exclusion.series.properties),
         "funnel_from_step": exclusion.from_step,
         "funnel_to_step": exclusion.to_step,

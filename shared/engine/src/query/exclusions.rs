@@ -6,7 +6,7 @@ use super::field::{RawExclusion, whole};
 use super::trends::series;
 use super::{Exclusion, Series};
 use crate::error::{CalcError, CalcResult};
-use crate::filter::{Filter, Parser, PropertyFilter};
+use crate::filter::{Filter, Parser};
 use crate::limits;
 
 /// The exclusions of a funnel with these steps.
@@ -60,14 +60,14 @@ fn range(raw: &RawExclusion<'_>, steps: usize) -> CalcResult<(usize, usize)> {
 /// True when every event that takes the step is excluded: the same event, and no filter that the step lacks.
 fn covers(exclusion: &Series, step: &Series) -> bool {
     let theirs = leaves(&step.properties);
-    exclusion.event == step.event
+    exclusion.source == step.source
         && leaves(&exclusion.properties).iter().all(|filter| theirs.contains(filter))
 }
 
-fn leaves(filter: &Filter) -> Vec<&PropertyFilter> {
+fn leaves(filter: &Filter) -> Vec<&Filter> {
     match filter {
         Filter::All(members) | Filter::Any(members) => members.iter().flat_map(leaves).collect(),
-        Filter::Property(leaf) => vec![leaf],
+        leaf => vec![leaf],
     }
 }
 

@@ -23,6 +23,7 @@ pub use validate::{accept_query, validate_node};
 
 use crate::dates::Interval;
 use crate::dates::range::DateSpec;
+use crate::definitions::{Definitions, Mentions};
 use crate::error::CalcResult;
 use crate::filter::Filter;
 
@@ -91,8 +92,8 @@ pub struct Common {
 /// One line of a trend, one step of a funnel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The event's name; none is every event.
-    pub event: Option<String>,
+    /// Which events.
+    pub source: EventSource,
     /// The name that the request gave, for display.
     pub name: Option<String>,
     /// The user's own name for it, trimmed, never empty.
@@ -103,6 +104,41 @@ pub struct Series {
     pub math_given: Option<String>,
     /// Filters on this series alone.
     pub properties: Filter,
+}
+
+/// Events by name or by action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventSource {
+    /// Events of this name; none is every event.
+    Event(Option<String>),
+    /// Events that match the action with this id.
+    Action(u64),
+}
+
+impl EventSource {
+    /// The event's name or the action's id, as requests have it.
+    pub fn id(&self) -> Value {
+        match self {
+            Self::Event(name) => Value::from(name.clone()),
+            Self::Action(id) => Value::from(*id),
+        }
+    }
+
+    /// The list of a request that such entries stand in.
+    pub fn list(&self) -> &'static str {
+        match self {
+            Self::Event(_) => "events",
+            Self::Action(_) => "actions",
+        }
+    }
+
+    /// What answers call it: the event's or the action's name.
+    pub fn name<'a>(&'a self, definitions: &'a Definitions) -> Option<&'a str> {
+        match self {
+            Self::Event(name) => name.as_deref(),
+            Self::Action(id) => definitions.actions.get(id).map(|action| action.name.as_str()),
+        }
+    }
 }
 
 /// What a series counts.
@@ -238,6 +274,31 @@ impl Query {
             Self::Trends(query) => &query.series,
             Self::Funnels(query) => &query.series,
         }
+    }
+
+    /// The actions and cohorts that the question itself refers to; these may refer to more.
+    pub fn mentions(&self) -> Mentions {
+        let mut mentions = Mentions::default();
+        let mut of_filter = |filter: &Filter| {
+            filter.cohorts(&mut |id| {
+                mentions.cohorts.insert(id);
+            })
+        };
+        of_filter(&self.common().properties);
+        let exclusions = match self {
+            Self::Trends(_) => &[][..],
+            Self::Funnels(query) => &query.exclusions,
+        };
+        let sources = self.series().iter().chain(exclusions.iter().map(|entry| &entry.series));
+        let mut actions = std::collections::BTreeSet::new();
+        for series in sources {
+            of_filter(&series.properties);
+            if let EventSource::Action(id) = series.source {
+                actions.insert(id);
+            }
+        }
+        mentions.actions = actions;
+        mentions
     }
 
     /// True when planning needs the time of the project's earliest event.

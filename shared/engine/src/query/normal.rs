@@ -44,8 +44,8 @@ pub fn text(query: &Query) -> String {
 
 fn series(series: &Series, with_math: bool) -> Value {
     json!({
-        "kind": "EventsNode",
-        "event": series.event,
+        "kind": series.source.list(),
+        "id": series.source.id(),
         "name": series.name,
         "custom_name": series.custom_name,
         "math": if with_math { series.math_given.as_deref() } else { None },
@@ -55,7 +55,8 @@ fn series(series: &Series, with_math: bool) -> Value {
 
 fn exclusion(exclusion: &Exclusion) -> Value {
     json!({
-        "event": exclusion.series.event,
+        "kind": exclusion.series.source.list(),
+        "id": exclusion.series.source.id(),
         "properties": filter_json(&exclusion.series.properties),
         "funnelFromStep": exclusion.from_step,
         "funnelToStep": exclusion.to_step,

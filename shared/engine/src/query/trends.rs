@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::field::{Field, RawCommon, RawSeries, RawTrends};
-use super::{Common, Display, Math, Parsed, Query, Series, TrendsQuery};
+use super::field::{Field, RawCommon, RawSeries, RawTrends, whole};
+use super::{Common, Display, EventSource, Math, Parsed, Query, Series, TrendsQuery};
 use crate::dates::Interval;
 use crate::dates::range::DateSpec;
 use crate::error::{CalcError, CalcResult};
@@ -90,10 +90,31 @@ pub fn common(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<Common> {
 
 /// One series, its `math` not yet judged.
 pub fn series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
-    if raw.action {
-        return Err(CalcError::unsupported(raw.attr, "actions"));
-    }
+    let source = source(raw)?;
+    let text = |key| {
+        let field = Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
+        field.text().map(|text| text.map(|text| text.trim().to_owned()))
+    };
+    let own = parser.parse(raw.fields.get("properties"), raw.attr)?;
+    let fixed = parser.parse(raw.fields.get("fixedProperties"), raw.attr)?;
+    Ok(Series {
+        source,
+        name: text("name")?,
+        custom_name: text("custom_name")?,
+        math: Math::Total,
+        math_given: text("math")?,
+        properties: if fixed.is_none() { own } else { Filter::All(vec![own, fixed]) },
+    })
+}
+
+/// Which events an entry means.
+fn source(raw: &RawSeries<'_>) -> CalcResult<EventSource> {
     let event = match &raw.id {
+        id if raw.action => {
+            let number = id.as_ref().and_then(whole).and_then(|id| u64::try_from(id).ok());
+            let wrong = || CalcError::invalid(raw.attr, "The id of an action is a number.");
+            return number.map(EventSource::Action).ok_or_else(wrong);
+        }
         None => None,
         Some(Value::String(name)) if name.len() > limits::NAME_BYTES => {
             return Err(limits::too_long(raw.attr, "event name", limits::NAME_BYTES));
@@ -102,20 +123,7 @@ pub fn series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
         Some(Value::Number(number)) => Some(number.to_string()),
         Some(_) => return Err(CalcError::invalid(raw.attr, "The name of an event is a string or null.")),
     };
-    let text = |key| {
-        let field = Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
-        field.text().map(|text| text.map(|text| text.trim().to_owned()))
-    };
-    let own = parser.parse(raw.fields.get("properties"), raw.attr)?;
-    let fixed = parser.parse(raw.fields.get("fixedProperties"), raw.attr)?;
-    Ok(Series {
-        event,
-        name: text("name")?,
-        custom_name: text("custom_name")?,
-        math: Math::Total,
-        math_given: text("math")?,
-        properties: if fixed.is_none() { own } else { Filter::All(vec![own, fixed]) },
-    })
+    Ok(EventSource::Event(event))
 }
 
 /// Names of `math` that mean something other than a count of events or persons.

@@ -6,18 +6,19 @@
 mod count;
 mod result;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::dates::Interval;
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
+use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
 use crate::limits;
+use crate::matcher::Matcher;
 use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
 use crate::query::{Display, Math, TrendsQuery};
-use crate::scan::{Micros, Partition, Run, ScanRequest};
+use crate::scan::{Micros, Partition, Run};
 use count::{Counted, Per};
 
 /// A trend made ready.
@@ -29,8 +30,10 @@ pub(crate) struct Trend {
     /// First and last instant counted.
     bounds: (Micros, Micros),
     buckets: Buckets,
+    definitions: Definitions,
     shared: Predicate,
-    series: Vec<Predicate>,
+    /// None for an action that does not exist.
+    series: Vec<Option<Matcher>>,
 }
 
 impl Trend {
@@ -38,8 +41,8 @@ impl Trend {
         query: &TrendsQuery,
         project: &ProjectContext,
         range: DateRange,
-        now: DateTime<Utc>,
-    ) -> CalcResult<(Self, ScanRequest)> {
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<Self> {
         if query.series.iter().any(|series| series.math == Math::Dau) {
             refuse_distinct_ids(project, "math")?;
         }
@@ -52,16 +55,15 @@ impl Trend {
         }
         // The end is compared in whole seconds.
         let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
-        let mut compiler = Compiler::new(project, now, bounds.0, bounds.1);
+        compiler.cover(bounds.0, bounds.1);
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
-        let mut series = Vec::with_capacity(query.series.len());
-        for entry in &query.series {
-            compiler.event(entry.event.as_ref());
-            series.push(compiler.predicate(&entry.properties, "properties")?);
-        }
-        let project_id = project.project_id.clone();
-        let trend = Self { query: query.clone(), project_id, range, bounds, buckets, shared, series };
-        Ok((trend, compiler.scan))
+        let series = query
+            .series
+            .iter()
+            .map(|entry| Matcher::new(&entry.source, &entry.properties, compiler, "properties"))
+            .collect::<CalcResult<Vec<_>>>()?;
+        let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
+        Ok(Self { query: query.clone(), project_id, range, bounds, buckets, definitions, shared, series })
     }
 
     /// Numbers of one series.
@@ -79,13 +81,14 @@ impl Trend {
         for ((series, own), counts) in
             self.query.series.iter().zip(&self.series).zip(counts.chunks_mut(width))
         {
+            let Some(own) = own else { continue };
             let mut rows: Vec<(&Run, Mask)> = Vec::new();
             for (run, shared) in partition.runs.iter().zip(&shared) {
                 if stop() {
                     return Err(CalcError::timeout());
                 }
-                if series.event.as_ref().is_none_or(|event| *event == run.event) && *shared != Mask::Nothing {
-                    match shared.clone().and(own.mask(run)) {
+                if *shared != Mask::Nothing {
+                    match own.mask(run).and(shared.clone()) {
                         Mask::Nothing => {}
                         mask => rows.push((run, mask)),
                     }
@@ -108,7 +111,8 @@ impl Trend {
         let width = self.width();
         let empty = vec![0; width];
         let context = result::Context::new(self);
-        let series = self.query.series.iter().enumerate().map(|(order, series)| {
+        let series = self.query.series.iter().enumerate().filter(|(order, _)| self.series[*order].is_some());
+        let series = series.map(|(order, series)| {
             let data = sum.counts.get(order * width..(order + 1) * width).unwrap_or(&empty);
             context.series(order, series, data)
         });

@@ -34,7 +34,7 @@ impl<'a> Context<'a> {
     /// One series object; `counts` are its numbers by bucket, or the one number of a total.
     pub(super) fn series(&self, order: usize, series: &Series, counts: &[u64]) -> Value {
         let total = self.trend.query.display.is_total();
-        let label = series.event.as_deref().unwrap_or("All events");
+        let label = series.source.name(&self.trend.definitions).unwrap_or("All events");
         let mut object = json!({
             "action": self.action(order, series, label, if total { &[] } else { &self.instants }),
             "label": label,
@@ -64,8 +64,8 @@ impl<'a> Context<'a> {
     fn action(&self, order: usize, series: &Series, label: &str, days: &[String]) -> Value {
         json!({
             "days": days,
-            "id": series.event,
-            "type": "events",
+            "id": series.source.name(&self.trend.definitions),
+            "type": series.source.list(),
             "order": order,
             "name": label,
             "custom_name": series.custom_name,
@@ -80,8 +80,8 @@ impl<'a> Context<'a> {
     /// A link to the people of each bucket, with the bucket's own absolute dates; null where links would be too long.
     fn persons_urls(&self, order: usize, series: &Series) -> Value {
         let mut filter = self.filter.clone();
-        filter.insert("entity_id".to_owned(), json!(series.event));
-        filter.insert("entity_type".to_owned(), json!("events"));
+        filter.insert("entity_id".to_owned(), series.source.id());
+        filter.insert("entity_type".to_owned(), json!(series.source.list()));
         filter.insert("entity_order".to_owned(), json!(order));
         filter.insert("entity_math".to_owned(), json!(series.math_given.as_deref().unwrap_or("total")));
         filter.insert("explicit_date".to_owned(), json!(true));
@@ -101,7 +101,7 @@ impl<'a> Context<'a> {
             });
             json!({
                 "filter": {
-                    "entity_id": series.event, "entity_type": "events", "entity_order": order,
+                    "entity_id": series.source.id(), "entity_type": series.source.list(), "entity_order": order,
                     "entity_math": filter["entity_math"], "date_from": from, "date_to": to, "explicit_date": true,
                 },
                 "url": url,

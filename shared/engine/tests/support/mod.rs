@@ -3,12 +3,14 @@
 
 pub mod flags;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use pennon_engine::dates::WeekStart;
 use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
-use pennon_engine::{CalcError, Parsed, ProjectContext, Query};
+use pennon_engine::{
+    Action, CalcError, Cohort, Definitions, Facts, Parsed, Plan, ProjectContext, Properties, Query,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -43,16 +45,24 @@ pub struct World {
     pub project: ProjectContext,
     pub now: DateTime<Utc>,
     pub events: Vec<Event>,
+    pub persons: BTreeMap<Uuid, Value>,
+    /// By index of the type and key.
+    pub groups: BTreeMap<(u8, String), Value>,
+    /// Members of static cohorts.
+    pub rosters: BTreeMap<u64, HashSet<Uuid>>,
 }
 
 impl World {
     pub fn of_case(case: &Value) -> Self {
         let mut persons: BTreeMap<String, Uuid> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         for (index, person) in case["persons"].as_array().unwrap().iter().enumerate() {
+            known.insert(Uuid::from_u128(index as u128 + 1), person["properties"].clone());
             for id in person["distinct_ids"].as_array().unwrap() {
                 persons.insert(id.as_str().unwrap().to_owned(), Uuid::from_u128(index as u128 + 1));
             }
         }
+        let (groups, group_types) = groups_of(&case["groups"]);
         let mut unknown = 1_000_000_u128;
         let mut events = Vec::new();
         for event in case["events"].as_array().unwrap() {
@@ -66,12 +76,33 @@ impl World {
                 distinct_id: id,
                 name: event["event"].as_str().unwrap().to_owned(),
                 time: instant(event["timestamp"].as_str().unwrap()).timestamp_micros(),
-                properties: event["properties"].clone(),
+                properties: with_groups(event, &group_types),
             });
         }
+        let rosters = rosters_of(&case["cohorts"], &persons);
         let project = &case["project"];
         let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
-        Self { project: project_of(project, &events), now: instant(now), events }
+        let mut project = project_of(project, &events);
+        project.definitions = definitions_of(case);
+        Self { project, now: instant(now), events, persons: known, groups, rosters }
+    }
+
+    /// What a plan has to know.
+    pub fn facts(&self, plan: &Plan) -> Facts {
+        let needs = plan.needs();
+        let mut facts = Facts { persons: Properties::new(&needs.persons), ..Facts::default() };
+        for (person, properties) in &self.persons {
+            facts.persons.add(*person, properties.as_object().unwrap());
+        }
+        for (index, keys) in &needs.groups {
+            let known = facts.groups.entry(*index).or_insert_with(|| Properties::new(keys));
+            for ((_, key), properties) in self.groups.iter().filter(|((of, _), _)| of == index) {
+                known.add(key.clone(), properties.as_object().unwrap());
+            }
+        }
+        let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
+        facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
+        facts
     }
 
     /// The events that a scan asks for, their actors dealt out over `parts` partitions.
@@ -106,7 +137,8 @@ impl World {
     pub fn answer(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
         let plan = query.plan(&self.project, self.now)?;
         let mut sum = pennon_engine::Partial::default();
-        for partition in self.partitions(plan.scan(), parts) {
+        let facts = self.facts(&plan);
+        for partition in plan.join(self.partitions(plan.scan(), parts), &facts) {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
         Ok(plan.finish(sum).result)
@@ -121,6 +153,61 @@ impl World {
     }
 }
 
+/// Groups by index and key, and the names of their types by index.
+fn groups_of(groups: &Value) -> (BTreeMap<(u8, String), Value>, BTreeMap<String, u8>) {
+    let (mut known, mut types) = (BTreeMap::new(), BTreeMap::new());
+    for group in groups.as_array().into_iter().flatten() {
+        let index = u8::try_from(group["type_index"].as_u64().unwrap()).unwrap();
+        known.insert((index, group["key"].as_str().unwrap().to_owned()), group["properties"].clone());
+        types.insert(group["type"].as_str().unwrap().to_owned(), index);
+    }
+    (known, types)
+}
+
+/// The properties of an event with its groups as `$group_N`.
+fn with_groups(event: &Value, types: &BTreeMap<String, u8>) -> Value {
+    let mut properties = event["properties"].clone();
+    for (name, key) in event["groups"].as_object().into_iter().flatten() {
+        if let Some(index) = types.get(name) {
+            properties[format!("$group_{index}")] = key.clone();
+        }
+    }
+    properties
+}
+
+fn rosters_of(cohorts: &Value, persons: &BTreeMap<String, Uuid>) -> BTreeMap<u64, HashSet<Uuid>> {
+    let mut rosters = BTreeMap::new();
+    for cohort in cohorts.as_array().into_iter().flatten() {
+        if let Some(ids) = cohort["static_distinct_ids"].as_array() {
+            let ids = ids.iter().filter_map(|id| persons.get(id.as_str().unwrap()));
+            rosters.insert(cohort["id"].as_u64().unwrap(), ids.copied().collect());
+        }
+    }
+    rosters
+}
+
+fn definitions_of(case: &Value) -> Definitions {
+    let list = |key: &str| case[key].as_array().cloned().unwrap_or_default();
+    let name = |record: &Value| record["name"].as_str().unwrap_or_default().to_owned();
+    let action = |record: Value| {
+        let steps = record["steps"].as_array().cloned().unwrap_or_default();
+        (record["id"].as_u64().unwrap(), Action { name: name(&record), steps })
+    };
+    let cohort = |record: Value| {
+        let cohort = Cohort {
+            name: name(&record),
+            is_static: record["static_distinct_ids"].is_array(),
+            filters: record["filters"].clone(),
+            groups: record["groups"].clone(),
+        };
+        (record["id"].as_u64().unwrap(), cohort)
+    };
+    Definitions {
+        actions: list("actions").into_iter().map(action).collect(),
+        cohorts: list("cohorts").into_iter().map(cohort).collect(),
+    }
+}
+
 fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
     ProjectContext {
         project_id: "7".to_owned(),
@@ -129,6 +216,7 @@ fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
         test_account_filters: project["test_account_filters"].as_array().cloned().unwrap_or_default(),
         earliest_event: events.iter().map(|event| event.time).min(),
         aggregate_by_distinct_id: project["aggregate_users_by_distinct_id"].as_bool().unwrap_or(false),
+        definitions: Definitions::default(),
     }
 }
 
@@ -159,6 +247,7 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
         actors: rows.iter().map(|row| row.0).collect(),
         times: rows.iter().map(|row| row.1).collect(),
         seqs: rows.iter().map(|row| row.2).collect(),
+        facts: BTreeMap::new(),
     }
 }
 

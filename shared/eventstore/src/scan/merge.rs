@@ -98,6 +98,7 @@ fn run(chunks: &[Chunk], event: String, rows: &[SortedRow], actors: &[Uuid], key
         times: rows.iter().map(|row| row.time).collect(),
         seqs: rows.iter().map(|row| row.seq).collect(),
         columns: columns.collect(),
+        facts: BTreeMap::new(),
     }
 }
 

@@ -1,0 +1,198 @@
+//! What is known beside events: properties of persons and groups, lists of cohorts, sessions; and its join to rows.
+//!
+//! A plan says what it needs ([`Needs`]); whoever runs it gathers that ([`Facts`]) and joins it to the partitions. Must
+//! stay true: after the join every value that a calculation reads is a column of its row, so that filters, breakdowns
+//! and expressions look nowhere else; facts are those of now, whatever the time of the event.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
+
+/// What has to be known for a calculation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Needs {
+    /// The events.
+    pub scan: ScanRequest,
+    /// What is joined to their rows.
+    pub facts: BTreeSet<FactKey>,
+    /// Properties of persons by their key; some are read by cohorts only.
+    pub persons: BTreeSet<String>,
+    /// Properties of groups by their key, by the index of their type.
+    pub groups: BTreeMap<u8, BTreeSet<String>>,
+    /// Static cohorts whose lists are needed.
+    pub rosters: BTreeSet<u64>,
+    /// Events from which sessions are made; none when no session is asked for.
+    pub sessions: Option<ScanRequest>,
+    /// For each behaviour that a cohort asks of its members, the events that tell of it.
+    pub behaviours: Vec<ScanRequest>,
+}
+
+/// What was gathered.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// Properties of persons.
+    pub persons: Properties<Uuid>,
+    /// Properties of groups, by the index of their type.
+    pub groups: BTreeMap<u8, Properties<String>>,
+    /// Members of static cohorts: persons, merges applied.
+    pub rosters: BTreeMap<u64, HashSet<Uuid>>,
+    /// Fields of sessions, by their id.
+    pub sessions: Properties<String>,
+    /// For each behaviour, who showed it.
+    pub behaviours: Vec<HashSet<Uuid>>,
+}
+
+/// Properties of persons, groups or sessions, column by column.
+#[derive(Debug)]
+pub struct Properties<Id> {
+    rows: HashMap<Id, u32>,
+    columns: BTreeMap<String, Column>,
+    codes: BTreeMap<String, HashMap<Value, u32>>,
+}
+
+impl<Id> Default for Properties<Id> {
+    fn default() -> Self {
+        Self { rows: HashMap::new(), columns: BTreeMap::new(), codes: BTreeMap::new() }
+    }
+}
+
+impl<Id: Eq + Hash> Properties<Id> {
+    /// Nobody yet, of whom these keys will be known.
+    pub fn new(keys: &BTreeSet<String>) -> Self {
+        let columns = keys.iter().map(|key| (key.clone(), Column::default())).collect();
+        let codes = keys.iter().map(|key| (key.clone(), HashMap::new())).collect();
+        Self { rows: HashMap::new(), columns, codes }
+    }
+
+    /// Adds somebody, once. Properties of other keys are passed over.
+    pub fn add(&mut self, id: Id, properties: &Map<String, Value>) {
+        let Ok(row) = u32::try_from(self.rows.len()) else { return };
+        if self.rows.insert(id, row).is_some() {
+            return;
+        }
+        for ((key, column), codes) in self.columns.iter_mut().zip(self.codes.values_mut()) {
+            let code = properties.get(key).map_or(MISSING, |value| match codes.get(value) {
+                Some(code) => *code,
+                None => {
+                    let code = u32::try_from(column.values.len()).unwrap_or(MISSING);
+                    column.values.push(value.clone());
+                    codes.insert(value.clone(), code);
+                    code
+                }
+            });
+            column.codes.push(code);
+        }
+    }
+
+    /// Everybody.
+    pub fn ids(&self) -> impl Iterator<Item = &Id> {
+        self.rows.keys()
+    }
+
+    /// A property of somebody.
+    pub fn value<Q: Eq + Hash + ?Sized>(&self, id: &Q, key: &str) -> Option<&Value>
+    where
+        Id: Borrow<Q>,
+    {
+        let row = usize::try_from(*self.rows.get(id)?).ok()?;
+        self.columns.get(key)?.value(row)
+    }
+
+    /// One property of several, in their order.
+    pub fn column<'a, Q: Eq + Hash + ?Sized + 'a>(
+        &self,
+        ids: impl Iterator<Item = Option<&'a Q>>,
+        key: &str,
+    ) -> Column
+    where
+        Id: Borrow<Q>,
+    {
+        let column = self.columns.get(key);
+        let code = |id: Option<&Q>| {
+            let row = usize::try_from(*self.rows.get(id?)?).ok()?;
+            column?.codes.get(row).copied()
+        };
+        let codes = ids.map(|id| code(id).unwrap_or(MISSING)).collect();
+        Column { codes, values: column.map(|column| column.values.clone()).unwrap_or_default() }
+    }
+}
+
+/// Joins facts to the rows of a partition of persons. `member` tells whether a person is in a cohort.
+pub(crate) fn join(
+    partition: &mut Partition,
+    wanted: &BTreeSet<FactKey>,
+    facts: &Facts,
+    member: &dyn Fn(u64, Uuid) -> bool,
+) {
+    for key in wanted {
+        let of_actors = of_actors(&partition.actors, key, facts, member);
+        for run in &mut partition.runs {
+            let column = match (key, &of_actors) {
+                (_, Some(column)) => spread(column, &run.actors),
+                (FactKey::Group(index, property), None) => {
+                    let groups = facts.groups.get(index);
+                    groups
+                        .map(|groups| by_text(run, &group_column(*index), groups, property))
+                        .unwrap_or_default()
+                }
+                (FactKey::Session(field), None) => by_text(run, &session_column(), &facts.sessions, field),
+                _ => Column::default(),
+            };
+            run.facts.insert(key.clone(), column);
+        }
+    }
+}
+
+/// The column of events that names the group of a type.
+pub(crate) fn group_column(index: u8) -> ColumnKey {
+    ColumnKey::Property(format!("$group_{index}"))
+}
+
+/// The column of events that names their session.
+pub(crate) fn session_column() -> ColumnKey {
+    ColumnKey::Property("$session_id".to_owned())
+}
+
+/// What is known of each actor; none for what depends on the row.
+fn of_actors(
+    actors: &[Uuid],
+    key: &FactKey,
+    facts: &Facts,
+    member: &dyn Fn(u64, Uuid) -> bool,
+) -> Option<Column> {
+    match key {
+        FactKey::PersonId => Some(Column {
+            codes: (0..).take(actors.len()).collect(),
+            values: actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
+        }),
+        FactKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
+        FactKey::Member(cohort) => Some(Column {
+            codes: actors.iter().map(|actor| u32::from(member(*cohort, *actor))).collect(),
+            values: vec![Value::Bool(false), Value::Bool(true)],
+        }),
+        FactKey::Group(..) | FactKey::Session(_) => None,
+    }
+}
+
+/// A column of actors as a column of rows.
+fn spread(column: &Column, actors: &[u32]) -> Column {
+    let code = |actor: &u32| {
+        let actor = usize::try_from(*actor).ok()?;
+        column.codes.get(actor).copied()
+    };
+    let codes = actors.iter().map(|actor| code(actor).unwrap_or(MISSING)).collect();
+    Column { codes, values: column.values.clone() }
+}
+
+/// What is known of those whom a column of the run names.
+fn by_text(run: &Run, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
+    let Some(names) = run.columns.get(names) else { return Column::default() };
+    let texts = names.values.iter().map(crate::text::text_of).collect::<Vec<_>>();
+    let of_names = known.column(texts.iter().map(Option::as_deref), key);
+    spread(&of_names, &names.codes)
+}

@@ -1,0 +1,62 @@
+//! Which events a series, a step, an exclusion or a criterion means: an event's name or an action, and filters.
+//!
+//! Must stay true: this is the only place that knows what an action matches.
+
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Filter, Mask, Predicate};
+use crate::plan::Compiler;
+use crate::query::EventSource;
+use crate::scan::Run;
+
+/// Events that count for something.
+#[derive(Debug, Clone)]
+pub(crate) struct Matcher {
+    /// An event that matches one of these, and the filters, counts.
+    alternatives: Vec<Alternative>,
+    filters: Predicate,
+}
+
+/// Events of one name, or of any, that pass a filter.
+#[derive(Debug, Clone)]
+struct Alternative {
+    event: Option<String>,
+    predicate: Predicate,
+}
+
+impl Matcher {
+    /// Compiles a source with its own filters, and asks the scan for what it reads. None for an action that does not exist.
+    pub(crate) fn new(
+        source: &EventSource,
+        filters: &Filter,
+        compiler: &mut Compiler<'_>,
+        attr: &str,
+    ) -> CalcResult<Option<Self>> {
+        let alternatives = match source {
+            EventSource::Event(name) => {
+                vec![Alternative { event: name.clone(), predicate: Predicate::All(Vec::new()) }]
+            }
+            EventSource::Action(id) => {
+                let Some(_action) = compiler.definitions.actions.get(id) else { return Ok(None) };
+                return Err(CalcError::unsupported(attr, "actions"));
+            }
+        };
+        for alternative in &alternatives {
+            compiler.event(alternative.event.as_ref());
+        }
+        Ok(Some(Self { alternatives, filters: compiler.predicate(filters, attr)? }))
+    }
+
+    /// The rows of a run that count.
+    pub(crate) fn mask(&self, run: &Run) -> Mask {
+        let mut mask = Mask::Nothing;
+        for alternative in &self.alternatives {
+            if alternative.event.as_ref().is_none_or(|name| *name == run.event) {
+                mask = mask.or(alternative.predicate.mask(run));
+            }
+        }
+        match mask {
+            Mask::Nothing => Mask::Nothing,
+            mask => mask.and(self.filters.mask(run)),
+        }
+    }
+}
