@@ -32,6 +32,10 @@ pub const LINK_BYTES: usize = 8_192;
 pub const LINKS_BYTES: usize = 1 << 20;
 /// Bytes of one name: event, property key, custom name.
 pub const NAME_BYTES: usize = 4_096;
+/// Bytes of one formula.
+pub const FORMULA_BYTES: usize = 4_096;
+/// Parentheses inside each other, and powers of powers, in a formula.
+pub const FORMULA_DEPTH: usize = 64;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
 pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 

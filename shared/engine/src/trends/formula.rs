@@ -1,0 +1,320 @@
+//! Formulas over the series of a trend: arithmetic as Python has it, with a letter for each series.
+//!
+//! Must stay true: whatever the numbers are, the result is one: dividing by zero gives 0, and so does what no number
+//! can hold. A formula is kept as a program for a stack, so that neither counting nor dropping one takes recursion.
+
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
+
+/// A formula that can be calculated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Formula {
+    text: String,
+    program: Vec<Step>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Number(f64),
+    /// The series with this index.
+    Series(usize),
+    Negate,
+    Apply(Operator),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Token<'a> {
+    Number(f64),
+    Name(&'a str),
+    Operator(Operator),
+    Open,
+    Close,
+}
+
+impl Formula {
+    /// Reads a formula over so many series, the first of which is `a`, in either case. `attr` is the field to blame.
+    pub fn parse(text: &str, series: usize, attr: &str) -> CalcResult<Self> {
+        if text.len() > limits::FORMULA_BYTES {
+            return Err(limits::too_long(attr, "formula", limits::FORMULA_BYTES));
+        }
+        let mut parser = Parser { tokens: tokens(text, attr)?, next: 0, series, attr, program: Vec::new() };
+        parser.sum(0)?;
+        match parser.peek() {
+            None => Ok(Self { text: text.to_owned(), program: parser.program }),
+            Some(token) => Err(parser.unexpected(Some(token))),
+        }
+    }
+
+    /// The formula as it was sent.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Calculates it; `series` gives the value of the series with an index.
+    pub fn at(&self, series: impl Fn(usize) -> f64) -> f64 {
+        let mut stack: Vec<f64> = Vec::new();
+        for step in &self.program {
+            let value = match step {
+                Step::Number(number) => *number,
+                Step::Series(index) => series(*index),
+                Step::Negate => -stack.pop().unwrap_or(0.0),
+                Step::Apply(operator) => {
+                    let right = stack.pop().unwrap_or(0.0);
+                    operator.of(stack.pop().unwrap_or(0.0), right)
+                }
+            };
+            stack.push(if value.is_finite() { value } else { 0.0 });
+        }
+        // Minus zero is an answer that nobody asked for.
+        stack.pop().unwrap_or(0.0) + 0.0
+    }
+}
+
+impl Operator {
+    fn of(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            Self::Divide if right == 0.0 => 0.0,
+            Self::Divide => left / right,
+            Self::Modulo if right == 0.0 => 0.0,
+            Self::Modulo => {
+                // The remainder has the sign of the divisor.
+                let remainder = left % right;
+                if remainder != 0.0 && (remainder < 0.0) != (right < 0.0) {
+                    remainder + right
+                } else {
+                    remainder
+                }
+            }
+            Self::Power => left.powf(right),
+        }
+    }
+}
+
+/// Words, numbers and signs. Characters that mean nothing in a formula are passed over, unless that would make one
+/// word of two.
+fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).copied() {
+        let length = match byte {
+            b'0'..=b'9' | b'.' => {
+                let length = number_length(&bytes[at..]);
+                let number = text[at..at + length].parse().ok().filter(|number: &f64| number.is_finite());
+                let wrong =
+                    || CalcError::invalid(attr, format!("{} is not a number.", &text[at..at + length]));
+                tokens.push(Token::Number(number.ok_or_else(wrong)?));
+                length
+            }
+            b'a'..=b'z' | b'A'..=b'Z' => {
+                let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+                tokens.push(Token::Name(&text[at..at + length]));
+                length
+            }
+            b'*' if bytes.get(at + 1) == Some(&b'*') => {
+                tokens.push(Token::Operator(Operator::Power));
+                2
+            }
+            b'^' => {
+                let detail = "A formula knows + - * / % ** and no ^; the sign for powers is **.";
+                return Err(CalcError::invalid(attr, detail));
+            }
+            _ => {
+                tokens.extend(sign(byte));
+                1
+            }
+        };
+        at += length;
+        // Bytes up to the next one that means something.
+        let start = at;
+        while bytes.get(at).is_some_and(|byte| !means_something(*byte)) {
+            at += 1;
+        }
+        let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
+        let dropped = bytes[start..at].iter().any(|byte| *byte != b' ');
+        if dropped && start > 0 && word(bytes.get(start - 1)) && word(bytes.get(at)) {
+            let detail = format!("\"{}\" has no meaning in a formula.", text[start..at].trim());
+            return Err(CalcError::invalid(attr, detail));
+        }
+    }
+    Ok(tokens)
+}
+
+fn sign(byte: u8) -> Option<Token<'static>> {
+    Some(match byte {
+        b'+' => Token::Operator(Operator::Add),
+        b'-' => Token::Operator(Operator::Subtract),
+        b'*' => Token::Operator(Operator::Multiply),
+        b'/' => Token::Operator(Operator::Divide),
+        b'%' => Token::Operator(Operator::Modulo),
+        b'(' => Token::Open,
+        b')' => Token::Close,
+        _ => return None,
+    })
+}
+
+fn means_something(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || sign(byte).is_some()
+}
+
+/// Bytes of the number that a text begins with: digits, a fraction, an exponent.
+fn number_length(bytes: &[u8]) -> usize {
+    let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut length = digits(0);
+    if bytes.get(length) == Some(&b'.') {
+        length += 1;
+        length += digits(length);
+    }
+    if matches!(bytes.get(length), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
+        let exponent = if length + 1 + sign <= bytes.len() { digits(length + 1 + sign) } else { 0 };
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+        }
+    }
+    length
+}
+
+struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    next: usize,
+    series: usize,
+    attr: &'a str,
+    program: Vec<Step>,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<Token<'static>> {
+        self.tokens.get(self.next).map(|token| match token {
+            Token::Number(number) => Token::Number(*number),
+            // Only its being a name is looked at.
+            Token::Name(_) => Token::Name(""),
+            Token::Operator(operator) => Token::Operator(*operator),
+            Token::Open => Token::Open,
+            Token::Close => Token::Close,
+        })
+    }
+
+    /// Takes one of these operators, if it comes next.
+    fn operator(&mut self, of: &[Operator]) -> Option<Operator> {
+        match self.tokens.get(self.next) {
+            Some(Token::Operator(operator)) if of.contains(operator) => {
+                self.next += 1;
+                Some(*operator)
+            }
+            _ => None,
+        }
+    }
+
+    fn sum(&mut self, depth: usize) -> CalcResult<()> {
+        self.product(depth)?;
+        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+            self.product(depth)?;
+            self.program.push(Step::Apply(operator));
+        }
+        Ok(())
+    }
+
+    fn product(&mut self, depth: usize) -> CalcResult<()> {
+        self.signed(depth)?;
+        while let Some(operator) = self.operator(&[Operator::Multiply, Operator::Divide, Operator::Modulo]) {
+            self.signed(depth)?;
+            self.program.push(Step::Apply(operator));
+        }
+        Ok(())
+    }
+
+    /// Signs bind less than a power: `-2 ** 2` is -4.
+    fn signed(&mut self, depth: usize) -> CalcResult<()> {
+        let mut negated = false;
+        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+            negated ^= operator == Operator::Subtract;
+        }
+        self.power(depth)?;
+        if negated {
+            self.program.push(Step::Negate);
+        }
+        Ok(())
+    }
+
+    /// Powers group from the right, and their exponent may have a sign.
+    fn power(&mut self, depth: usize) -> CalcResult<()> {
+        if depth > limits::FORMULA_DEPTH {
+            return Err(limits::too_many(self.attr, "levels in a formula", limits::FORMULA_DEPTH));
+        }
+        self.atom(depth)?;
+        if self.operator(&[Operator::Power]).is_some() {
+            self.signed(depth + 1)?;
+            self.program.push(Step::Apply(Operator::Power));
+        }
+        Ok(())
+    }
+
+    fn atom(&mut self, depth: usize) -> CalcResult<()> {
+        let token = self.tokens.get(self.next).cloned();
+        self.next += 1;
+        match token {
+            Some(Token::Number(number)) => self.program.push(Step::Number(number)),
+            Some(Token::Name(name)) => {
+                let step = self.name(name)?;
+                self.program.push(step);
+            }
+            Some(Token::Open) => {
+                self.sum(depth + 1)?;
+                match self.peek() {
+                    Some(Token::Close) => self.next += 1,
+                    token => return Err(self.unexpected(token)),
+                }
+            }
+            _ => {
+                self.next -= 1;
+                return Err(self.unexpected(self.peek()));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, name: &str) -> CalcResult<Step> {
+        let shown = name.to_ascii_uppercase();
+        if self.peek() == Some(Token::Open) {
+            let detail = format!("A formula knows arithmetic between series only, no function {shown}().");
+            return Err(CalcError::invalid(self.attr, detail));
+        }
+        let letter = match name.as_bytes() {
+            [letter] => Some(usize::from(letter.to_ascii_lowercase() - b'a')),
+            _ => None,
+        };
+        match letter {
+            Some(index) if index < self.series => Ok(Step::Series(index)),
+            _ => {
+                Err(CalcError::invalid(self.attr, format!("The formula names {shown}, which is no series.")))
+            }
+        }
+    }
+
+    fn unexpected(&self, token: Option<Token<'_>>) -> CalcError {
+        let what = match token {
+            None => "ends too early".to_owned(),
+            Some(Token::Close) => "has a ) too many".to_owned(),
+            Some(_) => format!("cannot be read from its part {} on", self.next + 1),
+        };
+        CalcError::invalid(self.attr, format!("The formula {what}."))
+    }
+}
+
+#[cfg(test)]
+#[path = "formula/tests.rs"]
+mod tests;
