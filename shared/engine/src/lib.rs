@@ -13,6 +13,7 @@ pub mod flag;
 mod funnel;
 pub mod limits;
 mod matcher;
+mod mentions;
 pub mod plan;
 pub mod query;
 pub mod scan;

@@ -18,6 +18,7 @@ mod validate;
 use serde_json::{Map, Value};
 
 pub(crate) use echo::with_dates;
+pub(crate) use field::whole;
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 pub use validate::{accept_query, validate_node};
 

@@ -1,0 +1,112 @@
+//! Which actions and cohorts a record or a setting refers to.
+//!
+//! Must stay true: finding them never fails, whatever the shape; nothing that a calculation will look up is missed, so
+//! it may find more than is used.
+
+use serde_json::{Map, Value};
+
+use crate::definitions::{Action, Cohort, Mentions};
+use crate::query::whole;
+
+/// The types of filters and criteria whose value is a cohort.
+const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"];
+
+impl Action {
+    /// What its steps refer to.
+    pub fn mentions(&self) -> Mentions {
+        let mut mentions = Mentions::default();
+        self.steps.iter().for_each(|step| mentions.take(step));
+        mentions
+    }
+}
+
+impl Cohort {
+    /// What its rules refer to; a static cohort has none.
+    pub fn mentions(&self) -> Mentions {
+        let mut mentions = Mentions::default();
+        if !self.is_static {
+            mentions.take(&self.filters);
+            mentions.take(&self.groups);
+        }
+        mentions
+    }
+}
+
+impl Mentions {
+    /// Adds what filters, steps or criteria refer to.
+    pub fn take(&mut self, value: &Value) {
+        match value {
+            Value::Array(list) => list.iter().for_each(|item| self.take(item)),
+            Value::Object(object) => {
+                self.take_object(object);
+                object.values().for_each(|member| self.take(member));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what `other` has.
+    pub fn extend(&mut self, other: Mentions) {
+        self.actions.extend(other.actions);
+        self.cohorts.extend(other.cohorts);
+    }
+
+    fn take_object(&mut self, object: &Map<String, Value>) {
+        let is = |key: &str, texts: &[&str]| {
+            object.get(key).and_then(Value::as_str).is_some_and(|text| texts.contains(&text))
+        };
+        if is("type", &COHORT_TYPES) {
+            for key in ["value", "values"] {
+                self.cohorts.extend(ids(object.get(key)));
+            }
+        }
+        for (kind, key) in [("event_type", "key"), ("seq_event_type", "seq_event")] {
+            if is(kind, &["actions"]) {
+                self.actions.extend(ids(object.get(key)));
+            }
+        }
+        self.actions.extend(ids(object.get("action_id")));
+    }
+}
+
+/// The ids in a value: a number, its text, or a list of them.
+fn ids(value: Option<&Value>) -> Vec<u64> {
+    let list = match value {
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    list.iter().filter_map(|id| u64::try_from(whole(id)?).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn actions_and_cohorts_are_found_in_every_form() {
+        let cohort = Cohort {
+            filters: json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [
+                {"type": "cohort", "key": "id", "value": 5, "negation": true},
+                {"type": "behavioral", "value": "performed_event", "key": 7, "event_type": "actions",
+                 "event_filters": [{"type": "static-cohort", "value": "8"}]},
+                {"type": "behavioral", "value": "performed_event_sequence", "key": "a", "event_type": "events",
+                 "seq_event": "9", "seq_event_type": "actions"},
+                {"type": "person", "key": "age", "value": 33},
+            ]}]}}),
+            groups: json!([{"action_id": 11, "days": 3}, {"properties": [{"type": "precalculated-cohort", "values": [6]}]}]),
+            ..Cohort::default()
+        };
+        let found = cohort.mentions();
+        assert_eq!(found.cohorts, BTreeSet::from([5, 6, 8]));
+        assert_eq!(found.actions, BTreeSet::from([7, 9, 11]));
+        assert!(Cohort { is_static: true, ..cohort }.mentions().is_empty());
+        let steps = vec![
+            json!({"event": "a", "properties": [{"type": "cohort", "key": "id", "value": [4, -1, "x"]}]}),
+        ];
+        let action = Action { name: "a".to_owned(), steps };
+        assert_eq!(action.mentions(), Mentions { cohorts: BTreeSet::from([4]), ..Mentions::default() });
+    }
+}
