@@ -4,6 +4,7 @@
 //! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has:
 //! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
 
+mod breakdown;
 pub mod dates;
 pub mod definitions;
 pub mod error;
@@ -14,6 +15,7 @@ mod funnel;
 pub mod limits;
 mod matcher;
 mod mentions;
+pub mod people;
 pub mod plan;
 pub mod query;
 pub mod scan;

@@ -22,6 +22,16 @@ pub const REGEX_BYTES: usize = 4_096;
 pub const REGEX_COMPILED_BYTES: usize = 1 << 20;
 /// Regular expressions in one query.
 pub const REGEXES: usize = 64;
+/// Entries of `breakdowns`.
+pub const BREAKDOWNS: usize = 3;
+/// Keys in the `breakdown` of a funnel.
+pub const BREAKDOWN_KEYS: usize = 10;
+/// Values that `breakdown_limit` may keep.
+pub const BREAKDOWN_LIMIT: usize = 1_000;
+/// Bins that numeric values may be put into.
+pub const BREAKDOWN_BINS: u32 = 1_000;
+/// Cohorts of one breakdown.
+pub const BREAKDOWN_COHORTS: usize = 50;
 /// Buckets of one series.
 pub const BUCKETS: usize = 10_000;
 /// Buckets of all series of an answer together.

@@ -30,6 +30,9 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
         put("explicit_date", json!(true));
     }
     put("interval", json!(common.interval.name()));
+    for (key, value) in common.breakdown.iter().flat_map(super::Breakdown::to_legacy) {
+        put(&key, value);
+    }
     match query {
         Query::Trends(trends) => {
             if trends.display_given {

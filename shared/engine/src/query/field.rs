@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::breakdown::RawBreakdown;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::text::number_of;
@@ -122,8 +123,7 @@ pub struct RawCommon<'a> {
     pub date_to: Field<'a>,
     pub explicit_date: Field<'a>,
     pub interval: Field<'a>,
-    pub breakdown: Field<'a>,
-    pub breakdowns: Field<'a>,
+    pub breakdown: RawBreakdown<'a>,
 }
 
 /// The fields of a trend.

@@ -1,5 +1,6 @@
 //! Funnels from raw fields.
 
+use super::breakdown::Asker;
 use super::exclusions;
 use super::field::{Field, RawFunnels, RawSeries};
 use super::trends::{common, series};
@@ -18,7 +19,10 @@ pub fn build(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
         return Err(limits::too_many_steps());
     }
     refuse_what_changes_numbers(raw)?;
-    let common = common(&raw.common, &mut parser)?;
+    let common = common(&raw.common, &mut parser, Asker::Funnel)?;
+    if common.breakdown.is_some() {
+        return Err(CalcError::unsupported(raw.common.breakdown.blamed(), "breakdowns"));
+    }
     let window = window(raw)?;
     let series =
         raw.common.series.iter().map(|entry| step(entry, &mut parser)).collect::<CalcResult<Vec<_>>>()?;

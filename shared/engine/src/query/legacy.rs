@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::breakdown::RawBreakdown;
 use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends, whole};
 use super::{Parsed, funnels, trends};
 use crate::error::{CalcError, CalcResult};
@@ -74,9 +75,22 @@ fn common(request: &Object) -> CalcResult<RawCommon<'_>> {
         date_to: Field::of(request, "date_to", "date_to"),
         explicit_date: Field::of(request, "explicit_date", "explicit_date"),
         interval: Field::of(request, "interval", "interval"),
-        breakdown: Field::of(request, "breakdown", "breakdown"),
-        breakdowns: Field::of(request, "breakdowns", "breakdowns"),
+        breakdown: breakdown(request),
     })
+}
+
+fn breakdown(request: &Object) -> RawBreakdown<'_> {
+    let of = |key: &'static str| Field::of(request, key, key);
+    RawBreakdown {
+        breakdown: of("breakdown"),
+        kind: of("breakdown_type"),
+        breakdowns: of("breakdowns"),
+        limit: of("breakdown_limit"),
+        group_index: of("breakdown_group_type_index"),
+        normalize_url: of("breakdown_normalize_url"),
+        bins: of("breakdown_histogram_bin_count"),
+        hide_other: of("breakdown_hide_other_aggregation"),
+    }
 }
 
 /// The entries of a list, which may be JSON text.

@@ -3,6 +3,7 @@
 //! Must stay true: both ways in give the same model for the same question; whatever would change the numbers and is not
 //! calculated is refused while parsing, so that a [`Query`] that exists can be answered.
 
+mod breakdown;
 mod describe;
 mod echo;
 mod exclusions;
@@ -17,6 +18,7 @@ mod validate;
 
 use serde_json::{Map, Value};
 
+pub use breakdown::{Breakdown, BreakdownBy, CohortChoice, Form, Part, PartSource};
 pub(crate) use echo::with_dates;
 pub(crate) use field::whole;
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
@@ -88,6 +90,8 @@ pub struct Common {
     pub dates: DateSpec,
     /// Width of the buckets; rounds the range of a funnel.
     pub interval: Interval,
+    /// What splits the numbers.
+    pub breakdown: Option<Breakdown>,
 }
 
 /// One line of a trend, one step of a funnel.
@@ -286,6 +290,8 @@ impl Query {
             })
         };
         of_filter(&self.common().properties);
+        let split = self.common().breakdown.iter().flat_map(Breakdown::cohorts);
+        let split: Vec<u64> = split.collect();
         let exclusions = match self {
             Self::Trends(_) => &[][..],
             Self::Funnels(query) => &query.exclusions,
@@ -299,6 +305,7 @@ impl Query {
             }
         }
         mentions.actions = actions;
+        mentions.cohorts.extend(split);
         mentions
     }
 

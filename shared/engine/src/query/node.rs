@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::breakdown::RawBreakdown;
 use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends};
 use super::{Parsed, funnels, trends};
 use crate::error::{CalcError, CalcResult};
@@ -116,9 +117,25 @@ fn common(node: &Object) -> CalcResult<RawCommon<'_>> {
         date_to: Field::inside(dates, "date_to", "dateRange__date_to"),
         explicit_date: Field::inside(dates, "explicitDate", "dateRange__explicitDate"),
         interval: Field::of(node, "interval", "interval"),
-        breakdown: Field::inside(breakdown, "breakdown", "breakdownFilter__breakdown"),
-        breakdowns: Field::inside(breakdown, "breakdowns", "breakdownFilter__breakdowns"),
+        breakdown: self::breakdown(breakdown),
     })
+}
+
+fn breakdown(filter: Option<&Object>) -> RawBreakdown<'_> {
+    let of = |key: &str, attr| Field::inside(filter, key, attr);
+    RawBreakdown {
+        breakdown: of("breakdown", "breakdownFilter__breakdown"),
+        kind: of("breakdown_type", "breakdownFilter__breakdown_type"),
+        breakdowns: of("breakdowns", "breakdownFilter__breakdowns"),
+        limit: of("breakdown_limit", "breakdownFilter__breakdown_limit"),
+        group_index: of("breakdown_group_type_index", "breakdownFilter__breakdown_group_type_index"),
+        normalize_url: of("breakdown_normalize_url", "breakdownFilter__breakdown_normalize_url"),
+        bins: of("breakdown_histogram_bin_count", "breakdownFilter__breakdown_histogram_bin_count"),
+        hide_other: of(
+            "breakdown_hide_other_aggregation",
+            "breakdownFilter__breakdown_hide_other_aggregation",
+        ),
+    }
 }
 
 /// An object inside the node; none when absent or null.

@@ -19,6 +19,7 @@ pub fn text(query: &Query) -> String {
             "explicitDate": common.dates.explicit,
         },
         "interval": common.interval.name(),
+        "breakdownFilter": common.breakdown.as_ref().map(super::Breakdown::to_legacy),
     });
     match query {
         Query::Trends(trends) => {

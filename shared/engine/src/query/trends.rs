@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::breakdown::{self, Asker};
 use super::field::{Field, RawCommon, RawSeries, RawTrends, whole};
 use super::{Common, Display, EventSource, Math, Parsed, Query, Series, TrendsQuery};
 use crate::dates::Interval;
@@ -17,10 +18,13 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
         let attr = raw.common.series.first().map_or("events", |series| series.attr);
         return Err(limits::too_many(attr, "series", limits::SERIES));
     }
-    let common = common(&raw.common, &mut parser)?;
+    let common = common(&raw.common, &mut parser, Asker::Trend)?;
     let (display, display_given) = display(&raw.display)?;
     let smoothing = smoothing(&raw.smoothing_intervals)?;
     refuse_what_changes_numbers(raw)?;
+    if common.breakdown.is_some() {
+        return Err(CalcError::unsupported(raw.common.breakdown.blamed(), "breakdowns"));
+    }
     if smoothing > 1 && display == Display::ActionsLineGraphCumulative {
         let attr = raw.smoothing_intervals.attr;
         return Err(CalcError::unsupported(attr, "smoothing of a cumulative display"));
@@ -54,8 +58,8 @@ fn refuse_what_changes_numbers(raw: &RawTrends<'_>) -> CalcResult<()> {
     Ok(())
 }
 
-/// Filters, range and interval; breakdowns are refused.
-pub fn common(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<Common> {
+/// Filters, range, interval and breakdown.
+pub fn common(raw: &RawCommon<'_>, parser: &mut Parser, asker: Asker) -> CalcResult<Common> {
     let date = |field: &Field<'_>| field.text().map(|text| text.map(|text| text.trim().to_owned()));
     let interval = match raw.interval.text()? {
         None => Interval::default(),
@@ -66,16 +70,6 @@ pub fn common(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<Common> {
             )
         })?,
     };
-    if let Some(Value::Array(list)) = raw.breakdowns.value.as_deref()
-        && list.len() > 3
-    {
-        return Err(CalcError::invalid(raw.breakdowns.attr, "There can be at most 3 breakdowns."));
-    }
-    for field in [&raw.breakdown, &raw.breakdowns] {
-        if field.says_something() {
-            return Err(CalcError::unsupported(field.attr, "breakdowns"));
-        }
-    }
     Ok(Common {
         properties: parser.parse(raw.properties.value.as_deref(), raw.properties.attr)?,
         filter_test_accounts: raw.filter_test_accounts.switch()?,
@@ -85,6 +79,7 @@ pub fn common(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<Common> {
             explicit: raw.explicit_date.switch()?,
         },
         interval,
+        breakdown: breakdown::build(&raw.breakdown, asker)?,
     })
 }
 
