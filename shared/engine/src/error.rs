@@ -48,6 +48,15 @@ impl CalcError {
         Self::invalid(attr, format!("Not supported yet: {what}."))
     }
 
+    /// The same refusal, of something inside a definition that the question refers to.
+    #[must_use]
+    pub fn inside(mut self, what: impl fmt::Display) -> Self {
+        if self.kind != ErrorKind::Timeout {
+            self.detail = format!("{} (in {what})", self.detail.trim_end_matches('.'));
+        }
+        self
+    }
+
     /// A query node that is not one.
     pub fn parse(detail: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Parse, code: "parse_error", detail: detail.into(), attr: None }

@@ -4,9 +4,11 @@
 //! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has:
 //! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
 
+mod action;
 mod breakdown;
 pub mod dates;
 pub mod definitions;
+mod element;
 pub mod error;
 pub mod facts;
 pub mod filter;

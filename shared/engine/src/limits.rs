@@ -49,6 +49,9 @@ pub const FORMULA_DEPTH: usize = 64;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
 pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 
+/// Steps of one action.
+pub const ACTION_STEPS: usize = 100;
+
 /// Group types of a project: indexes are below it.
 pub const GROUP_TYPES: u64 = 5;
 

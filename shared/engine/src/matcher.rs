@@ -2,7 +2,8 @@
 //!
 //! Must stay true: this is the only place that knows what an action matches.
 
-use crate::error::{CalcError, CalcResult};
+use crate::action::{self, Step};
+use crate::error::CalcResult;
 use crate::filter::{Filter, Mask, Predicate};
 use crate::plan::Compiler;
 use crate::query::EventSource;
@@ -12,15 +13,8 @@ use crate::scan::Run;
 #[derive(Debug, Clone)]
 pub(crate) struct Matcher {
     /// An event that matches one of these, and the filters, counts.
-    alternatives: Vec<Alternative>,
+    alternatives: Vec<Step>,
     filters: Predicate,
-}
-
-/// Events of one name, or of any, that pass a filter.
-#[derive(Debug, Clone)]
-struct Alternative {
-    event: Option<String>,
-    predicate: Predicate,
 }
 
 impl Matcher {
@@ -33,11 +27,12 @@ impl Matcher {
     ) -> CalcResult<Option<Self>> {
         let alternatives = match source {
             EventSource::Event(name) => {
-                vec![Alternative { event: name.clone(), predicate: Predicate::All(Vec::new()) }]
+                vec![Step { event: name.clone(), predicate: Predicate::All(Vec::new()) }]
             }
             EventSource::Action(id) => {
-                let Some(_action) = compiler.definitions.actions.get(id) else { return Ok(None) };
-                return Err(CalcError::unsupported(attr, "actions"));
+                let definitions = compiler.definitions;
+                let Some(action) = definitions.actions.get(id) else { return Ok(None) };
+                action::steps(*id, action, compiler, attr)?
             }
         };
         for alternative in &alternatives {

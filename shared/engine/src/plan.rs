@@ -13,7 +13,7 @@ use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::facts::{self, Facts, Needs};
-use crate::filter::{Budget, Filter, Parser, Predicate};
+use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
 use crate::funnel::Funnel;
 use crate::query::{Common, Query};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
@@ -160,6 +160,8 @@ pub(crate) struct Compiler<'a> {
     /// What ids mean.
     pub(crate) definitions: &'a Definitions,
     budget: Budget,
+    /// Counts the filters of all definitions together.
+    parser: Parser,
     needs: Needs,
 }
 
@@ -178,7 +180,13 @@ impl<'a> Compiler<'a> {
             behaviours: Vec::new(),
         };
         let now = now.with_timezone(&project.timezone);
-        Self { now, definitions: &project.definitions, budget: Budget::default(), needs }
+        Self {
+            now,
+            definitions: &project.definitions,
+            budget: Budget::default(),
+            parser: Parser::default(),
+            needs,
+        }
     }
 
     /// Makes the scan cover a time, both ends included.
@@ -190,12 +198,25 @@ impl<'a> Compiler<'a> {
     /// Compiles a filter; what it reads will be in the rows.
     pub(crate) fn predicate(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
         let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
+        self.ask(&predicate, attr)?;
+        Ok(predicate)
+    }
+
+    /// Asks for every value that a predicate reads.
+    pub(crate) fn ask(&mut self, predicate: &Predicate, attr: &str) -> CalcResult<()> {
         let mut read = Vec::new();
         predicate.reads(&mut |key| read.push(key.clone()));
-        for key in &read {
-            self.read(key, attr)?;
-        }
-        Ok(predicate)
+        read.iter().try_for_each(|key| self.read(key, attr))
+    }
+
+    /// Compiles a test of one value, for a column that is asked for elsewhere.
+    pub(crate) fn test(&mut self, operator: Operator, value: &Value, attr: &str) -> CalcResult<Test> {
+        Test::new(operator, value, self.now, &mut self.budget, attr)
+    }
+
+    /// Reads the filters of a definition.
+    pub(crate) fn parse(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
+        self.parser.parse(filters, attr)
     }
 
     /// Asks for a value in every row.

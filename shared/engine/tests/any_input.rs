@@ -126,7 +126,8 @@ fn ask(world: &World, parsed: Result<Parsed, CalcError>) {
     let _ = freshness(&query, &world.project, world.now, world.now);
     let _ = next_allowed_client_refresh(&query, &world.project, world.now, world.now);
     if let Ok(result) = world.answer(&query, 1) {
-        assert_eq!(result.as_array().unwrap().len(), query.series().len());
+        // An action that does not exist has no series.
+        assert!(result.as_array().unwrap().len() <= query.series().len());
     }
 }
 

@@ -70,6 +70,8 @@ pub enum Target {
     Group(u8),
     /// A field of the event's session.
     Session,
+    /// The elements of an autocapture event.
+    Element,
 }
 
 impl Target {
@@ -82,6 +84,7 @@ impl Target {
             Self::Person => "person",
             Self::Group(_) => "group",
             Self::Session => "session",
+            Self::Element => "element",
         }
     }
 }

@@ -100,6 +100,19 @@ impl Operator {
         NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
     }
 
+    /// Operators that hold for values which the plain ones do not hold for, and for missing ones.
+    pub fn is_negative(self) -> bool {
+        matches!(
+            self,
+            Self::IsNot
+                | Self::NotIn
+                | Self::NotIcontains
+                | Self::NotIcontainsMulti
+                | Self::NotRegex
+                | Self::IsNotSet
+        )
+    }
+
     /// False for the two operators that look at nothing but presence.
     pub fn needs_value(self) -> bool {
         !matches!(self, Self::IsSet | Self::IsNotSet)
@@ -126,6 +139,8 @@ pub(crate) enum Test {
     Always(bool),
     /// Text is one of these; `negated` answers the opposite, for a missing value too.
     OneOf { texts: HashSet<String>, negated: bool },
+    /// Text contains this one, capital letters told apart.
+    Includes(String),
     /// Text contains one of these, which are in lower case.
     Contains { needles: Vec<String>, negated: bool },
     /// One of the patterns is found; None is an invalid pattern, which nothing matches.
@@ -229,6 +244,7 @@ impl Test {
             Self::OneOf { texts, negated } => {
                 value.and_then(text_of).is_some_and(|text| texts.contains(text.as_ref())) != *negated
             }
+            Self::Includes(part) => value.and_then(text_of).is_some_and(|text| text.contains(part)),
             Self::Contains { needles, negated } => {
                 let found = value.and_then(text_of).is_some_and(|text| {
                     let text = text.to_lowercase();

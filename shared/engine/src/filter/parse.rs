@@ -6,12 +6,12 @@
 use serde_json::{Map, Value};
 
 use super::{Filter, Operator, PropertyFilter, Target};
+use crate::element;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
 /// Types that will be calculated later.
-const LATER: [&str; 10] = [
-    "element",
+const LATER: [&str; 9] = [
     "hogql",
     "behavioral",
     "recording",
@@ -116,6 +116,7 @@ impl Parser {
                 "event_metadata" => Target::Metadata,
                 "person" => Target::Person,
                 "session" => Target::Session,
+                "element" => Target::Element,
                 "group" => match group_index(object, attr)? {
                     Some(index) => Target::Group(index),
                     None => return Ok(None),
@@ -192,6 +193,9 @@ impl Parser {
             return Err(limits::too_long(attr, "property key", limits::NAME_BYTES));
         }
         known_column(target, key, attr)?;
+        if target == Target::Element {
+            known_element(key, operator, attr)?;
+        }
         self.count(attr)?;
         Ok(Some(Filter::Property(PropertyFilter { target, key: key.to_owned(), operator, value })))
     }
@@ -239,6 +243,23 @@ fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
         return Err(CalcError::unsupported(
             attr,
             format_args!("property filters of type event_metadata on {key}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Elements have four keys, of which two compare whole values only.
+fn known_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()> {
+    if !element::KEYS.contains(&key) {
+        return Err(CalcError::invalid(
+            attr,
+            format!("Elements have {}, not {key}.", element::KEYS.join(", ")),
+        ));
+    }
+    if matches!(key, "tag_name" | "selector") && !matches!(operator, Operator::Exact | Operator::IsNot) {
+        return Err(CalcError::invalid(
+            attr,
+            format!("A filter on the {key} of elements is exact or is_not, not {}.", operator.name()),
         ));
     }
     Ok(())

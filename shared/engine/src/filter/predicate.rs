@@ -5,8 +5,10 @@ use chrono_tz::Tz;
 use serde_json::Value;
 
 use super::{Budget, Filter, PropertyFilter, Target, Test};
+use crate::element::{self, ElementTest};
 use crate::error::CalcResult;
 use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
+use crate::text::text_of;
 
 /// A compiled filter.
 #[derive(Debug, Clone)]
@@ -19,6 +21,8 @@ pub(crate) enum Predicate {
     Column(RowKey, Test),
     /// A test of the event's name.
     EventName(Test),
+    /// A test of the elements that the event tells of.
+    Elements(ElementTest),
 }
 
 /// Which rows of a run pass.
@@ -56,18 +60,20 @@ impl Predicate {
     }
 
     fn leaf(leaf: &PropertyFilter, now: DateTime<Tz>, budget: &mut Budget, attr: &str) -> CalcResult<Self> {
-        let test = Test::new(leaf.operator, &leaf.value, now, budget, attr)?;
-        let event = |key, test| Self::Column(RowKey::Event(key), test);
-        let fact = |key, test| Self::Column(RowKey::Fact(key), test);
-        Ok(match leaf.target {
-            Target::Metadata if leaf.key == "event" => Self::EventName(test),
-            Target::Metadata => event(ColumnKey::DistinctId, test),
-            Target::Event => event(ColumnKey::Property(leaf.key.clone()), test),
-            Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key)), test),
-            Target::Person => fact(FactKey::Person(leaf.key.clone()), test),
-            Target::Group(index) => fact(FactKey::Group(index, leaf.key.clone()), test),
-            Target::Session => fact(FactKey::Session(leaf.key.clone()), test),
-        })
+        let event = RowKey::Event;
+        let key = match leaf.target {
+            Target::Element => return element_leaf(leaf, now, budget, attr).map(Self::Elements),
+            Target::Metadata if leaf.key == "event" => {
+                return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::EventName);
+            }
+            Target::Metadata => event(ColumnKey::DistinctId),
+            Target::Event => event(ColumnKey::Property(leaf.key.clone())),
+            Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key))),
+            Target::Person => RowKey::Fact(FactKey::Person(leaf.key.clone())),
+            Target::Group(index) => RowKey::Fact(FactKey::Group(index, leaf.key.clone())),
+            Target::Session => RowKey::Fact(FactKey::Session(leaf.key.clone())),
+        };
+        Ok(Self::Column(key, Test::new(leaf.operator, &leaf.value, now, budget, attr)?))
     }
 
     /// Calls back with every column that the predicate reads.
@@ -76,6 +82,10 @@ impl Predicate {
             Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.reads(back)),
             Self::Column(key, _) => back(key),
             Self::EventName(_) => {}
+            Self::Elements(_) => {
+                back(&RowKey::Event(element::chain_column()));
+                back(&RowKey::Event(element::list_column()));
+            }
         }
     }
 
@@ -91,10 +101,37 @@ impl Predicate {
                 mask => mask.or(member.mask(run)),
             }),
             Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
+            Self::Elements(test) => Mask::of(test.rows(run)),
             Self::Column(key, test) => match run.column(key) {
                 Some(column) => column_mask(column, test),
                 None => Mask::constant(test.holds(None)),
             },
+        }
+    }
+}
+
+/// A filter on elements. A list of tags or selectors means any of them; an empty one restricts nothing.
+fn element_leaf(
+    leaf: &PropertyFilter,
+    now: DateTime<Tz>,
+    budget: &mut Budget,
+    attr: &str,
+) -> CalcResult<ElementTest> {
+    let negated = leaf.operator.is_negative();
+    let values = match &leaf.value {
+        Value::Array(list) => list.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let texts: Vec<String> = values.iter().filter_map(text_of).map(Into::into).collect();
+    match leaf.key.as_str() {
+        "tag_name" | "selector" if texts.is_empty() => {
+            Ok(ElementTest::Text { test: Test::Always(true), all: true })
+        }
+        "tag_name" => Ok(ElementTest::Tag { names: texts.into_iter().collect(), negated }),
+        "selector" => ElementTest::selectors(texts.iter().map(String::as_str), negated, attr),
+        key => {
+            let test = Test::new(leaf.operator, &leaf.value, now, budget, attr)?;
+            Ok(if key == "href" { ElementTest::Href(test) } else { ElementTest::Text { test, all: negated } })
         }
     }
 }
@@ -113,6 +150,13 @@ fn column_mask(column: &Column, test: &Test) -> Mask {
 impl Mask {
     fn constant(answer: bool) -> Self {
         if answer { Self::Every } else { Self::Nothing }
+    }
+
+    fn of(rows: Vec<bool>) -> Self {
+        match rows.first() {
+            Some(first) if rows.iter().all(|row| row == first) => Self::constant(*first),
+            _ => Self::Rows(rows),
+        }
     }
 
     /// Rows that pass both.

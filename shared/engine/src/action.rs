@@ -1,0 +1,131 @@
+//! Actions: sets of events by steps, of which an event has to match one.
+//!
+//! Must stay true: a step is the AND of what it says; text, link target, selector and tag are asked of autocapture
+//! events only; an action without steps is every event. A definition that cannot be read is a refusal naming the action,
+//! never a wider or narrower set.
+
+use serde_json::{Map, Value};
+
+use crate::definitions::Action;
+use crate::element::ElementTest;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Operator, Predicate, Test};
+use crate::limits;
+use crate::plan::Compiler;
+use crate::scan::{ColumnKey, RowKey};
+
+/// The event whose elements steps ask about.
+const AUTOCAPTURE: &str = "$autocapture";
+
+/// A step made ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// The event's name; none for any.
+    pub(crate) event: Option<String>,
+    /// Everything else.
+    pub(crate) predicate: Predicate,
+}
+
+/// The steps of an action, one at least. What they read will be in the rows.
+pub(crate) fn steps(
+    id: u64,
+    action: &Action,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<Vec<Step>> {
+    if action.steps.len() > limits::ACTION_STEPS {
+        return Err(limits::too_many(attr, "steps in one action", limits::ACTION_STEPS));
+    }
+    if action.steps.is_empty() {
+        return Ok(vec![Step { event: None, predicate: Predicate::All(Vec::new()) }]);
+    }
+    let mut step = |step: &Value| match step {
+        Value::Object(fields) => self::step(fields, compiler, attr),
+        _ => Err(CalcError::invalid(attr, "A step is not an object.")),
+    };
+    let steps: CalcResult<Vec<Step>> = action.steps.iter().map(&mut step).collect();
+    steps.map_err(|error| error.inside(format_args!("action {id}")))
+}
+
+fn step(fields: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Step> {
+    let event = text(fields, "event", attr)?.map(str::to_owned);
+    let mut members = Vec::new();
+    if let Some(url) = text(fields, "url", attr)? {
+        let test = match Matching::of(fields, "url_matching", Matching::Contains, attr)? {
+            Matching::Contains => Test::Includes(url.to_owned()),
+            Matching::Exact => compiler.test(Operator::Exact, &url.into(), attr)?,
+            Matching::Regex => compiler.test(Operator::Regex, &url.into(), attr)?,
+        };
+        let url = RowKey::Event(ColumnKey::Property("$current_url".to_owned()));
+        members.push(Predicate::Column(url, test));
+    }
+    if event.as_deref() == Some(AUTOCAPTURE) {
+        members.extend(elements(fields, compiler, attr)?.into_iter().map(Predicate::Elements));
+    }
+    let filter = compiler.parse(fields.get("properties"), attr)?;
+    for member in &members {
+        compiler.ask(member, attr)?;
+    }
+    members.push(compiler.predicate(&filter, attr)?);
+    Ok(Step { event, predicate: Predicate::All(members) })
+}
+
+/// What a step asks of the elements of an event.
+fn elements(
+    fields: &Map<String, Value>,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<Vec<ElementTest>> {
+    let mut tests = Vec::new();
+    let test = |key: &str, matching: &str, compiler: &mut Compiler<'_>| {
+        let Some(value) = text(fields, key, attr)? else { return Ok(None) };
+        let operator = match Matching::of(fields, matching, Matching::Exact, attr)? {
+            Matching::Exact => Operator::Exact,
+            Matching::Contains => Operator::Icontains,
+            Matching::Regex => Operator::Regex,
+        };
+        compiler.test(operator, &value.into(), attr).map(Some)
+    };
+    tests.extend(test("text", "text_matching", compiler)?.map(|test| ElementTest::Text { test, all: false }));
+    tests.extend(test("href", "href_matching", compiler)?.map(ElementTest::Href));
+    if let Some(selector) = text(fields, "selector", attr)? {
+        tests.push(ElementTest::selectors(std::iter::once(selector), false, attr)?);
+    }
+    if let Some(tag) = text(fields, "tag_name", attr)? {
+        tests.push(ElementTest::Tag { names: std::iter::once(tag.to_owned()).collect(), negated: false });
+    }
+    Ok(tests)
+}
+
+/// How a text of a step is compared.
+#[derive(Clone, Copy)]
+enum Matching {
+    Contains,
+    Exact,
+    Regex,
+}
+
+impl Matching {
+    fn of(fields: &Map<String, Value>, key: &str, default: Self, attr: &str) -> CalcResult<Self> {
+        match text(fields, key, attr)? {
+            None => Ok(default),
+            Some("contains") => Ok(Self::Contains),
+            Some("exact") => Ok(Self::Exact),
+            Some("regex") => Ok(Self::Regex),
+            Some(other) => Err(CalcError::invalid(attr, format!("There is no {key} \"{other}\"."))),
+        }
+    }
+}
+
+/// A text of a step; an empty one says nothing.
+fn text<'a>(fields: &'a Map<String, Value>, key: &str, attr: &str) -> CalcResult<Option<&'a str>> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) if text.len() > limits::NAME_BYTES => {
+            Err(limits::too_long(attr, key, limits::NAME_BYTES))
+        }
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(CalcError::invalid(attr, format!("{key} is not a text."))),
+    }
+}

@@ -1,0 +1,149 @@
+//! The two forms in which events carry elements.
+//!
+//! The text form is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
+//! quotes inside values are escaped. The list form has one object for each element.
+
+use serde_json::{Map, Value};
+
+use super::Element;
+use crate::text::text_of;
+
+/// The elements of `$elements_chain`.
+pub(super) fn of_chain(value: &Value) -> Vec<Element> {
+    let Some(text) = text_of(value) else { return Vec::new() };
+    let (mut elements, mut rest) = (Vec::new(), text.as_ref());
+    while !rest.is_empty() {
+        let (element, after) = element(rest);
+        if element != Element::default() {
+            elements.push(element);
+        }
+        rest = after;
+    }
+    elements
+}
+
+/// The elements of `$elements`, which may be a list or its JSON text.
+pub(super) fn of_list(value: &Value) -> Vec<Element> {
+    match value {
+        Value::Array(list) => list.iter().filter_map(Value::as_object).map(of_object).collect(),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Array(list)) => list.iter().filter_map(Value::as_object).map(of_object).collect(),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The first element of a chain, and the chain after it.
+fn element(chain: &str) -> (Element, &str) {
+    let mut element = Element::default();
+    let head = head_length(chain);
+    let mut names = chain[..head].split('.');
+    names.next().unwrap_or_default().trim().clone_into(&mut element.tag);
+    element.classes = names.filter(|class| !class.is_empty()).map(str::to_owned).collect();
+    let Some(mut rest) = chain[head..].strip_prefix(':') else {
+        return (element, chain[head..].strip_prefix(';').unwrap_or_default());
+    };
+    loop {
+        if let Some(after) = rest.strip_prefix(';') {
+            return (element, after);
+        }
+        let Some((key, value)) = rest.split_once("=\"") else { return (element, "") };
+        let (value, after) = quoted(value);
+        element.put(key, value);
+        rest = after;
+    }
+}
+
+/// Bytes of tag and classes. A class may hold a colon, so only one before a key ends them.
+fn head_length(chain: &str) -> usize {
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let ends = |at: usize, byte: u8| match byte {
+        b';' => true,
+        b':' => {
+            let rest = &chain.as_bytes()[at + 1..];
+            let key = rest.iter().take_while(|byte| is_key(**byte)).count();
+            key > 0 && rest[key..].starts_with(b"=\"")
+        }
+        _ => false,
+    };
+    let end = chain.bytes().enumerate().find(|(at, byte)| ends(*at, *byte));
+    end.map_or(chain.len(), |(at, _)| at)
+}
+
+/// A value up to its closing quote, and what follows the quote.
+fn quoted(text: &str) -> (String, &str) {
+    let (mut value, mut escaped) = (String::new(), false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => {
+                if !matches!(letter, '"' | '\\') {
+                    value.push('\\');
+                }
+                value.push(letter);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => return (value, &text[at + 1..]),
+            _ => value.push(letter),
+        }
+    }
+    (value, "")
+}
+
+fn of_object(object: &Map<String, Value>) -> Element {
+    let mut element = Element::default();
+    for (key, value) in object {
+        match (key.as_str(), value) {
+            ("tag_name", value) => element.tag = text_of(value).unwrap_or_default().into_owned(),
+            ("attr_class" | "attr__class", Value::Array(classes)) => {
+                element.classes.extend(classes.iter().filter_map(text_of).map(Into::into));
+            }
+            ("attributes", Value::Object(attributes)) => {
+                for (key, value) in attributes {
+                    element.put_value(key, value);
+                }
+            }
+            (key, value) => element.put_value(key, value),
+        }
+    }
+    element
+}
+
+impl Element {
+    fn put_value(&mut self, key: &str, value: &Value) {
+        if let Some(text) = text_of(value) {
+            self.put(key, text.into_owned());
+        }
+    }
+
+    fn put(&mut self, key: &str, value: String) {
+        match key {
+            "text" | "$el_text" => self.text = Some(value),
+            "href" | "attr__href" => self.href = Some(value),
+            "attr_class" | "attr__class" => {
+                for class in value.split_whitespace() {
+                    if !self.classes.iter().any(|known| known == class) {
+                        self.classes.push(class.to_owned());
+                    }
+                }
+            }
+            "attr_id" => self.attributes.push(("id".to_owned(), value)),
+            "nth_child" => self.attributes.push(("nth-child".to_owned(), value)),
+            "nth_of_type" => self.attributes.push(("nth-of-type".to_owned(), value)),
+            key => {
+                let key = key.strip_prefix("attr__").unwrap_or(key);
+                self.attributes.push((key.to_owned(), value));
+            }
+        }
+    }
+
+    /// An attribute as selectors name it.
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+        match name {
+            "href" => self.href.as_deref(),
+            "text" => self.text.as_deref(),
+            name => self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! CSS selectors over the elements of an event: tags, `.class`, `#id`, attributes, `:nth-child(n)`, `:nth-of-type(n)`,
+//! descendants, children with `>`, alternatives with commas.
+//!
+//! Must stay true: a selector finds an element anywhere in the chain, as in the service; what is not known here is
+//! refused and never matches something else.
+
+use super::Element;
+
+/// Compounds in one selector; each is tried on every element.
+const COMPOUNDS: usize = 64;
+
+/// A selector: alternatives, each a path from the outermost to the innermost element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Selector(Vec<Vec<Compound>>);
+
+/// What one element has to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Compound {
+    /// None for any.
+    tag: Option<String>,
+    classes: Vec<String>,
+    attributes: Vec<(String, Condition)>,
+    /// The element has to lie directly in the one before.
+    is_child: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Condition {
+    Present,
+    Is(String),
+    Contains(String),
+    Starts(String),
+    Ends(String),
+    HasWord(String),
+}
+
+impl Selector {
+    /// Reads a selector.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut reader = Reader(text.trim());
+        let (mut paths, mut path) = (Vec::new(), Vec::new());
+        let mut is_child = false;
+        loop {
+            let compound = Compound { is_child, ..reader.compound()? };
+            path.push(compound);
+            if path.len() + paths.len() > COMPOUNDS {
+                return None;
+            }
+            let spaced = reader.skip_spaces();
+            is_child = false;
+            match reader.peek() {
+                None => {
+                    paths.push(path);
+                    return Some(Self(paths));
+                }
+                Some(',') => {
+                    reader.next();
+                    reader.skip_spaces();
+                    paths.push(std::mem::take(&mut path));
+                }
+                Some('>') => {
+                    reader.next();
+                    reader.skip_spaces();
+                    is_child = true;
+                }
+                Some(_) if spaced => {}
+                Some(_) => return None,
+            }
+        }
+    }
+
+    /// Whether an element of the chain is meant. The chain goes from the innermost element outwards.
+    pub(super) fn finds(&self, elements: &[Element]) -> bool {
+        self.0.iter().any(|path| {
+            // Which elements the path up to here leads to; all of them before the first compound.
+            let mut reached: Option<Vec<bool>> = None;
+            for compound in path {
+                let mut outside = false;
+                let mut next = vec![false; elements.len()];
+                for at in (0..elements.len()).rev() {
+                    let from = match &reached {
+                        None => true,
+                        Some(reached) if compound.is_child => reached.get(at + 1) == Some(&true),
+                        Some(_) => outside,
+                    };
+                    next[at] = from && compound.is(&elements[at]);
+                    outside |= reached.as_ref().is_some_and(|reached| reached[at]);
+                }
+                reached = Some(next);
+            }
+            reached.is_some_and(|reached| reached.contains(&true))
+        })
+    }
+}
+
+impl Compound {
+    fn is(&self, element: &Element) -> bool {
+        self.tag.as_ref().is_none_or(|tag| *tag == element.tag)
+            && self.classes.iter().all(|class| element.classes.contains(class))
+            && self.attributes.iter().all(|(name, condition)| match name.as_str() {
+                "class" => condition.holds(Some(&element.classes.join(" "))),
+                name => condition.holds(element.attribute(name)),
+            })
+    }
+}
+
+impl Condition {
+    fn holds(&self, value: Option<&str>) -> bool {
+        value.is_some_and(|value| match self {
+            Self::Present => true,
+            Self::Is(other) => value == other,
+            Self::Contains(part) => value.contains(part.as_str()),
+            Self::Starts(part) => value.starts_with(part.as_str()),
+            Self::Ends(part) => value.ends_with(part.as_str()),
+            Self::HasWord(word) => value.split_whitespace().any(|other| other == word),
+        })
+    }
+}
+
+/// Reads a selector from left to right.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<char> {
+        self.0.chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let letter = self.peek()?;
+        self.0 = &self.0[letter.len_utf8()..];
+        Some(letter)
+    }
+
+    fn skip_spaces(&mut self) -> bool {
+        let rest = self.0.trim_start();
+        let skipped = rest.len() < self.0.len();
+        self.0 = rest;
+        skipped
+    }
+
+    fn compound(&mut self) -> Option<Compound> {
+        let mut compound = Compound::default();
+        let start = self.0.len();
+        if self.peek() == Some('*') {
+            self.next();
+        } else if self.peek().is_some_and(is_name) {
+            compound.tag = Some(self.name()?);
+        }
+        loop {
+            match self.peek() {
+                Some('.') => {
+                    self.next();
+                    compound.classes.push(self.name()?);
+                }
+                Some('#') => {
+                    self.next();
+                    compound.attributes.push(("id".to_owned(), Condition::Is(self.name()?)));
+                }
+                Some('[') => {
+                    self.next();
+                    compound.attributes.push(self.attribute()?);
+                }
+                Some(':') => {
+                    self.next();
+                    compound.attributes.push(self.place()?);
+                }
+                _ => return (self.0.len() < start).then_some(compound),
+            }
+        }
+    }
+
+    /// A name; a backslash takes the next character as it is.
+    fn name(&mut self) -> Option<String> {
+        let mut name = String::new();
+        while let Some(letter) = self.peek() {
+            match letter {
+                '\\' => {
+                    self.next();
+                    name.push(self.next()?);
+                }
+                letter if is_name(letter) => name.extend(self.next()),
+                _ => break,
+            }
+        }
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// `name]`, `name=value]`, with one of the signs before the equals sign.
+    fn attribute(&mut self) -> Option<(String, Condition)> {
+        self.skip_spaces();
+        let name = self.name()?;
+        self.skip_spaces();
+        let condition: fn(String) -> Condition = match self.next()? {
+            ']' => return Some((name, Condition::Present)),
+            '=' => Condition::Is,
+            sign => {
+                let condition = match sign {
+                    '*' => Condition::Contains,
+                    '^' => Condition::Starts,
+                    '$' => Condition::Ends,
+                    '~' => Condition::HasWord,
+                    _ => return None,
+                };
+                (self.next()? == '=').then_some(condition)?
+            }
+        };
+        self.skip_spaces();
+        let value = match self.peek()? {
+            quote @ ('"' | '\'') => {
+                self.next();
+                self.until(quote)?
+            }
+            _ => {
+                let (value, rest) = self.0.split_once(']')?;
+                self.0 = rest;
+                return Some((name, condition(value.trim().to_owned())));
+            }
+        };
+        self.skip_spaces();
+        (self.next()? == ']').then(|| (name, condition(value)))
+    }
+
+    fn until(&mut self, end: char) -> Option<String> {
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                '\\' => text.push(self.next()?),
+                letter if letter == end => return Some(text),
+                letter => text.push(letter),
+            }
+        }
+    }
+
+    /// `nth-child(3)` or `nth-of-type(3)`, behind the colon.
+    fn place(&mut self) -> Option<(String, Condition)> {
+        let name = self.name()?;
+        if !matches!(name.as_str(), "nth-child" | "nth-of-type") {
+            return None;
+        }
+        let (number, rest) = self.0.strip_prefix('(')?.split_once(')')?;
+        self.0 = rest;
+        let number: u32 = number.trim().parse().ok()?;
+        Some((name, Condition::Is(number.to_string())))
+    }
+}
+
+fn is_name(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '-' | '_')
+}

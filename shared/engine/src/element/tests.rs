@@ -1,0 +1,114 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::chain::{of_chain, of_list};
+use super::*;
+
+const CHAIN: &str = r#"button.btn.md:flex:text="Pay \"now\""nth-child="2"nth-of-type="1"attr__data-attr="pay";a.link:href="/cart"attr_id="go"attr__href="/cart"nth-child="1";div#x;body.dark"#;
+
+fn finds(selector: &str, chain: &str) -> bool {
+    Selector::parse(selector).unwrap().finds(&of_chain(&json!(chain)))
+}
+
+#[test]
+fn a_chain_reads_as_its_elements() {
+    let elements = of_chain(&json!(CHAIN));
+    let tags: Vec<&str> = elements.iter().map(|element| element.tag.as_str()).collect();
+    assert_eq!(tags, ["button", "a", "div#x", "body"]);
+    assert_eq!(elements[0].classes, ["btn", "md:flex"]);
+    assert_eq!(elements[0].text.as_deref(), Some("Pay \"now\""));
+    assert_eq!(elements[0].attribute("data-attr"), Some("pay"));
+    assert_eq!(elements[1].href.as_deref(), Some("/cart"));
+    assert_eq!(elements[1].attribute("id"), Some("go"));
+}
+
+#[test]
+fn a_list_reads_as_the_same_elements() {
+    let list = json!([
+        {"tag_name": "button", "$el_text": "Pay", "attr__class": "btn big", "nth_child": 2},
+        {"tag_name": "a", "attr__href": "/cart", "attr__id": "go", "attr_class": ["link"]},
+    ]);
+    let chain = r#"button.btn.big:text="Pay"nth-child="2";a.link:href="/cart"attr__id="go""#;
+    assert_eq!(of_list(&list), of_chain(&json!(chain)));
+    assert_eq!(of_list(&json!(list.to_string())), of_list(&list));
+}
+
+#[test]
+fn selectors_find_elements_anywhere_in_the_chain() {
+    for (selector, found) in [
+        ("button", true),
+        ("input", false),
+        ("*", true),
+        (".btn", true),
+        (".md\\:flex", true),
+        ("button.btn.link", false),
+        ("#go", true),
+        ("a#go.link", true),
+        ("[data-attr=\"pay\"]", true),
+        ("[data-attr='sell']", false),
+        ("button[data-attr=pay]:nth-child(2)", true),
+        ("button:nth-child(1)", false),
+        ("button:nth-of-type(1)", true),
+        ("a > button", true),
+        ("body > button", false),
+        ("body button", true),
+        ("body a > button", true),
+        ("body > a > button", false),
+        ("button a", false),
+        ("a[href=\"/cart\"]", true),
+        ("a[href^=\"/c\"]", true),
+        ("a[href$=\"/c\"]", false),
+        ("a[href*=ar]", true),
+        ("input, a", true),
+        ("input, b", false),
+        ("[class~=btn]", true),
+    ] {
+        assert_eq!(finds(selector, CHAIN), found, "{selector}");
+    }
+}
+
+#[test]
+fn nested_elements_of_one_kind_are_told_apart() {
+    // The div that lies in a section is not the one that holds the button.
+    let chain = "button;div.inner;div.outer;section";
+    assert!(finds("section > div button", chain));
+    assert!(finds("section > .outer > .inner > button", chain));
+    assert!(!finds("section > .inner button", chain));
+}
+
+#[test]
+fn what_is_no_selector_is_refused() {
+    for text in [
+        "",
+        ">",
+        "a >",
+        "a,,b",
+        "a:hover",
+        "a[",
+        "a[x",
+        "a[x=\"y]",
+        ".",
+        "#",
+        "a b:nth-child(n)",
+        "a + b",
+        "a{b}",
+    ] {
+        assert_eq!(Selector::parse(text), None, "{text}");
+    }
+    assert_eq!(Selector::parse(&vec!["a"; 65].join(" ")), None);
+    assert!(Selector::parse(&vec!["a"; 64].join(" ")).is_some());
+}
+
+#[test]
+fn any_text_reads_as_some_elements() {
+    for text in
+        [";;;", ":", "a:b", "a:b=", "a:b=\"", "a:b=\"c", "a:b=\"\\", "::::=\"\"", "ü:ä=\"ö\";", "\"\"\""]
+    {
+        of_chain(&json!(text));
+    }
+    for value in [json!(5), json!({}), json!([5, "a", null]), Value::Null] {
+        of_list(&value);
+        of_chain(&value);
+    }
+}
