@@ -1,0 +1,99 @@
+//! Funnels and trends counted a second time, by definition and by brute force, over many small random histories; and
+//! what must not change an answer.
+//!
+//! `PENNON_CHECK_HISTORIES` sets how many histories, `PENNON_CHECK_SEED` the first of their seeds: a failure names the
+//! seed of its history, and shows it without the events that do not matter.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod calendar;
+mod dice;
+mod funnel_answer;
+mod funnel_definition;
+mod funnel_question;
+mod funnel_scan;
+mod funnel_trends;
+mod history;
+#[path = "../support/mod.rs"]
+mod support;
+
+use pennon_engine::{CalcError, Query};
+use serde_json::Value;
+
+use dice::Dice;
+use funnel_question::{Question, Shape};
+use history::{History, Tally};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+/// The seeds of this run.
+fn seeds() -> std::ops::Range<u64> {
+    let first = number("PENNON_CHECK_SEED", 0);
+    first..first + number("PENNON_CHECK_HISTORIES", 500)
+}
+
+fn ask_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
+    history.world().ask(Query::from_legacy_funnel(body.as_object().unwrap()))
+}
+
+fn judge_funnel(history: &History, question: &Question) -> Result<Vec<String>, CalcError> {
+    Ok(differences_from(&ask_funnel(history, &question.body())?, history, question))
+}
+
+fn differences_from(got: &Value, history: &History, question: &Question) -> Vec<String> {
+    match question.shape {
+        Shape::Steps => funnel_answer::judge_steps(question, history, got),
+        Shape::Trends(_) => funnel_trends::judge_trends(question, history, got),
+        Shape::TimeToConvert(_) => funnel_answer::judge_times(question, history, got),
+    }
+}
+
+/// Notes a question that was answered rightly or not at all; stops at a wrong answer.
+fn settle(
+    tally: &mut Tally,
+    seed: u64,
+    history: History,
+    body: &Value,
+    judge: &dyn Fn(&History) -> Result<Vec<String>, CalcError>,
+) {
+    match judge(&history) {
+        Err(error) if error.detail.starts_with(support::NOT_SUPPORTED) => {
+            tally.note(&error.to_string());
+        }
+        Ok(wrong) if wrong.is_empty() => tally.note("answered"),
+        _ => {
+            let refused = |error: CalcError| vec![format!("refused: {error}")];
+            let small = history.shrunk(&|history| {
+                judge(history).is_err() || judge(history).is_ok_and(|wrong| !wrong.is_empty())
+            });
+            let wrong = judge(&small).unwrap_or_else(refused);
+            panic!("PENNON_CHECK_SEED={seed}\n{}\n{body:#}\n{}", small.story(), wrong.join("\n"));
+        }
+    }
+}
+
+fn show(what: &str, tally: &Tally) {
+    for (line, count) in &tally.0 {
+        println!("{what}: {count} {line}");
+    }
+}
+
+#[test]
+fn funnels_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
+        settle(&mut tally, seed, history, &question.body(), &|history| judge_funnel(history, &question));
+    }
+    show("funnels", &tally);
+}
+
+/// The evaluators assert that they agree, whatever the engine calculates.
+#[test]
+fn the_definition_and_the_published_scan_agree() {
+    for seed in seeds() {
+        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
+        differences_from(&Value::Null, &history, &question);
+    }
+}
