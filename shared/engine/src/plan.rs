@@ -16,6 +16,7 @@ use crate::facts::{self, Facts, Needs};
 use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
 use crate::funnel::Funnel;
 use crate::query::{Common, Query};
+use crate::regroup::{ActorKind, regroup};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
 use crate::trends::Trend;
 
@@ -42,6 +43,7 @@ pub struct ProjectContext {
 #[derive(Debug, Clone)]
 pub struct Plan {
     needs: Needs,
+    actors: ActorKind,
     task: Task,
 }
 
@@ -78,7 +80,8 @@ impl Query {
             Self::Trends(query) => Task::Trend(Trend::new(query, project, range, &mut compiler)?),
             Self::Funnels(query) => Task::Funnel(Funnel::new(query, project, range, &mut compiler)?),
         };
-        Ok(Plan { needs: compiler.finish()?, task })
+        let actors = compiler.actors;
+        Ok(Plan { needs: compiler.finish()?, actors, task })
     }
 }
 
@@ -93,14 +96,20 @@ impl Plan {
         &self.needs.scan
     }
 
-    /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them.
+    /// Who is counted. What is no person has keys in joined partitions.
+    pub fn actors(&self) -> ActorKind {
+        self.actors
+    }
+
+    /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them: of all its partitions at
+    /// once, because other actors than persons are gathered from all of them.
     pub fn join(&self, mut partitions: Vec<Partition>, facts: &Facts) -> Vec<Partition> {
         let member =
             |cohort: u64, person| facts.rosters.get(&cohort).is_some_and(|list| list.contains(&person));
         for partition in &mut partitions {
             facts::join(partition, &self.needs.facts, facts, &member);
         }
-        partitions
+        regroup(partitions, self.actors)
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
@@ -159,6 +168,7 @@ pub(crate) struct Compiler<'a> {
     pub(crate) now: DateTime<Tz>,
     /// What ids mean.
     pub(crate) definitions: &'a Definitions,
+    actors: ActorKind,
     budget: Budget,
     /// Counts the filters of all definitions together.
     parser: Parser,
@@ -183,6 +193,7 @@ impl<'a> Compiler<'a> {
         Self {
             now,
             definitions: &project.definitions,
+            actors: ActorKind::Persons,
             budget: Budget::default(),
             parser: Parser::default(),
             needs,
@@ -193,6 +204,14 @@ impl<'a> Compiler<'a> {
     pub(crate) fn cover(&mut self, from: Micros, to: Micros) {
         self.needs.scan.from = self.needs.scan.from.min(from);
         self.needs.scan.to = self.needs.scan.to.max(to);
+    }
+
+    /// Says who is counted: partitions will be of these, and rows that name none will be left out.
+    pub(crate) fn count(&mut self, actors: ActorKind) {
+        self.actors = actors;
+        if let Some(column) = actors.column() {
+            self.column(column);
+        }
     }
 
     /// Compiles a filter; what it reads will be in the rows.
@@ -268,15 +287,4 @@ impl<'a> Compiler<'a> {
     fn finish(self) -> CalcResult<Needs> {
         Ok(self.needs)
     }
-}
-
-/// The refusal of a project that counts distinct ids.
-pub(crate) fn refuse_distinct_ids(project: &ProjectContext, attr: &str) -> CalcResult<()> {
-    if project.aggregate_by_distinct_id {
-        return Err(CalcError::unsupported(
-            attr,
-            "counting people in a project that counts them by distinct id",
-        ));
-    }
-    Ok(())
 }

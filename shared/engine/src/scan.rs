@@ -122,8 +122,10 @@ impl Run {
 /// A share of the actors with all their events that the request names. At most one run per event name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partition {
-    /// Person ids, ascending.
+    /// Ids of the actors, ascending: persons as the event store gives a partition.
     pub actors: Vec<Uuid>,
+    /// The keys of actors that are no persons, in the order of the actors; empty for persons.
+    pub keys: Vec<String>,
     /// One run per event name that occurs, ordered by name.
     pub runs: Vec<Run>,
 }

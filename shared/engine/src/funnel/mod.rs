@@ -16,8 +16,9 @@ use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
 use crate::matcher::Matcher;
-use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
+use crate::plan::{Compiler, Partial, ProjectContext, shared_filter};
 use crate::query::{FunnelsQuery, Series};
+use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use merge::{MarkedRun, RowMarks, Ticks};
 use scan::{Marks, Scanner};
@@ -52,7 +53,7 @@ impl Funnel {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        refuse_distinct_ids(project, "events")?;
+        compiler.count(ActorKind::of(project, None));
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
         compiler.cover(bounds.0, bounds.1);
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;

@@ -18,8 +18,9 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
 use crate::limits;
 use crate::matcher::Matcher;
-use crate::plan::{Compiler, Partial, ProjectContext, refuse_distinct_ids, shared_filter};
+use crate::plan::{Compiler, Partial, ProjectContext, shared_filter};
 use crate::query::{Display, Math, TrendsQuery};
+use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use count::{Counted, Per};
 
@@ -46,7 +47,7 @@ impl Trend {
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
         if query.series.iter().any(|series| series.math == Math::Dau) {
-            refuse_distinct_ids(project, "math")?;
+            compiler.count(ActorKind::of(project, None));
         }
         let interval = if query.display.is_total() { Interval::Day } else { query.common.interval };
         // One number needs no buckets, so its range may be as long as it likes.

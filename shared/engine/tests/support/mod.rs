@@ -130,7 +130,7 @@ impl World {
             }
         }
         let runs = rows.into_iter().map(|(name, rows)| run(name, rows, &scan.columns)).collect();
-        Partition { actors, runs }
+        Partition { actors, runs, ..Partition::default() }
     }
 
     /// The answer to a question that was parsed.

@@ -56,7 +56,7 @@ pub(crate) fn partition(chunks: &[Chunk], bucket: Bucket, keys: &[ColumnKey]) ->
     actors.sort_unstable();
     actors.dedup();
     let runs = lists.into_iter().map(|(event, rows)| run(chunks, event, &rows, &actors, keys)).collect();
-    Partition { actors, runs }
+    Partition { actors, runs, ..Partition::default() }
 }
 
 struct SortedRow {

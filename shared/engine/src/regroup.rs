@@ -1,0 +1,323 @@
+//! From partitions of persons to partitions of other actors: groups, or distinct ids.
+//!
+//! Must stay true: it is done after facts are joined, so that what is known of a person has become a fact of the row;
+//! an actor's id depends on its key alone, so the answer does not depend on how the persons were divided; rows come out
+//! ordered as a scan gives them. Events that name no actor are left out.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::facts::group_column;
+use crate::plan::ProjectContext;
+use crate::scan::{Column, ColumnKey, FactKey, MISSING, Micros, Partition, Run, Seq};
+use crate::text::text_of;
+
+/// Who is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ActorKind {
+    /// Persons, merges applied.
+    #[default]
+    Persons,
+    /// Distinct ids, as some projects want it.
+    DistinctIds,
+    /// The groups of the type with this index.
+    Groups(u8),
+}
+
+impl ActorKind {
+    /// Groups where a type is given, else what the project counts.
+    pub fn of(project: &ProjectContext, group_type: Option<u8>) -> Self {
+        match group_type {
+            Some(index) => Self::Groups(index),
+            None if project.aggregate_by_distinct_id => Self::DistinctIds,
+            None => Self::Persons,
+        }
+    }
+
+    /// The column that names the actor; none for persons.
+    pub(crate) fn column(self) -> Option<ColumnKey> {
+        match self {
+            Self::Persons => None,
+            Self::DistinctIds => Some(ColumnKey::DistinctId),
+            Self::Groups(index) => Some(group_column(index)),
+        }
+    }
+}
+
+/// Space of the ids of actors that are no persons; any constant would do.
+const SPACE: Uuid = Uuid::from_u128(0x6d0c_7a5e_9b1f_4c3a_8e52_d4f0_17a6_93bc);
+
+/// A row on its way.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// Its new actor.
+    actor: u32,
+    time: Micros,
+    seq: Seq,
+    /// The run in which it stands, and where.
+    source: u32,
+    row: u32,
+}
+
+/// The partitions with other actors; as many as there were.
+pub(crate) fn regroup(partitions: Vec<Partition>, kind: ActorKind) -> Vec<Partition> {
+    let Some(column) = kind.column() else { return partitions };
+    let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
+    let named = Named::new(&runs, &column);
+    let (lists, places) = named.divide(partitions.len().max(1));
+    let mut dealt: Vec<BTreeMap<&str, Vec<Row>>> = vec![BTreeMap::new(); lists.len()];
+    for (source, (run, of_rows)) in (0..).zip(runs.iter().zip(&named.of_runs)) {
+        for (row, named) in (0..).zip(of_rows) {
+            let Some((part, actor)) = place(*named).and_then(|named| places.get(named)) else { continue };
+            let at = row as usize;
+            let rows = dealt[*part].entry(&run.event).or_default();
+            rows.push(Row { actor: *actor, time: run.times[at], seq: run.seqs[at], source, row });
+        }
+    }
+    let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<Row>>)| Partition {
+        actors: list.iter().map(|actor| named.ids[*actor]).collect(),
+        keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
+        runs: rows.into_iter().map(|(event, rows)| run(event, rows, &runs)).collect(),
+    };
+    lists.into_iter().zip(dealt).map(partition).collect()
+}
+
+/// The actors that rows name.
+struct Named<'a> {
+    keys: Vec<Cow<'a, str>>,
+    ids: Vec<Uuid>,
+    /// How many rows each has.
+    rows: Vec<usize>,
+    /// For each run and row the index of its actor, or [`MISSING`].
+    of_runs: Vec<Vec<u32>>,
+}
+
+impl<'a> Named<'a> {
+    fn new(runs: &[&'a Run], column: &ColumnKey) -> Self {
+        let (mut keys, mut rows) = (Vec::<Cow<'a, str>>::new(), Vec::new());
+        let mut known: HashMap<Cow<'a, str>, u32> = HashMap::new();
+        let mut of_run = |run: &'a Run| {
+            let Some(names) = run.columns.get(column) else { return Vec::new() };
+            // Only values that rows have become actors, so codes are looked at as they come.
+            let mut of_codes: HashMap<u32, u32> = HashMap::new();
+            let mut actor = |code: u32| {
+                let value = place(code).and_then(|code| names.values.get(code));
+                let Some(key) = value.and_then(text_of).filter(|key| !key.is_empty()) else { return MISSING };
+                *known.entry(key).or_insert_with_key(|key| {
+                    keys.push(key.clone());
+                    rows.push(0);
+                    u32::try_from(keys.len() - 1).unwrap_or(MISSING)
+                })
+            };
+            let mut of_rows = Vec::with_capacity(names.codes.len());
+            for code in &names.codes {
+                of_rows.push(*of_codes.entry(*code).or_insert_with(|| actor(*code)));
+            }
+            of_rows.iter().filter_map(|actor| place(*actor)).for_each(|actor| rows[actor] += 1);
+            of_rows
+        };
+        let of_runs = runs.iter().map(|run| of_run(run)).collect();
+        let ids = keys.iter().map(|key| Uuid::new_v5(&SPACE, key.as_bytes())).collect();
+        Self { keys, ids, rows, of_runs }
+    }
+
+    /// Deals the actors out over parts of about as many rows each, in the order of their ids: the actors of each part,
+    /// and where each actor went.
+    fn divide(&self, parts: usize) -> (Vec<Vec<usize>>, Vec<(usize, u32)>) {
+        let mut order: Vec<usize> = (0..self.keys.len()).collect();
+        order.sort_unstable_by_key(|actor| (self.ids[*actor], self.keys[*actor].as_ref()));
+        let total = self.rows.iter().sum::<usize>().max(1);
+        let (mut lists, mut places) = (vec![Vec::new(); parts], vec![(0, MISSING); order.len()]);
+        let mut before = 0;
+        for actor in order {
+            let part = (before * parts / total).min(parts - 1);
+            before += self.rows[actor];
+            places[actor] = (part, u32::try_from(lists[part].len()).unwrap_or(MISSING));
+            lists[part].push(actor);
+        }
+        (lists, places)
+    }
+}
+
+/// A run of rows that come from many.
+fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run]) -> Run {
+    rows.sort_unstable_by_key(|row| (row.actor, row.time, row.seq));
+    let used: BTreeSet<u32> = rows.iter().map(|row| row.source).collect();
+    let sources: BTreeMap<u32, &Run> =
+        used.into_iter().filter_map(|source| Some((source, *sources.get(source as usize)?))).collect();
+    let columns: BTreeSet<&ColumnKey> = sources.values().flat_map(|run| run.columns.keys()).collect();
+    let facts: BTreeSet<&FactKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
+    Run {
+        event: event.to_owned(),
+        columns: columns
+            .into_iter()
+            .map(|key| (key.clone(), column(&rows, &sources, |run| run.columns.get(key))))
+            .collect(),
+        facts: facts
+            .into_iter()
+            .map(|key| (key.clone(), column(&rows, &sources, |run| run.facts.get(key))))
+            .collect(),
+        actors: rows.iter().map(|row| row.actor).collect(),
+        times: rows.iter().map(|row| row.time).collect(),
+        seqs: rows.iter().map(|row| row.seq).collect(),
+    }
+}
+
+/// One column of rows that come from many runs; equal values share a code.
+fn column<'a>(
+    rows: &[Row],
+    sources: &BTreeMap<u32, &'a Run>,
+    of: impl Fn(&'a Run) -> Option<&'a Column>,
+) -> Column {
+    let mut codes_of: HashMap<&Value, u32> = HashMap::new();
+    let mut values = Vec::new();
+    let mut known: BTreeMap<u32, (&Column, Vec<Option<u32>>)> = sources
+        .iter()
+        .filter_map(|(source, run)| {
+            of(run).map(|column| (*source, (column, vec![None; column.values.len()])))
+        })
+        .collect();
+    let mut code = |row: &Row| {
+        let (column, codes) = known.get_mut(&row.source)?;
+        let old = place(*column.codes.get(row.row as usize)?)?;
+        let value = column.values.get(old)?;
+        let code = codes[old].unwrap_or_else(|| {
+            *codes_of.entry(value).or_insert_with(|| {
+                values.push(value.clone());
+                u32::try_from(values.len() - 1).unwrap_or(MISSING)
+            })
+        });
+        codes[old] = Some(code);
+        Some(code)
+    };
+    let codes = rows.iter().map(|row| code(row).unwrap_or(MISSING)).collect();
+    Column { codes, values }
+}
+
+/// A code as a place in a list; none for [`MISSING`].
+fn place(code: u32) -> Option<usize> {
+    usize::try_from(code).ok().filter(|_| code != MISSING)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Person, time, event, group key, colour.
+    type Event = (u8, i64, bool, Option<u8>, u8);
+
+    /// The events in so many partitions of persons, arrival as listed.
+    fn partitions(events: &[Event], parts: u8) -> Vec<Partition> {
+        let part = |part: u8| {
+            let mine = |event: &&(u32, Event)| event.1.0 % parts == part;
+            let numbered: Vec<(u32, Event)> = (0..).zip(events.iter().copied()).collect();
+            let persons: BTreeSet<u8> = numbered.iter().filter(mine).map(|(_, event)| event.0).collect();
+            let actors: Vec<Uuid> = persons.iter().map(|person| Uuid::from_u128((*person).into())).collect();
+            let run = |first: bool| {
+                let mut rows: Vec<&(u32, Event)> =
+                    numbered.iter().filter(mine).filter(|row| row.1.2 == first).collect();
+                rows.sort_by_key(|(seq, event)| (event.0, event.1, *seq));
+                let column = |value: &dyn Fn(&Event) -> Value| Column {
+                    codes: (0..).take(rows.len()).collect(),
+                    values: rows.iter().map(|(_, event)| value(event)).collect(),
+                };
+                let person = |row: &&(u32, Event)| persons.iter().position(|other| *other == row.1.0);
+                Run {
+                    event: if first { "a" } else { "b" }.to_owned(),
+                    actors: rows.iter().map(|row| u32::try_from(person(row).unwrap()).unwrap()).collect(),
+                    times: rows.iter().map(|row| row.1.1).collect(),
+                    seqs: rows.iter().map(|row| row.0.into()).collect(),
+                    columns: [
+                        (group_column(0), column(&|event| event.3.map_or(Value::Null, |key| json!(key)))),
+                        (ColumnKey::DistinctId, column(&|event| json!(format!("id {}", event.0)))),
+                    ]
+                    .into(),
+                    facts: [(FactKey::PersonId, column(&|event| json!(event.4)))].into(),
+                }
+            };
+            let runs = [true, false].map(run).into_iter().filter(|run| !run.actors.is_empty()).collect();
+            Partition { actors, runs, ..Partition::default() }
+        };
+        (0..parts).map(part).collect()
+    }
+
+    /// Everything that partitions say, row by row.
+    fn rows(partitions: &[Partition]) -> BTreeSet<(String, String, i64, Seq, String)> {
+        let mut rows = BTreeSet::new();
+        for partition in partitions {
+            for run in &partition.runs {
+                for (row, actor) in run.actors.iter().enumerate() {
+                    let key = partition.keys[*actor as usize].clone();
+                    let value = run.facts[&FactKey::PersonId].value(row).unwrap().to_string();
+                    assert!(rows.insert((key, run.event.clone(), run.times[row], run.seqs[row], value)));
+                }
+            }
+        }
+        rows
+    }
+
+    fn assert_is_a_scan(partitions: &[Partition]) {
+        let mut seen = BTreeSet::new();
+        for partition in partitions {
+            assert_eq!(partition.keys.len(), partition.actors.len());
+            assert!(partition.actors.is_sorted());
+            partition.actors.iter().for_each(|actor| assert!(seen.insert(*actor), "an actor in two parts"));
+            assert!(partition.runs.is_sorted_by(|left, right| left.event < right.event));
+            for run in &partition.runs {
+                let order: Vec<_> = run.actors.iter().zip(&run.times).zip(&run.seqs).collect();
+                assert!(order.is_sorted());
+                for column in run.columns.values().chain(run.facts.values()) {
+                    assert_eq!(column.codes.len(), run.actors.len());
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_goes_to_its_actor_however_persons_were_divided(
+            events in prop::collection::vec((0..5_u8, 0..4_i64, any::<bool>(), prop::option::of(0..4_u8), 0..3_u8), 0..30),
+            parts in 1..5_u8,
+        ) {
+            let groups = regroup(partitions(&events, parts), ActorKind::Groups(0));
+            assert_is_a_scan(&groups);
+            prop_assert_eq!(groups.len(), usize::from(parts));
+            let mut want = BTreeSet::new();
+            for (seq, (_, time, first, key, colour)) in events.iter().enumerate() {
+                if let Some(key) = key {
+                    let event = if *first { "a" } else { "b" };
+                    want.insert((key.to_string(), event.to_owned(), *time, seq as Seq, colour.to_string()));
+                }
+            }
+            prop_assert_eq!(rows(&groups), want);
+            let ids = regroup(partitions(&events, parts), ActorKind::DistinctIds);
+            assert_is_a_scan(&ids);
+            prop_assert_eq!(rows(&ids).len(), events.len());
+        }
+    }
+
+    #[test]
+    fn parts_have_about_as_many_rows_each() {
+        let events: Vec<Event> = (0..200).map(|index| (index, 0, true, Some(index), 0)).collect();
+        let parts = regroup(partitions(&events, 4), ActorKind::Groups(0));
+        for part in &parts {
+            assert_eq!(part.actors.len(), 50);
+        }
+    }
+
+    #[test]
+    fn events_without_a_key_are_left_out() {
+        let mut parts = partitions(&[(0, 0, true, None, 0), (1, 0, true, Some(1), 0)], 1);
+        parts[0].runs[0].columns.get_mut(&group_column(0)).unwrap().values[1] = json!("");
+        let parts = regroup(parts, ActorKind::Groups(0));
+        assert!(parts[0].actors.is_empty() && parts[0].runs.is_empty());
+    }
+}
