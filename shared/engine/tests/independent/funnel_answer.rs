@@ -229,8 +229,8 @@ fn row_value(question: &Question, row: &Row) -> Value {
     steps.collect()
 }
 
-/// What is wrong with an answer of steps.
-pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Vec<String> {
+/// What is wrong with an answer of steps; none when it is open which rows there are.
+pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Option<Vec<String>> {
     let mut wrong = Vec::new();
     let mut compare = |want: &Value, got: &Value, path: String| {
         crate::support::differences(want, got, &path, 1e-6, &mut wrong);
@@ -239,7 +239,7 @@ pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Vec<S
     if question.breakdown.is_none() {
         let none = Row::empty(question.steps.len());
         compare(&row_value(question, rows.values().next().unwrap_or(&none)), got, "result".to_owned());
-        return wrong;
+        return Some(wrong);
     }
     let limited = !matches!(question.breakdown, Some((Source::Cohorts(_), _)));
     let mut ranked: Vec<(Vec<String>, Row)> = rows.into_iter().collect();
@@ -247,7 +247,7 @@ pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Vec<S
     if limited && ranked.len() > question.limit {
         if ranked[question.limit - 1].1.rank() == ranked[question.limit].1.rank() {
             // Which of two equals stays is open.
-            return wrong;
+            return None;
         }
         let mut other = Row::empty(question.steps.len());
         ranked.split_off(question.limit).iter().for_each(|(_, row)| other.merge(row));
@@ -268,7 +268,7 @@ pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Vec<S
     };
     let ranks: Vec<_> = got.iter().map(rank).collect();
     compare(&json!(true), &json!(ranks.is_sorted_by(|left, right| left >= right)), "ranked".to_owned());
-    wrong
+    Some(wrong)
 }
 
 /// What is wrong with an answer of times to convert.

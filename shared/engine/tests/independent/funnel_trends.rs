@@ -172,9 +172,9 @@ fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// What is wrong with an answer over time.
-pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Vec<String> {
-    let Shape::Trends(interval) = question.shape else { return Vec::new() };
+/// What is wrong with an answer over time; none when it is open which series there are.
+pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Option<Vec<String>> {
+    let Shape::Trends(interval) = question.shape else { return None };
     let calendar = Calendar { zone: history.zone, week_start: history.week_start, interval };
     let mut rows: BTreeMap<Vec<String>, BTreeMap<Period, (usize, usize)>> = BTreeMap::new();
     for share in shares(question, history) {
@@ -200,8 +200,8 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Vec<
     let mut wrong = Vec::new();
     let got = got.as_array().cloned().unwrap_or_default();
     if rows.len() > question.limit && question.breakdown.is_some() {
-        // Ranking by entries is checked where nothing is cut off.
-        return wrong;
+        // Which of several with as many entries stay is open.
+        return None;
     }
     let mut compare = |want: &Value, got: &Value, path: &str| {
         crate::support::differences(want, got, path, 1e-6, &mut wrong);
@@ -225,5 +225,5 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Vec<
         });
         compare(&want, found.unwrap_or(&Value::Null), &format!("series {value:?}"));
     }
-    wrong
+    Some(wrong)
 }
