@@ -29,6 +29,7 @@ mod url;
 pub use definitions::{Action, Cohort, Definitions, Mentions};
 pub use error::{CalcError, CalcResult, ErrorKind};
 pub use facts::{Facts, Needs, Properties};
+pub use funnel::unbox_breakdown;
 pub use plan::{Answer, Partial, Plan, ProjectContext};
 pub use query::{Parsed, Query};
 pub use regroup::ActorKind;

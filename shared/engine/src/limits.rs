@@ -28,6 +28,8 @@ pub const BREAKDOWNS: usize = 3;
 pub const BREAKDOWN_KEYS: usize = 10;
 /// Values that `breakdown_limit` may keep.
 pub const BREAKDOWN_LIMIT: usize = 1_000;
+/// Distinct values of the breakdown of a funnel in one partition.
+pub const BREAKDOWN_VALUES: usize = 100_000;
 /// Bins that numeric values may be put into.
 pub const BREAKDOWN_BINS: u32 = 1_000;
 /// Cohorts of one breakdown.
@@ -36,6 +38,8 @@ pub const BREAKDOWN_COHORTS: usize = 50;
 pub const BUCKETS: usize = 10_000;
 /// Buckets of all series of an answer together.
 pub const POINTS: usize = 20_000;
+/// Periods of all series together of a funnel over time with a breakdown; series beyond them are left out.
+pub const FUNNEL_POINTS: usize = 1_000;
 /// Bytes of one link in an answer: what servers take. A longer one is null.
 pub const LINK_BYTES: usize = 8_192;
 /// Bytes of all links in an answer together; beyond them links are null.

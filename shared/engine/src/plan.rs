@@ -14,7 +14,7 @@ use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::facts::{self, Facts, Needs};
 use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
-use crate::funnel::Funnel;
+use crate::funnel::{Funnel, Rows};
 use crate::query::{Common, Query};
 use crate::regroup::{ActorKind, regroup};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
@@ -56,10 +56,10 @@ enum Task {
 /// What a share of the actors adds to an answer. The default is the share of nobody.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partial {
-    /// Trends: one number for each series and bucket, series by series. Funnels: how many reached each step.
+    /// Trends: one number for each series and bucket, series by series.
     pub(crate) counts: Vec<u64>,
-    /// Funnels: for each step, the microseconds that it took those who took any.
-    pub(crate) hops: Vec<Vec<Micros>>,
+    /// Funnels.
+    pub(crate) rows: Rows,
 }
 
 /// An answer.
@@ -116,7 +116,9 @@ impl Plan {
     pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
         match &self.task {
             Task::Trend(trend) => trend.partial(partition, stop),
-            Task::Funnel(funnel) => funnel.partial(partition, stop),
+            Task::Funnel(funnel) => {
+                Ok(Partial { rows: funnel.partial(partition, stop)?, ..Partial::default() })
+            }
         }
     }
 
@@ -124,7 +126,7 @@ impl Plan {
     pub fn finish(&self, sum: Partial) -> Answer {
         match &self.task {
             Task::Trend(trend) => Answer { result: trend.finish(&sum), has_more: Some(false) },
-            Task::Funnel(funnel) => Answer { result: funnel.finish(sum), has_more: None },
+            Task::Funnel(funnel) => Answer { result: funnel.finish(sum.rows), has_more: None },
         }
     }
 }
@@ -137,16 +139,7 @@ impl Partial {
             self.counts.resize(other.counts.len(), 0);
         }
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum += more);
-        if self.hops.len() < other.hops.len() {
-            self.hops.resize_with(other.hops.len(), Vec::new);
-        }
-        self.hops.iter_mut().zip(other.hops).for_each(|(sum, more)| {
-            if sum.is_empty() {
-                *sum = more;
-            } else {
-                sum.extend(more);
-            }
-        });
+        self.rows = self.rows.merge(other.rows);
         self
     }
 }

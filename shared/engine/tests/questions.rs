@@ -100,24 +100,11 @@ fn what_would_change_the_numbers_is_refused_by_name() {
         refused(trend(&with(extra)), attr);
     }
     for (attr, extra) in [
-        ("funnel_order_type", json!({"funnel_order_type": "strict"})),
-        ("funnel_order_type", json!({"funnel_order_type": "unordered"})),
-        ("funnel_viz_type", json!({"funnel_viz_type": "trends"})),
-        ("display", json!({"display": "ActionsLineGraph"})),
-        ("breakdown", json!({"breakdown": ["a"]})),
-        ("aggregation_group_type_index", json!({"aggregation_group_type_index": 1})),
-        ("events", json!({"events": [{"id": "a"}, {"id": "b", "optionalInFunnel": true}]})),
-        ("events", json!({"events": [{"id": "a", "math": "first_time_for_user"}]})),
-        (
-            "exclusions",
-            json!({"exclusions": [{"id": 1, "type": "actions", "funnel_from_step": 0, "funnel_to_step": 1}]}),
-        ),
+        ("funnel_viz_type", json!({"funnel_viz_type": "flow"})),
+        ("funnel_aggregate_by_hogql", json!({"funnel_aggregate_by_hogql": "properties.$session_id"})),
     ] {
         refused(funnel(&with(extra)), attr);
     }
-    let groups =
-        json!({"kind": "FunnelsQuery", "series": [{"event": "a"}], "aggregation_group_type_index": 0});
-    refused(Query::from_node(&groups), "aggregation_group_type_index");
 }
 
 #[test]

@@ -52,21 +52,29 @@ impl RowMarks {
 pub(super) struct MarkedRun<'a> {
     run: &'a Run,
     marks: RowMarks,
+    /// By row, the code of its value of the breakdown; none without one.
+    values: Option<Vec<u32>>,
 }
 
 impl<'a> MarkedRun<'a> {
-    pub(super) fn new(run: &'a Run, marks: RowMarks) -> Self {
-        Self { run, marks }
+    pub(super) fn new(run: &'a Run, marks: RowMarks, values: Option<Vec<u32>>) -> Self {
+        Self { run, marks, values }
+    }
+
+    #[inline]
+    fn event(&self, row: usize, time: Micros) -> StepEvent {
+        let value = self.values.as_ref().and_then(|values| values.get(row)).copied().unwrap_or(0);
+        StepEvent { time, marks: self.marks.of(row), value }
     }
 }
 
-/// The actors with an event that takes the first step, ascending.
-pub(super) fn entrants(runs: &[MarkedRun<'_>]) -> Vec<u32> {
+/// The actors with an event that may begin a path, ascending.
+pub(super) fn entrants(runs: &[MarkedRun<'_>], begins: impl Fn(Marks) -> bool) -> Vec<u32> {
     let mut actors: Vec<u32> = Vec::new();
-    for MarkedRun { run, marks } in runs {
+    for MarkedRun { run, marks, .. } in runs {
         let mut newest = None;
         for (row, actor) in run.actors.iter().enumerate() {
-            if newest != Some(*actor) && marks.of(row).enters() {
+            if newest != Some(*actor) && begins(marks.of(row)) {
                 newest = Some(*actor);
                 actors.push(*actor);
             }
@@ -134,12 +142,20 @@ impl<'a> Ticks<'a> {
             && self.heads[index].time == time
         {
             let (marked, head) = (&self.runs[index], &mut self.heads[index]);
-            self.tick.push(StepEvent { time, marks: marked.marks.of(head.next) });
+            self.tick.push(marked.event(head.next, time));
             head.next += 1;
             head.load(marked, self.bounds);
             self.front = self.earliest();
         }
         Some(&self.tick)
+    }
+
+    /// All events of the actor that are left.
+    pub(super) fn collect(&mut self, events: &mut Vec<StepEvent>) {
+        events.clear();
+        while let Some(tick) = self.next() {
+            events.extend_from_slice(tick);
+        }
     }
 
     /// The run whose next event is the earliest; of equal times the first to arrive.

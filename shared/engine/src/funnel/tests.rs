@@ -3,20 +3,20 @@
 
 use proptest::prelude::*;
 
-use super::scan::{Marks, Scanner, StepEvent};
+use super::scan::{Marks, Rules, Scanner, StepEvent};
 use crate::scan::Micros;
 
 /// An event given by its time, the steps that it matches and the gaps `(from, to)` that it is an exclusion for.
 fn event(time: Micros, steps: &[usize], excludes: &[(usize, usize)]) -> StepEvent {
     let steps = steps.iter().map(|step| Marks::step(*step));
     let gaps = excludes.iter().map(|(from, to)| Marks::exclusion(*from, *to));
-    StepEvent { time, marks: steps.chain(gaps).fold(Marks::default(), Marks::with) }
+    StepEvent { time, marks: steps.chain(gaps).fold(Marks::default(), Marks::with), value: 0 }
 }
 
 /// The times of the best path, empty when the actor does not count.
 fn scan(steps: usize, window: Micros, events: &[StepEvent]) -> Vec<Micros> {
-    let mut scanner = Scanner::new(steps, window);
-    scanner.begin();
+    let mut scanner = Scanner::new(Rules { steps, window, strict: false, optional: 0 });
+    scanner.begin(None);
     for tick in events.chunk_by(|one, next| one.time == next.time) {
         if !scanner.is_complete() {
             scanner.tick(tick);

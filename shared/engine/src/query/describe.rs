@@ -1,6 +1,8 @@
 //! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
 
-use super::{Common, Display, EventSource, FunnelsQuery, Math, Query, Series, TrendsQuery};
+use super::{
+    Common, Display, EventSource, FirstTime, FunnelsQuery, Math, Query, Series, StepRule, TrendsQuery, Viz,
+};
 use crate::filter::{Filter, PropertyFilter};
 
 /// The text of a question.
@@ -34,7 +36,15 @@ fn trend(query: &TrendsQuery) -> String {
 }
 
 fn funnel(query: &FunnelsQuery) -> String {
-    let steps = query.series.iter().map(own).collect::<Vec<_>>().join(",\n  ");
+    let step = |(series, rule): (&Series, &StepRule)| {
+        let first = rule.first.map_or("", |first| match first {
+            FirstTime::Ever => "first of ",
+            FirstTime::Matching => "first matching ",
+        });
+        let optional = if rule.optional { " /* optional */" } else { "" };
+        format!("{first}{}{optional}", own(series))
+    };
+    let steps = query.series.iter().zip(&query.steps).map(step).collect::<Vec<_>>().join(",\n  ");
     let exclusions = query
         .exclusions
         .iter()
@@ -42,10 +52,29 @@ fn funnel(query: &FunnelsQuery) -> String {
             format!(",\n  not({}) between {} and {}", own(&entry.series), entry.from_step, entry.to_step)
         })
         .collect::<String>();
+    let (from, to) = query.step_range();
+    let (select, by) = match query.viz {
+        Viz::Steps => ("SELECT funnel".to_owned(), String::new()),
+        Viz::Trends => {
+            let interval = query.common.interval.name();
+            (
+                format!("SELECT bucket({interval}, entrance), conversion_rate(from = {from}, to = {to})"),
+                ", bucket".to_owned(),
+            )
+        }
+        Viz::TimeToConvert => (format!("SELECT time_to_convert(from = {from}, to = {to})"), String::new()),
+    };
+    let actor = query.group.map_or("person_id".to_owned(), |index| format!("`$group_{index}`"));
+    let split = match &query.common.breakdown {
+        Some(_) => format!(", breakdown /* {} */", query.attribution.name()),
+        None => String::new(),
+    };
+    let select = if query.viz == Viz::Steps { select } else { format!("{select} OF funnel") };
     format!(
-        "SELECT funnel(window = {} {}, order = ordered,\n  {steps}{exclusions})\nFROM events WHERE {} GROUP BY person_id",
+        "{select}(window = {} {}, order = {},\n  {steps}{exclusions})\nFROM events WHERE {} GROUP BY {actor}{by}{split}",
         query.window.count,
         query.window.unit.name(),
+        query.order.name(),
         shared(&query.common).join(" AND "),
     )
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Exclusion, Query, Series};
+use super::legacy::GROUPS_FROM_ZERO;
+use super::{Exclusion, FunnelsQuery, Query, Series, StepRule};
 use crate::dates::range::DateRange;
 use crate::dates::zone::utc_text;
 use crate::filter::{filter_json, list_json};
@@ -20,7 +21,7 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
     put("insight", json!(if trends { "TRENDS" } else { "FUNNELS" }));
     for list in ["events", "actions"] {
         let series = query.series().iter().enumerate().filter(|(_, series)| series.source.list() == list);
-        put(list, series.map(|(order, series)| entity(series, order, trends)).collect());
+        put(list, series.map(|(order, series)| entity(series, order, query.step(order))).collect());
     }
     put("properties", filter_json(&common.properties));
     put("filter_test_accounts", json!(common.filter_test_accounts));
@@ -43,16 +44,32 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
             }
         }
         Query::Funnels(funnels) => {
-            put("funnel_viz_type", json!("steps"));
-            put("funnel_order_type", json!("ordered"));
-            put("funnel_window_interval", json!(funnels.window.count));
-            put("funnel_window_interval_unit", json!(funnels.window.unit.name()));
-            if !funnels.exclusions.is_empty() {
-                put("exclusions", funnels.exclusions.iter().map(exclusion).collect());
-            }
+            funnel(funnels, &mut put);
         }
     }
     filter
+}
+
+/// What a funnel has beside its steps.
+fn funnel(query: &FunnelsQuery, put: &mut impl FnMut(&str, Value)) {
+    put("funnel_viz_type", json!(query.viz.name()));
+    put("funnel_order_type", json!(query.order.name()));
+    put("funnel_window_interval", json!(query.window.count));
+    put("funnel_window_interval_unit", json!(query.window.unit.name()));
+    if !query.exclusions.is_empty() {
+        put("exclusions", query.exclusions.iter().map(exclusion).collect());
+    }
+    put("funnel_from_step", json!(query.from_step));
+    put("funnel_to_step", json!(query.to_step));
+    put("bin_count", json!(query.bin_count));
+    put("aggregation_group_type_index", json!(query.group));
+    if query.group == Some(0) {
+        put(GROUPS_FROM_ZERO, json!(true));
+    }
+    if query.common.breakdown.is_some() {
+        put("breakdown_attribution_type", json!(query.attribution.name()));
+        put("breakdown_attribution_value", json!(query.attribution.step()));
+    }
 }
 
 /// The legacy form with both dates as texts: as sent, else the resolved bound.
@@ -69,7 +86,8 @@ pub fn with_dates(query: &Query, range: &DateRange) -> Map<String, Value> {
     filter
 }
 
-fn entity(series: &Series, order: usize, with_math: bool) -> Value {
+/// `step` says what is special about a step of a funnel; none for the series of a trend.
+fn entity(series: &Series, order: usize, step: Option<StepRule>) -> Value {
     let mut entity = json!({"id": series.source.id(), "type": series.source.list(), "order": order});
     if let Some(name) = &series.name {
         entity["name"] = json!(name);
@@ -77,8 +95,16 @@ fn entity(series: &Series, order: usize, with_math: bool) -> Value {
     if let Some(name) = &series.custom_name {
         entity["custom_name"] = json!(name);
     }
-    if with_math {
-        entity["math"] = json!(series.math_given.as_deref().unwrap_or("total"));
+    match step {
+        None => entity["math"] = json!(series.math_given.as_deref().unwrap_or("total")),
+        Some(step) => {
+            if let Some(first) = step.first {
+                entity["math"] = json!(first.name());
+            }
+            if step.optional {
+                entity["optionalInFunnel"] = json!(true);
+            }
+        }
     }
     entity["properties"] = list_json(&series.properties);
     entity

@@ -4,20 +4,34 @@ use serde_json::Value;
 
 use super::field::{RawExclusion, whole};
 use super::trends::series;
-use super::{Exclusion, Series};
+use super::{Exclusion, Order, Series};
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
 use crate::limits;
 
-/// The exclusions of a funnel with these steps.
-pub fn build(raw: &[RawExclusion<'_>], steps: &[Series], parser: &mut Parser) -> CalcResult<Vec<Exclusion>> {
+/// The ranges of the exclusions of a funnel with so many steps, checked before anything else of them is read.
+pub fn ranges(raw: &[RawExclusion<'_>], steps: usize, order: Order) -> CalcResult<Vec<(usize, usize)>> {
     if raw.len() > limits::EXCLUSIONS {
         return Err(limits::too_many("exclusions", "exclusions", limits::EXCLUSIONS));
     }
-    let ranges = raw.iter().map(|entry| range(entry, steps.len())).collect::<CalcResult<Vec<_>>>()?;
+    let ranges = raw.iter().map(|entry| range(entry, steps)).collect::<CalcResult<Vec<_>>>()?;
+    if order == Order::Unordered && ranges.iter().any(|range| *range != (0, steps - 1)) {
+        return Err(invalid("Partial Exclusions not allowed in unordered funnels"));
+    }
+    Ok(ranges)
+}
+
+/// The exclusions of a funnel with these steps.
+pub fn build(
+    raw: &[RawExclusion<'_>],
+    ranges: &[(usize, usize)],
+    steps: &[Series],
+    parser: &mut Parser,
+) -> CalcResult<Vec<Exclusion>> {
     raw.iter()
         .zip(ranges)
         .map(|(entry, (from_step, to_step))| {
+            let (from_step, to_step) = (*from_step, *to_step);
             let exclusion = Exclusion { series: series(&entry.series, parser)?, from_step, to_step };
             if steps[from_step..=to_step].iter().any(|step| covers(&exclusion.series, step)) {
                 return Err(invalid("Exclusion steps cannot contain an event that's part of funnel steps."));
@@ -57,11 +71,10 @@ fn range(raw: &RawExclusion<'_>, steps: usize) -> CalcResult<(usize, usize)> {
     }
 }
 
-/// True when every event that takes the step is excluded: the same event, and no filter that the step lacks.
-fn covers(exclusion: &Series, step: &Series) -> bool {
-    let theirs = leaves(&step.properties);
-    exclusion.source == step.source
-        && leaves(&exclusion.properties).iter().all(|filter| theirs.contains(filter))
+/// True when the one means every event that the other means: the same event, and no filter that the other lacks.
+pub fn covers(one: &Series, other: &Series) -> bool {
+    let theirs = leaves(&other.properties);
+    one.source == other.source && leaves(&one.properties).iter().all(|filter| theirs.contains(filter))
 }
 
 fn leaves(filter: &Filter) -> Vec<&Filter> {

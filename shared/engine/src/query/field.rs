@@ -150,6 +150,11 @@ pub struct RawFunnels<'a> {
     pub exclusions: Vec<RawExclusion<'a>>,
     pub from_step: Field<'a>,
     pub to_step: Field<'a>,
+    pub bin_count: Field<'a>,
+    pub attribution_type: Field<'a>,
+    pub attribution_value: Field<'a>,
+    /// How many values of a breakdown stay where the request says nothing.
+    pub default_limit: usize,
     pub aggregate_by_hogql: Field<'a>,
     /// Present only when it asks for groups instead of persons.
     pub group_type: Field<'a>,

@@ -12,6 +12,9 @@ use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTre
 use super::{Parsed, funnels, trends};
 use crate::error::{CalcError, CalcResult};
 
+/// Tells in a link that `aggregation_group_type_index` 0 is a type of groups, as nodes have it.
+pub const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
+
 type Object = Map<String, Value>;
 
 /// A trend request.
@@ -33,8 +36,9 @@ pub fn trends(request: &Object) -> CalcResult<Parsed> {
 /// A funnel request.
 pub fn funnel(request: &Object) -> CalcResult<Parsed> {
     let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
-    // Zero means persons here; only above it is a group meant.
-    let persons = group.integer()?.is_none_or(|index| index == 0);
+    // Zero means persons here; only above it is a group meant. The links of our own answers to nodes say otherwise.
+    let from_zero = Field::of(request, GROUPS_FROM_ZERO, GROUPS_FROM_ZERO).switch()?;
+    let persons = group.integer()?.is_none_or(|index| index == 0) && !from_zero;
     let unit = Field::of(request, "funnel_window_interval_unit", "funnel_window_interval_unit");
     let raw = RawFunnels {
         common: common(request)?,
@@ -51,6 +55,10 @@ pub fn funnel(request: &Object) -> CalcResult<Parsed> {
         exclusions: exclusions(request)?,
         from_step: Field::of(request, "funnel_from_step", "funnel_from_step"),
         to_step: Field::of(request, "funnel_to_step", "funnel_to_step"),
+        attribution_type: Field::of(request, "breakdown_attribution_type", "breakdown_attribution_type"),
+        attribution_value: Field::of(request, "breakdown_attribution_value", "breakdown_attribution_value"),
+        default_limit: 10,
+        bin_count: Field::of(request, "bin_count", "bin_count"),
         aggregate_by_hogql: Field::of(request, "funnel_aggregate_by_hogql", "funnel_aggregate_by_hogql"),
         group_type: if persons { Field { value: None, ..group } } else { group },
     };

@@ -22,6 +22,7 @@ pub use breakdown::{Breakdown, BreakdownBy, CohortChoice, Form, Part, PartSource
 pub(crate) use echo::with_dates;
 pub(crate) use field::whole;
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+pub use funnels::{Attribution, FirstTime, FunnelsQuery, Order, StepRule, Viz};
 pub use validate::{accept_query, validate_node};
 
 use crate::dates::Interval;
@@ -64,19 +65,6 @@ pub struct TrendsQuery {
     pub display_given: bool,
     /// Trailing average over so many buckets; 1 is none.
     pub smoothing: u32,
-}
-
-/// A funnel.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FunnelsQuery {
-    /// The steps in order, at least one.
-    pub series: Vec<Series>,
-    /// What every question has.
-    pub common: Common,
-    /// Time allowed from the first step to the last, in the unit asked for.
-    pub window: Window,
-    /// Events that void a path.
-    pub exclusions: Vec<Exclusion>,
 }
 
 /// What trends and funnels share.
@@ -278,6 +266,14 @@ impl Query {
         match self {
             Self::Trends(query) => &query.series,
             Self::Funnels(query) => &query.series,
+        }
+    }
+
+    /// What is special about a step of a funnel; none for a trend.
+    pub(crate) fn step(&self, order: usize) -> Option<StepRule> {
+        match self {
+            Self::Trends(_) => None,
+            Self::Funnels(query) => Some(query.steps.get(order).copied().unwrap_or_default()),
         }
     }
 

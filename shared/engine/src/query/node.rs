@@ -93,6 +93,18 @@ fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
         exclusions: exclusions(filter)?,
         from_step: Field::inside(filter, "funnelFromStep", "funnelsFilter__funnelFromStep"),
         to_step: Field::inside(filter, "funnelToStep", "funnelsFilter__funnelToStep"),
+        attribution_type: Field::inside(
+            filter,
+            "breakdownAttributionType",
+            "funnelsFilter__breakdownAttributionType",
+        ),
+        attribution_value: Field::inside(
+            filter,
+            "breakdownAttributionValue",
+            "funnelsFilter__breakdownAttributionValue",
+        ),
+        default_limit: 25,
+        bin_count: Field::inside(filter, "binCount", "funnelsFilter__binCount"),
         aggregate_by_hogql: Field::inside(
             filter,
             "funnelAggregateByHogQL",

@@ -2,15 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Exclusion, Query, Series};
+use super::{Exclusion, FirstTime, Query, Series, StepRule};
 use crate::filter::filter_json;
 
 /// The query node, defaults filled in, keys sorted.
 pub fn text(query: &Query) -> String {
     let common = query.common();
-    let trends = matches!(query, Query::Trends(_));
+    let series = query.series().iter().enumerate();
+    let series = series.map(|(order, series)| self::series(series, query.step(order)));
     let mut node = json!({
-        "series": query.series().iter().map(|series| self::series(series, trends)).collect::<Vec<_>>(),
+        "series": series.collect::<Vec<_>>(),
         "properties": filter_json(&common.properties),
         "filterTestAccounts": common.filter_test_accounts,
         "dateRange": {
@@ -32,24 +33,31 @@ pub fn text(query: &Query) -> String {
         Query::Funnels(funnels) => {
             node["kind"] = json!("FunnelsQuery");
             node["funnelsFilter"] = json!({
-                "funnelVizType": "steps",
-                "funnelOrderType": "ordered",
+                "funnelVizType": funnels.viz.name(),
+                "funnelOrderType": funnels.order.name(),
                 "funnelWindowInterval": funnels.window.count,
                 "funnelWindowIntervalUnit": funnels.window.unit.name(),
                 "exclusions": funnels.exclusions.iter().map(exclusion).collect::<Vec<_>>(),
+                "funnelFromStep": funnels.from_step,
+                "funnelToStep": funnels.to_step,
+                "binCount": funnels.bin_count,
+                "breakdownAttributionType": funnels.attribution.name(),
+                "breakdownAttributionValue": funnels.attribution.step(),
             });
+            node["aggregation_group_type_index"] = json!(funnels.group);
         }
     }
     sorted(node).to_string()
 }
 
-fn series(series: &Series, with_math: bool) -> Value {
+fn series(series: &Series, step: Option<StepRule>) -> Value {
     json!({
         "kind": series.source.list(),
         "id": series.source.id(),
         "name": series.name,
         "custom_name": series.custom_name,
-        "math": if with_math { series.math_given.as_deref() } else { None },
+        "math": step.map_or(series.math_given.as_deref(), |step| step.first.map(FirstTime::name)),
+        "optionalInFunnel": step.is_some_and(|step| step.optional),
         "properties": filter_json(&series.properties),
     })
 }

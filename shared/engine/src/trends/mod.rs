@@ -78,7 +78,7 @@ impl Trend {
         let (width, actors) = (self.width(), partition.actors.len());
         let mut counts = vec![0; width * self.series.len()];
         if width == 0 {
-            return Ok(Partial { counts, hops: Vec::new() });
+            return Ok(Partial { counts, ..Partial::default() });
         }
         let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
         for ((series, own), counts) in
@@ -107,7 +107,7 @@ impl Trend {
                 (Math::Dau, _) => counted.persons(Per::Bucket, actors, counts),
             }
         }
-        Ok(Partial { counts, hops: Vec::new() })
+        Ok(Partial { counts, ..Partial::default() })
     }
 
     pub(crate) fn finish(&self, sum: &Partial) -> Value {

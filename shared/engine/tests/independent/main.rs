@@ -21,7 +21,7 @@ mod trend_dates;
 mod trend_question;
 mod trend_rows;
 
-use pennon_engine::{CalcError, Query};
+use pennon_engine::{CalcError, Query, unbox_breakdown};
 use serde_json::Value;
 
 use dice::Dice;
@@ -39,7 +39,10 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn ask_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
-    history.world().ask(Query::from_legacy_funnel(body.as_object().unwrap()))
+    let body = body.as_object().unwrap();
+    let mut result = history.world().ask(Query::from_legacy_funnel(body))?;
+    unbox_breakdown(body, &mut result);
+    Ok(result)
 }
 
 /// What is wrong with an answer; none where the contract leaves it open.

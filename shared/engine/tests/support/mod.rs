@@ -278,6 +278,22 @@ pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, out: &
     }
 }
 
+/// The rows of an answer in the order of those wanted, as far as they fit; the others after them.
+fn in_order_of(want: &Value, got: Value, tolerance: f64) -> Value {
+    let (Value::Array(want), Value::Array(mut got)) = (want, got.clone()) else { return got };
+    for (index, want) in want.iter().enumerate() {
+        let fits = |got: &Value| {
+            let mut wrong = Vec::new();
+            differences(want, got, "", tolerance, &mut wrong);
+            wrong.is_empty()
+        };
+        if let Some(place) = got.iter().skip(index).position(fits) {
+            got.swap(index, index + place);
+        }
+    }
+    Value::Array(got)
+}
+
 /// What became of the cases of a file.
 #[derive(Default)]
 pub struct Tally {
@@ -303,6 +319,10 @@ impl Tally {
             }
             Ok(answer) => {
                 let mut wrong = Vec::new();
+                let answer = match expect["result_unordered"].as_bool() {
+                    Some(true) => in_order_of(&expect["result"], answer, tolerance),
+                    _ => answer,
+                };
                 differences(&expect["result"], &answer, "result", tolerance, &mut wrong);
                 self.answered += 1;
                 if !wrong.is_empty() {

@@ -1,0 +1,67 @@
+//! Which rows of a breakdown stay and which become one.
+//!
+//! Must stay true: the ranking is that of the answer, so that the people behind the row of the rest are those of the
+//! rows that it is made of; equal rows are ranked by their values, whatever the parts were.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use super::Funnel;
+use super::rows::{Row, Rows};
+use crate::limits;
+use crate::query::{BreakdownBy, PartSource};
+
+/// The value of the row that the rest make.
+pub(super) const OTHER: &str = "Other";
+
+/// More people at the last step first, then at the step before, and so on.
+fn ranked(left: &Row, right: &Row) -> Ordering {
+    let (left, right) = (left.counts.iter().rev(), right.counts.iter().rev());
+    right.cmp(left)
+}
+
+impl Funnel {
+    /// How many rows stay.
+    pub(super) fn limit(&self) -> usize {
+        let Some(breakdown) = &self.query.common.breakdown else { return 1 };
+        let all = match &breakdown.by {
+            BreakdownBy::Cohorts { .. } => true,
+            BreakdownBy::Parts { parts, .. } => {
+                parts.iter().any(|part| matches!(part.source, PartSource::Expression(_)))
+            }
+        };
+        if all { limits::BREAKDOWN_LIMIT } else { breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT) }
+    }
+
+    /// The rows of the answer in its order, the rest added up.
+    pub(super) fn top(&self, rows: Rows) -> Vec<(Vec<String>, Row)> {
+        let mut rows: Vec<_> = rows.0.into_iter().collect();
+        rows.sort_by(|left, right| ranked(&left.1, &right.1));
+        if rows.len() > self.limit() {
+            let mut other = Row::default();
+            rows.drain(self.limit()..).for_each(|(_, row)| other.add(row));
+            // A value of that name is no row of its own beside it.
+            if let Some(named) = rows.iter().position(|(key, _)| is_other(key)) {
+                other.add(rows.remove(named).1);
+            }
+            rows.push((vec![OTHER.to_owned()], other));
+            rows.sort_by(|left, right| ranked(&left.1, &right.1));
+        }
+        rows
+    }
+
+    /// The values whose rows stay, if there is a row of the rest.
+    pub(super) fn kept(&self, rows: &Rows) -> Option<BTreeSet<Vec<String>>> {
+        let mut ranks: Vec<_> = rows.0.iter().collect();
+        if ranks.len() <= self.limit() {
+            return None;
+        }
+        ranks.sort_by(|left, right| ranked(left.1, right.1));
+        let kept = ranks.into_iter().take(self.limit()).map(|(key, _)| key);
+        Some(kept.filter(|key| !is_other(key)).cloned().collect())
+    }
+}
+
+fn is_other(key: &[String]) -> bool {
+    matches!(key, [only] if only == OTHER)
+}

@@ -1,0 +1,40 @@
+//! The answers of funnels in the contract's shapes.
+
+pub(super) mod bins;
+pub(super) mod periods;
+pub(super) mod steps;
+mod unbox;
+
+use serde_json::{Value, json};
+
+use super::Funnel;
+use crate::query::BreakdownBy;
+use crate::scan::Micros;
+
+pub use unbox::unbox_breakdown;
+
+const MICROS: f64 = 1_000_000.0;
+
+/// Mean in seconds; none without hops.
+#[expect(clippy::cast_precision_loss, reason = "an average is a float, its error far below a microsecond")]
+fn average(hops: &[Micros]) -> Option<f64> {
+    let sum: i128 = hops.iter().map(|hop| i128::from(*hop)).sum();
+    (!hops.is_empty()).then(|| sum as f64 / hops.len() as f64 / MICROS)
+}
+
+/// The value of a row as it is shown, and as it is asked for: they differ for cohorts, which have a name and an id.
+fn breakdown_of(funnel: &Funnel, key: &[String]) -> (Value, Value) {
+    let by = funnel.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by);
+    if let Some(BreakdownBy::Cohorts { .. }) = by
+        && let [id] = key
+        && let Ok(id) = id.parse::<u64>()
+    {
+        let name = funnel.definitions.cohorts.get(&id).map(|cohort| cohort.name.as_str());
+        return (json!(if id == 0 { Some("all users") } else { name }), json!(id));
+    }
+    let value = match key {
+        [only] if super::values::is_plain(&funnel.query) => json!(only),
+        texts => json!(texts),
+    };
+    (value.clone(), value)
+}

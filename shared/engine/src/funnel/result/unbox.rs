@@ -1,0 +1,84 @@
+//! The answer of a funnel by steps as clients know it that sent one key as a text: with texts instead of lists of one.
+
+use serde_json::{Map, Value};
+
+/// Rewrites the `result` of a legacy request where the request asks for the older form: its `insight` is `FUNNELS`, its
+/// `breakdown_type` is `person` or `event`, and `breakdown` is a text or `breakdowns` is there. Anything but rows of
+/// steps with a breakdown stays as it is.
+pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
+    let is = |key: &str, texts: &[&str]| {
+        request.get(key).and_then(Value::as_str).is_some_and(|text| texts.contains(&text))
+    };
+    if !is("insight", &["FUNNELS"]) || !is("breakdown_type", &["person", "event"]) {
+        return;
+    }
+    let several = request.get("breakdowns").is_some_and(|list| !list.is_null());
+    if !several && !request.get("breakdown").is_some_and(Value::is_string) {
+        return;
+    }
+    for step in result.as_array_mut().into_iter().flatten().filter_map(Value::as_array_mut).flatten() {
+        let Some(step) = step.as_object_mut() else { continue };
+        if several {
+            if let Some(value) = step.remove("breakdown") {
+                step.insert("breakdowns".to_owned(), single(value));
+            }
+        } else {
+            for key in ["breakdown", "breakdown_value"] {
+                if let Some(value) = step.get_mut(key) {
+                    *value = single(value.take());
+                }
+            }
+        }
+    }
+}
+
+/// The only entry of a list of one.
+fn single(value: Value) -> Value {
+    match value {
+        Value::Array(mut list) if list.len() == 1 => list.pop().unwrap_or_default(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn unboxed(request: Value, value: Value) -> Value {
+        let mut result = json!([[{"breakdown": value, "breakdown_value": value}]]);
+        unbox_breakdown(request.as_object().unwrap(), &mut result);
+        result[0][0].take()
+    }
+
+    #[test]
+    fn only_requests_of_the_older_form_get_texts() {
+        let text = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
+        assert_eq!(unboxed(text, json!(["v"])), json!({"breakdown": "v", "breakdown_value": "v"}));
+        let boxed = json!({"breakdown": ["v"], "breakdown_value": ["v"]});
+        for request in [
+            json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": ["k"]}),
+            json!({"insight": "FUNNELS", "breakdown": "k"}),
+            json!({"breakdown_type": "event", "breakdown": "k"}),
+            json!({"insight": "funnels", "breakdown_type": "event", "breakdown": "k"}),
+            json!({"insight": "FUNNELS", "breakdown_type": "hogql", "breakdown": "k"}),
+        ] {
+            assert_eq!(unboxed(request, json!(["v"])), boxed);
+        }
+        let several =
+            json!({"insight": "FUNNELS", "breakdown_type": "person", "breakdowns": [{"property": "k"}]});
+        assert_eq!(unboxed(several.clone(), json!(["v"]))["breakdowns"], "v");
+        assert_eq!(unboxed(several, json!(["v", "w"]))["breakdowns"], json!(["v", "w"]));
+    }
+
+    #[test]
+    fn a_funnel_over_time_stays_as_it_is() {
+        let request = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
+        let mut result = json!([{"breakdown_value": ["v"], "data": [1.0]}]);
+        unbox_breakdown(request.as_object().unwrap(), &mut result);
+        assert_eq!(result[0]["breakdown_value"], json!(["v"]));
+    }
+}

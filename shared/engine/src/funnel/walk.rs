@@ -1,0 +1,187 @@
+//! The pass over a partition: actor by actor, what its events amount to.
+//!
+//! Must stay true: whoever has an event that may begin a path is looked at once for each value it counts under, and
+//! nobody else; the clock is looked at again after a bounded number of actors and events.
+
+use super::merge::{self, Ticks};
+use super::periods::{Entry, PeriodScanner, UnorderedPeriodScanner};
+use super::queues::UnorderedScanner;
+use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
+use super::values::{Only, Pass, Split, Values};
+use super::{Funnel, Outcome};
+use crate::dates::buckets::Buckets;
+use crate::error::{CalcError, CalcResult};
+use crate::query::Order;
+use crate::scan::Partition;
+
+/// Actors between two looks at the clock.
+const ACTORS_PER_LOOK: usize = 4_096;
+
+/// Events between two looks at the clock, of those that are read several times.
+const EVENTS_PER_LOOK: usize = 1 << 20;
+
+/// The events of one actor after the other, as a pass sees them.
+#[derive(Default)]
+struct Sight {
+    events: Vec<StepEvent>,
+    /// The events by value, where passes take one value each.
+    by_value: Vec<StepEvent>,
+    seen: Vec<StepEvent>,
+}
+
+impl Sight {
+    /// The events of a pass.
+    fn of(&mut self, pass: Pass, values: &Values) -> &[StepEvent] {
+        match pass.only {
+            Only::All => &self.events,
+            Only::Value => {
+                if self.by_value.is_empty() {
+                    self.by_value.extend_from_slice(&self.events);
+                    // Stable: those of one value stay in order.
+                    self.by_value.sort_by_key(|event| event.value);
+                }
+                let start = self.by_value.partition_point(|event| event.value < pass.value);
+                let end = self.by_value.partition_point(|event| event.value <= pass.value);
+                &self.by_value[start..end]
+            }
+            Only::Cohort => {
+                self.seen.clear();
+                self.seen
+                    .extend(self.events.iter().filter(|event| values.is_member(event.value, pass.value)));
+                &self.seen
+            }
+        }
+    }
+}
+
+impl Funnel {
+    pub(super) fn rules(&self) -> Rules {
+        let optional = self.query.steps.iter().enumerate().filter(|(_, step)| step.optional);
+        Rules {
+            steps: self.query.series.len(),
+            window: self.query.window.micros(),
+            strict: self.query.order == Order::Strict,
+            optional: optional.fold(0, |bits, (step, _)| bits | 1 << step),
+        }
+    }
+
+    /// Calls back for every actor and value with a path, unless an exclusion voids what was done.
+    pub(super) fn outcomes(
+        &self,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        mut back: impl FnMut(Outcome<'_>),
+    ) -> CalcResult<Values> {
+        let rules = self.rules();
+        let mut told = |actor: u32, value: u32, reached: Option<Reached<'_>>| {
+            if let Some(Reached { times, steps }) = reached {
+                back(Outcome { actor, value, times, steps });
+            }
+        };
+        if self.query.order == Order::Unordered {
+            let mut scanner = UnorderedScanner::new(rules.steps, rules.window);
+            return self.passes(partition, stop, |actor, pass, events| {
+                told(actor, pass.value, scanner.run(pass.bound, events));
+            });
+        }
+        let mut scanner = Scanner::new(rules);
+        if let Split::Whole = self.split {
+            return self.ordered(partition, stop, &mut scanner, told);
+        }
+        self.passes(partition, stop, |actor, pass, events| {
+            scanner.begin(pass.bound);
+            let mut ticks = events.chunk_by(|one, next| one.time == next.time);
+            while !scanner.is_complete()
+                && let Some(tick) = ticks.next()
+            {
+                scanner.tick(tick);
+            }
+            told(actor, pass.value, scanner.reached());
+        })
+    }
+
+    /// The same without a breakdown, in order: events are read no further than the completion.
+    fn ordered(
+        &self,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        scanner: &mut Scanner,
+        mut told: impl FnMut(u32, u32, Option<Reached<'_>>),
+    ) -> CalcResult<Values> {
+        let runs = self.marker.marked(partition, stop, |_| Ok(None))?;
+        let entrants = merge::entrants(&runs, |marks| marks.takes(0));
+        let mut ticks = Ticks::new(&runs, self.bounds);
+        for (looked, actor) in entrants.into_iter().enumerate() {
+            if looked % ACTORS_PER_LOOK == 0 && stop() {
+                return Err(CalcError::timeout());
+            }
+            ticks.seek(actor);
+            scanner.begin(None);
+            while !scanner.is_complete()
+                && let Some(tick) = ticks.next()
+            {
+                scanner.tick(tick);
+            }
+            told(actor, 0, scanner.reached());
+        }
+        Ok(self.split.values())
+    }
+
+    /// Calls back for every actor and value with the periods in which it entered.
+    pub(super) fn entries(
+        &self,
+        buckets: &Buckets,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        mut back: impl FnMut(u32, u32, &[Entry]),
+    ) -> CalcResult<Values> {
+        let (rules, goal) = (self.rules(), self.goal());
+        if self.query.order == Order::Unordered {
+            let mut scanner = UnorderedPeriodScanner::new(rules, goal);
+            return self.passes(partition, stop, |actor, pass, events| {
+                back(actor, pass.value, scanner.run(pass.bound, buckets, events));
+            });
+        }
+        let mut scanner = PeriodScanner::new(rules, goal);
+        self.passes(partition, stop, |actor, pass, events| {
+            back(actor, pass.value, scanner.run(pass.bound, buckets, events));
+        })
+    }
+
+    /// Calls back for every actor that may begin a path and every value it counts under, with the events to be seen.
+    fn passes(
+        &self,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        mut back: impl FnMut(u32, Pass, &[StepEvent]),
+    ) -> CalcResult<Values> {
+        let mut values = self.split.values();
+        let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
+        let unordered = self.query.order == Order::Unordered;
+        let begins = |marks: Marks| if unordered { marks.steps() != 0 } else { marks.takes(0) };
+        let mut ticks = Ticks::new(&runs, self.bounds);
+        let (mut sight, mut passes) = (Sight::default(), Vec::new());
+        let mut read = 0;
+        for (looked, actor) in merge::entrants(&runs, begins).into_iter().enumerate() {
+            if looked % ACTORS_PER_LOOK == 0 && stop() {
+                return Err(CalcError::timeout());
+            }
+            ticks.seek(actor);
+            ticks.collect(&mut sight.events);
+            sight.by_value.clear();
+            self.split.passes(&sight.events, &values, &mut passes);
+            for pass in &passes {
+                let events = sight.of(*pass, &values);
+                read += events.len();
+                if read > EVENTS_PER_LOOK {
+                    read = 0;
+                    if stop() {
+                        return Err(CalcError::timeout());
+                    }
+                }
+                back(actor, *pass, events);
+            }
+        }
+        Ok(values)
+    }
+}
