@@ -9,12 +9,11 @@ use axum::response::Response;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json, link};
-use pennon_core::store::Key;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, Parsed};
 use serde_json::{Value, json as object};
 
 use crate::Calculation;
-use crate::calculator::{Purpose, Question, Stored, cache_key, result_key};
+use crate::calculator::{Asked, Purpose, Question};
 use crate::errors::refusal;
 use crate::format::require_json;
 use crate::refresh::Refresh;
@@ -53,35 +52,32 @@ pub async fn correlation(State(state): State<Calculation>, call: Call) -> ApiRes
 
 async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult<Value> {
     let read = request::read(call, endpoint);
-    let wanted = read.as_ref().ok().and_then(stored_key);
+    let asked = read.as_ref().ok().and_then(asked);
     let (access, found) = state
         .app
-        .project_with(call, READ_INSIGHTS, |id| {
-            wanted.iter().map(|key| result_key(id, key)).collect::<Vec<Key>>()
-        })
+        .project_with(call, READ_INSIGHTS, |id| asked.iter().flat_map(|asked| asked.keys(id)).collect())
         .await?;
     require_json(call)?;
     let request = read?;
     let project = &access.project;
-    let query = match &request.parsed {
-        Parsed::Query(query) => query,
-        Parsed::Empty if call.method == Method::POST => {
+    let asked = match (&request.parsed, asked) {
+        (Parsed::OtherKind(kind), _) => return Err(refusal(CalcError::unsupported("insight", kind))),
+        (_, Some(asked)) => asked,
+        _ if call.method == Method::POST => {
             return Err(ApiError::invalid("required", "This field is required.", Some("events")));
         }
-        Parsed::Empty => {
-            return Ok(envelope(object!([]), &project.timezone, timestamp(call.now), false));
-        }
-        Parsed::OtherKind(kind) => return Err(refusal(CalcError::unsupported("insight", kind))),
+        _ => return Ok(envelope(object!([]), &project.timezone, timestamp(call.now), false)),
     };
-    let stored =
-        Stored::read(found.into_iter().next().flatten().as_ref()).filter(|stored| !stored.is_empty());
+    let deadline = state.calculator.deadline();
+    let read = state.calculator.read_after(project, &asked, found).await?;
+    let stored = read.stored.into_iter().next().flatten().filter(|stored| !stored.is_empty());
     let question = Question {
         project,
-        query,
-        key: &key_of(&request, query),
+        asked: &asked,
         stored: stored.as_ref(),
+        known: &read.known,
         now: call.now,
-        deadline: state.calculator.deadline(),
+        deadline,
     };
     // These endpoints always answer with a result: what is not fresh is calculated.
     let refresh = if request.refresh.mode.is_forced() { Refresh::ForceBlocking } else { Refresh::Blocking };
@@ -94,16 +90,11 @@ fn envelope(result: Value, timezone: &str, last_refresh: String, is_cached: bool
     object!({"result": result, "timezone": timezone, "last_refresh": last_refresh, "is_cached": is_cached})
 }
 
-/// The name of the result to look for; none where it would not be shown.
-fn stored_key(request: &Request) -> Option<String> {
-    match &request.parsed {
-        Parsed::Query(query) if !request.refresh.mode.is_forced() => Some(key_of(request, query)),
-        _ => None,
-    }
-}
-
-fn key_of(request: &Request, query: &Query) -> String {
-    cache_key(Purpose::Request, query, request.invalidation_key.as_deref())
+/// The question of a request.
+fn asked(request: &Request) -> Option<Asked> {
+    let Parsed::Query(query) = &request.parsed else { return None };
+    let asked = Asked::new(query.clone(), Purpose::Request, request.invalidation_key.as_deref());
+    Some(Asked { passes_over_stored: request.refresh.mode.is_forced(), ..asked })
 }
 
 /// The link to the next page of a trend's series, when this one is full.

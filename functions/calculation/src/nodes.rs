@@ -5,12 +5,11 @@ use axum::response::Response;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json};
-use pennon_core::store::Key;
 use pennon_engine::{CalcError, Parsed, Query};
 use serde_json::{Value, json as object};
 
 use crate::Calculation;
-use crate::calculator::{Calculated, Purpose, Question, Stored, cache_key, result_key};
+use crate::calculator::{Asked, Calculated, Purpose, Question};
 use crate::errors::refusal;
 use crate::refresh::Refresh;
 
@@ -18,38 +17,39 @@ const READ_QUERIES: &str = "query:read";
 
 /// A request, read.
 struct Request {
-    parsed: Parsed,
-    key: Option<String>,
+    /// Its question; else a kind that is not calculated, or none when it asks for nothing.
+    asked: Result<Asked, Option<String>>,
     refresh: Refresh,
 }
 
 /// `POST P/query/`
 pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let read = read(&call);
-    let wanted = read.as_ref().ok().and_then(|request| request.key.clone());
+    let asked = read.as_ref().ok().and_then(|request| request.asked.as_ref().ok());
     let (access, found) = state
         .app
-        .project_with(&call, READ_QUERIES, |id| {
-            wanted.iter().map(|key| result_key(id, key)).collect::<Vec<Key>>()
-        })
+        .project_with(&call, READ_QUERIES, |id| asked.iter().flat_map(|asked| asked.keys(id)).collect())
         .await?;
     let request = read?;
-    let (query, key) = match (&request.parsed, &request.key) {
-        (Parsed::Query(query), Some(key)) => (query, key),
-        (Parsed::OtherKind(kind), _) => return Err(refusal(CalcError::unsupported("query", kind))),
-        _ => return Ok(json(empty(&access.project.timezone, timestamp(call.now)))),
+    let project = &access.project;
+    let asked = match request.asked {
+        Ok(asked) => asked,
+        Err(Some(kind)) => return Err(refusal(CalcError::unsupported("query", kind))),
+        Err(None) => return Ok(json(empty(&project.timezone, timestamp(call.now)))),
     };
-    let stored = Stored::read(found.into_iter().next().flatten().as_ref());
+    let deadline = state.calculator.deadline();
+    let read = state.calculator.read_after(project, &asked, found).await?;
+    let stored = read.stored.into_iter().next().flatten();
     let question = Question {
-        project: &access.project,
-        query,
-        key,
+        project,
+        asked: &asked,
         stored: stored.as_ref(),
+        known: &read.known,
         now: call.now,
-        deadline: state.calculator.deadline(),
+        deadline,
     };
     let shown = state.calculator.answer(&question, request.refresh).await?;
-    Ok(json(envelope(shown, key)))
+    Ok(json(envelope(shown, &asked.key)))
 }
 
 fn read(call: &Call) -> ApiResult<Request> {
@@ -59,11 +59,12 @@ fn read(call: &Call) -> ApiResult<Request> {
     // Whoever asks a question here wants its answer, unless the request says otherwise.
     let refresh = if said.explicit { said.mode } else { Refresh::Blocking };
     refresh.require_synchronous()?;
-    let key = match &parsed {
-        Parsed::Query(query) => Some(cache_key(Purpose::Saved, query, None)),
-        _ => None,
+    let asked = match parsed {
+        Parsed::Query(query) => Ok(Asked::new(query, Purpose::Saved, None)),
+        Parsed::OtherKind(kind) => Err(Some(kind)),
+        Parsed::Empty => Err(None),
     };
-    Ok(Request { parsed, key, refresh })
+    Ok(Request { asked, refresh })
 }
 
 fn parse(fields: &Fields) -> ApiResult<Parsed> {

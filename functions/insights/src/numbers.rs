@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
-use pennon_calculation::calculator::{Purpose, Question, cache_key};
+use pennon_calculation::calculator::{Asked as Wanted, Purpose, Question};
 use pennon_calculation::{Calculated, Refresh, refusal};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
@@ -24,8 +24,8 @@ use crate::record::Insight;
 enum Asked {
     /// Nothing that has numbers.
     Nothing,
-    /// A question, and where its result is kept.
-    Query(Box<Query>, String),
+    /// A question.
+    Query(Box<Wanted>),
     /// A kind of question that is not calculated.
     OtherKind(String),
     /// A question that the engine refuses.
@@ -33,15 +33,15 @@ enum Asked {
 }
 
 impl Asked {
-    fn by(insight: &Insight) -> Asked {
+    fn by(insight: &Insight, refresh: Refresh) -> Asked {
         let parsed = match &insight.query {
             Some(node) => Query::from_node(node),
             None => Query::from_filters(&insight.filters),
         };
         match parsed {
             Ok(Parsed::Query(query)) => {
-                let key = cache_key(Purpose::Saved, &query, None);
-                Asked::Query(Box::new(query), key)
+                let asked = Wanted::new(query, Purpose::Saved, None);
+                Asked::Query(Box::new(Wanted { passes_over_stored: refresh.is_forced(), ..asked }))
             }
             Ok(Parsed::Empty) => Asked::Nothing,
             Ok(Parsed::OtherKind(kind)) => Asked::OtherKind(kind),
@@ -51,7 +51,7 @@ impl Asked {
 
     fn key(&self) -> Option<&String> {
         match self {
-            Asked::Query(_, key) => Some(key),
+            Asked::Query(asked) => Some(&asked.key),
             _ => None,
         }
     }
@@ -96,22 +96,17 @@ pub fn wanted(call: &Call) -> ApiResult<(Refresh, bool)> {
 impl Insights {
     /// The numbers of one insight; a calculation that fails is the error.
     pub async fn numbers(&self, insight: &Insight, wish: Wish<'_>) -> ApiResult<Numbers> {
-        let asked = Asked::by(insight);
+        let deadline = self.calculator.deadline();
+        let asked = Asked::by(insight, wish.refresh);
         let key = asked.key().cloned();
-        let found = match &key {
-            Some(key) if !wish.refresh.is_forced() => {
-                self.calculator.stored(wish.project.id, std::slice::from_ref(key)).await?.pop().flatten()
-            }
-            _ => None,
-        };
         let (calculated, failure) = match &asked {
-            Asked::Query(query, key) => {
-                let deadline = self.calculator.deadline();
+            Asked::Query(asked) => {
+                let read = self.calculator.read(wish.project, &[asked]).await?;
                 let question = Question {
                     project: wish.project,
-                    query,
-                    key,
-                    stored: found.as_ref(),
+                    asked,
+                    stored: read.stored.first().and_then(Option::as_ref),
+                    known: &read.known,
                     now: wish.now,
                     deadline,
                 };
@@ -125,31 +120,29 @@ impl Insights {
 
     /// The numbers of the insights of a page, in their order. All of them share the time of one request.
     pub async fn numbers_of_page(&self, insights: &[Insight], wish: Wish<'_>) -> ApiResult<Vec<Numbers>> {
-        let asked: Vec<Asked> = insights.iter().map(Asked::by).collect();
+        let deadline = self.calculator.deadline();
+        let asked: Vec<Asked> = insights.iter().map(|insight| Asked::by(insight, wish.refresh)).collect();
         let mut questions = BTreeMap::new();
         for one in &asked {
-            if let Asked::Query(query, key) = one {
-                questions.insert(key, query);
+            if let Asked::Query(asked) = one {
+                questions.insert(&asked.key, &**asked);
             }
         }
-        let keys: Vec<String> = questions.keys().map(|key| (*key).clone()).collect();
-        let found = match wish.refresh.is_forced() {
-            true => vec![None; keys.len()],
-            false => self.calculator.stored(wish.project.id, &keys).await?,
-        };
-        let deadline = self.calculator.deadline();
-        let questions: Vec<_> = questions.into_values().cloned().zip(keys).zip(found).collect();
-        let answers = questions.into_iter().map(|((query, key), stored)| async move {
+        let questions: Vec<&Wanted> = questions.into_values().collect();
+        let read = self.calculator.read(wish.project, &questions).await?;
+        let known = &read.known;
+        let questions: Vec<_> = questions.into_iter().cloned().zip(read.stored).collect();
+        let answers = questions.into_iter().map(|(asked, stored)| async move {
             let question = Question {
                 project: wish.project,
-                query: &query,
-                key: &key,
+                asked: &asked,
                 stored: stored.as_ref(),
+                known,
                 now: wish.now,
                 deadline,
             };
             let answer = self.calculator.answer(&question, wish.refresh).await;
-            (key, answer)
+            (asked.key, answer)
         });
         let answers: BTreeMap<String, ApiResult<Option<Calculated>>> =
             futures::stream::iter(answers).buffered(limits::ROWS_AT_ONCE).collect().await;

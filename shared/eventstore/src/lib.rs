@@ -55,6 +55,7 @@ pub use people::{GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, 
 pub use person::derived;
 pub use records::{GroupRecord, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
+pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
 pub use table::TableFile;
 pub use time::parse_timestamp;

@@ -43,6 +43,17 @@ pub(crate) struct Resolved {
     pub resolution: Arc<Resolution>,
 }
 
+/// Who is who at one moment.
+#[derive(Debug, Clone)]
+pub struct FinalPersons(Arc<Resolved>);
+
+impl FinalPersons {
+    /// The person that somebody is who by itself would be `id`.
+    pub fn of(&self, id: Uuid) -> Uuid {
+        self.0.resolution.person(id)
+    }
+}
+
 impl Resolved {
     /// A captured merge, between what was imported as one person each.
     pub(crate) fn joined(&self, merge: &MergeRow) -> Joined {
@@ -152,6 +163,12 @@ impl EventStore {
         let segments =
             snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0).map(|entry| entry.min_time);
         Ok(segments.chain(snapshot.hot.iter().map(|row| row.event.timestamp)).min())
+    }
+
+    /// Who is who by now, for many questions.
+    pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
+        let (_, resolved) = self.manifest_and_persons(project).await?;
+        Ok(FinalPersons(resolved))
     }
 
     /// The person that events of `distinct_id` count as.

@@ -6,7 +6,6 @@
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::Clock;
-use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError};
@@ -44,11 +43,11 @@ pub fn cache_key(purpose: Purpose, query: &Query, invalidation: Option<&str>) ->
 }
 
 /// Where a result lies in the table.
-pub fn result_key(project: ProjectId, cache_key: &str) -> Key {
+pub(super) fn result_key(project: ProjectId, cache_key: &str) -> Key {
     keys::result(project, cache_key)
 }
 
-fn digest(text: &str) -> String {
+pub(super) fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -71,9 +70,9 @@ impl Stored {
         item?.body().inspect_err(|error| tracing::warn!(%error, "a stored result is passed over")).ok()
     }
 
-    /// The result, if it was calculated with the project's present settings and is not too old.
-    pub(super) fn of(&self, project: &Project, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
-        if self.settings != settings(project, query) || now - self.last_refresh > KEPT {
+    /// The result, if it was calculated with the present [`settings`] and is not too old.
+    pub(super) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
+        if self.settings != settings || now - self.last_refresh > KEPT {
             return None;
         }
         Some(Calculated {
@@ -94,8 +93,9 @@ impl Stored {
     }
 }
 
-/// The settings of a project on which a question's answer depends.
-fn settings(project: &Project, query: &Query) -> String {
+/// The settings of a project on which a question's answer depends; `definitions` tells those of the actions and cohorts
+/// that it refers to.
+pub(super) fn settings(project: &Project, query: &Query, definitions: &str) -> String {
     let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
     let settings = json!([
         project.timezone,
@@ -103,22 +103,22 @@ fn settings(project: &Project, query: &Query) -> String {
         project.group_types,
         project.aggregate_users_by_distinct_id,
         filters,
+        definitions,
     ]);
     digest(&settings.to_string())
 }
 
 impl Calculator {
-    /// What is stored under each of `cache_keys`, in their order.
-    pub async fn stored(&self, project: ProjectId, cache_keys: &[String]) -> ApiResult<Vec<Option<Stored>>> {
-        let keys: Vec<Key> = cache_keys.iter().map(|key| result_key(project, key)).collect();
-        let items = self.records.batch_get(&keys).await?;
-        Ok(items.iter().map(|item| Stored::read(item.as_ref())).collect())
-    }
-
     /// Keeps a result.
-    pub(super) async fn store(&self, project: &Project, query: &Query, key: &str, calculated: &Calculated) {
+    pub(super) async fn store(
+        &self,
+        project: &Project,
+        settings: String,
+        key: &str,
+        calculated: &Calculated,
+    ) {
         let stored = Stored {
-            settings: settings(project, query),
+            settings,
             result: calculated.result.clone(),
             has_more: calculated.has_more,
             hogql: calculated.hogql.clone(),

@@ -3,60 +3,100 @@
 //! Must stay true: nothing that a plan names is left out, because a missing fact is a wrong number; reads that do not
 //! depend on each other run side by side.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_engine::{Facts, Needs, Properties};
-use pennon_eventstore::{EventStore, GroupType};
+use pennon_engine::scan::Partition;
+use pennon_engine::{Facts, Plan, Properties};
+use pennon_eventstore::GroupType;
 use uuid::Uuid;
 
+use super::Calculator;
+use super::definitions::Used;
 use crate::errors::unreadable;
 
-/// Gathers what `needs` names.
-pub(super) async fn gather(events: &EventStore, project: &Project, needs: &Needs) -> ApiResult<Facts> {
-    let persons = persons(events, project, &needs.persons);
-    let groups = futures::future::try_join_all(
-        needs.groups.iter().map(|(index, keys)| groups(events, project, *index, keys)),
-    );
-    let (persons, groups) = futures::try_join!(persons, groups)?;
-    Ok(Facts { persons, groups: groups.into_iter().collect(), ..Facts::default() })
-}
-
-async fn persons(
-    events: &EventStore,
-    project: &Project,
-    keys: &BTreeSet<String>,
-) -> ApiResult<Properties<Uuid>> {
-    if keys.is_empty() {
-        return Ok(Properties::default());
+impl Calculator {
+    /// The events of a plan, and what it has to know beside them.
+    pub(super) async fn gather(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        used: &Used,
+    ) -> ApiResult<(Vec<Partition>, Facts)> {
+        let needs = plan.needs();
+        let scan = async {
+            let scan = self.events.scan(project.id, &project.group_types, plan.scan()).await;
+            let scan = scan.map_err(unreadable)?;
+            tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
+            Ok(scan.partitions)
+        };
+        let persons = self.persons(project, &needs.persons);
+        let groups = needs.groups.iter().map(|(index, keys)| self.groups(project, *index, keys));
+        let groups = futures::future::try_join_all(groups);
+        let rosters = self.rosters(project, &needs.rosters, used);
+        let (partitions, persons, groups, rosters) = futures::try_join!(scan, persons, groups, rosters)?;
+        let facts = Facts { persons, groups: groups.into_iter().collect(), rosters, ..Facts::default() };
+        Ok((partitions, facts))
     }
-    let people = events.people(project.id, keys).await.map_err(unreadable)?;
-    let mut persons = Properties::new(keys);
-    let gathered = tokio::task::spawn_blocking(move || {
-        people.each(|id, _, properties| {
-            persons.add(id, properties);
-            ControlFlow::Continue(())
-        });
-        persons
-    });
-    gathered.await.map_err(|error| ApiError::internal(&error))
-}
 
-/// The groups of one type. A type that the project does not have has none.
-async fn groups(
-    events: &EventStore,
-    project: &Project,
-    index: u8,
-    keys: &BTreeSet<String>,
-) -> ApiResult<(u8, Properties<String>)> {
-    let mut groups = Properties::new(keys);
-    if let Some(name) = project.group_types.get(usize::from(index)) {
-        let of = GroupType { index: u32::from(index), name: name.clone() };
-        for group in events.groups_of(project.id, &of, keys).await.map_err(unreadable)? {
-            groups.add(group.key, &group.properties);
+    async fn persons(&self, project: &Project, keys: &BTreeSet<String>) -> ApiResult<Properties<Uuid>> {
+        if keys.is_empty() {
+            return Ok(Properties::default());
         }
+        let people = self.events.people(project.id, keys).await.map_err(unreadable)?;
+        let mut persons = Properties::new(keys);
+        let gathered = tokio::task::spawn_blocking(move || {
+            people.each(|id, _, properties| {
+                persons.add(id, properties);
+                ControlFlow::Continue(())
+            });
+            persons
+        });
+        gathered.await.map_err(|error| ApiError::internal(&error))
     }
-    Ok((index, groups))
+
+    /// The groups of one type. A type that the project does not have has none.
+    async fn groups(
+        &self,
+        project: &Project,
+        index: u8,
+        keys: &BTreeSet<String>,
+    ) -> ApiResult<(u8, Properties<String>)> {
+        let mut groups = Properties::new(keys);
+        if let Some(name) = project.group_types.get(usize::from(index)) {
+            let of = GroupType { index: u32::from(index), name: name.clone() };
+            for group in self.events.groups_of(project.id, &of, keys).await.map_err(unreadable)? {
+                groups.add(group.key, &group.properties);
+            }
+        }
+        Ok((index, groups))
+    }
+
+    /// Who is on the lists of static cohorts, merges applied.
+    async fn rosters(
+        &self,
+        project: &Project,
+        cohorts: &BTreeSet<u64>,
+        used: &Used,
+    ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
+        let lists = cohorts.iter().filter_map(|id| Some((*id, used.rosters.get(id)?)));
+        let lists = lists.map(|(id, roster)| async move {
+            let listed = roster.members(&self.records, project.id, id).await.map_err(unreadable)?;
+            Ok::<_, ApiError>((id, listed))
+        });
+        let lists = futures::future::try_join_all(lists).await?;
+        if lists.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
+        let resolved = tokio::task::spawn_blocking(move || {
+            let of = |(id, listed): (u64, HashSet<Uuid>)| {
+                (id, listed.into_iter().map(|one| finals.of(one)).collect())
+            };
+            lists.into_iter().map(of).collect()
+        });
+        resolved.await.map_err(|error| ApiError::internal(&error))
+    }
 }

@@ -4,7 +4,9 @@
 //! is only ever given to the question and the project settings that it was calculated for; a calculation whose asker
 //! has gone, or whose time is up, stops.
 
+mod asked;
 mod cache;
+mod definitions;
 mod facts;
 mod run;
 
@@ -24,10 +26,13 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use cache::{Purpose, Stored, cache_key, result_key};
+pub use asked::{Asked, Read};
+pub use cache::{Purpose, Stored, cache_key};
+pub use definitions::Known;
 
 use crate::Refresh;
 use crate::errors::{RETRY_AFTER_SECONDS, refusal, unreadable};
+use definitions::{Used, named_by};
 use run::Stop;
 
 /// How much calculations may take.
@@ -93,14 +98,15 @@ impl Calculator {
     }
 
     /// Calculates a question as of `now`; 503 when it is not done by `deadline`.
-    pub async fn calculate(
+    async fn calculate(
         &self,
         project: &Project,
         query: &Query,
+        used: &Used,
         now: DateTime<Utc>,
         deadline: Instant,
     ) -> ApiResult<Calculated> {
-        let calculation = self.run(project, query, now, Stop::at(deadline));
+        let calculation = self.run(project, query, used, now, Stop::at(deadline));
         match tokio::time::timeout_at(deadline, calculation).await {
             Ok(outcome) => outcome,
             Err(_) => {
@@ -114,10 +120,11 @@ impl Calculator {
         &self,
         project: &Project,
         query: &Query,
+        used: &Used,
         now: DateTime<Utc>,
         stop: Stop,
     ) -> ApiResult<Calculated> {
-        let mut context = context(project)?;
+        let mut context = context(project, used.definitions.clone())?;
         if query.needs_earliest() {
             context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
         }
@@ -125,12 +132,8 @@ impl Calculator {
         let plan = Arc::new(query.plan(&context, now).map_err(refusal)?);
         let permit =
             self.permits.clone().acquire_owned().await.map_err(|error| ApiError::internal(&error))?;
-        let scan =
-            self.events.scan(project.id, &project.group_types, plan.scan()).await.map_err(unreadable)?;
-        tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
-        let facts = facts::gather(&self.events, project, plan.needs()).await?;
-        let partitions = plan.join(scan.partitions, &facts);
-        let answer = run::answer(plan, partitions, &stop, Arc::new(permit)).await?;
+        let (partitions, facts) = self.gather(project, &plan, used).await?;
+        let answer = run::answer(plan, partitions, facts, &stop, Arc::new(permit)).await?;
         Ok(Calculated {
             result: answer.result,
             has_more: answer.has_more,
@@ -144,12 +147,19 @@ impl Calculator {
         })
     }
 
-    /// What a synchronous mode shows, given what was stored under `key`; none where it may not calculate and nothing
-    /// was stored. A result that is calculated is stored.
+    /// What a synchronous mode shows; none where it may not calculate and nothing was stored. A result that is
+    /// calculated is stored.
     pub async fn answer(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<Option<Calculated>> {
-        let Question { project, query, key, stored, now, deadline } = *question;
+        let Question { project, asked, stored, known, now, deadline } = *question;
+        let query = &asked.query;
+        let used = match known.of(project.id, &named_by(query, Some(project))) {
+            Ok(used) => used,
+            Err(_) if refresh == Refresh::ForceCache => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let settings = cache::settings(project, query, &used.digest);
         let stored =
-            stored.filter(|_| !refresh.is_forced()).and_then(|stored| stored.of(project, query, now));
+            stored.filter(|_| !refresh.is_forced()).and_then(|stored| stored.of(&settings, query, now));
         match (refresh, stored) {
             (Refresh::ForceCache, stored) => return Ok(stored),
             (_, Some(stored)) if is_fresh(project, query, stored.last_refresh, now)? => {
@@ -157,8 +167,8 @@ impl Calculator {
             }
             _ => {}
         }
-        let calculated = self.calculate(project, query, now, deadline).await?;
-        self.store(project, query, key, &calculated).await;
+        let calculated = self.calculate(project, query, &used, now, deadline).await?;
+        self.store(project, settings, &asked.key, &calculated).await;
         Ok(Some(calculated))
     }
 }
@@ -169,11 +179,11 @@ pub struct Question<'a> {
     /// Whose events.
     pub project: &'a Project,
     /// What is asked.
-    pub query: &'a Query,
-    /// Where its result is kept, see [`cache_key`].
-    pub key: &'a str,
-    /// What was found there.
+    pub asked: &'a Asked,
+    /// What was found of its result.
     pub stored: Option<&'a Stored>,
+    /// What the ids in it mean.
+    pub known: &'a Known,
     /// The instant of the request.
     pub now: DateTime<Utc>,
     /// When its time is up, see [`Calculator::deadline`].
@@ -181,7 +191,7 @@ pub struct Question<'a> {
 }
 
 /// What the engine has to know of a project, but for its earliest event.
-fn context(project: &Project) -> ApiResult<ProjectContext> {
+fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectContext> {
     let timezone = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
     Ok(ProjectContext {
         project_id: project.id.to_string(),
@@ -190,7 +200,7 @@ fn context(project: &Project) -> ApiResult<ProjectContext> {
         test_account_filters: project.test_account_filters.clone(),
         earliest_event: None,
         aggregate_by_distinct_id: project.aggregate_users_by_distinct_id,
-        definitions: Definitions::default(),
+        definitions,
     })
 }
 
@@ -201,6 +211,7 @@ fn is_fresh(
     last_refresh: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> ApiResult<bool> {
-    let class = freshness(query, &context(project)?, last_refresh, now).map_err(refusal)?;
+    let class =
+        freshness(query, &context(project, Definitions::default())?, last_refresh, now).map_err(refusal)?;
     Ok(class == Freshness::Fresh)
 }

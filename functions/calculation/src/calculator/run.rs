@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_engine::scan::Partition;
-use pennon_engine::{Answer, CalcResult, Partial, Plan};
+use pennon_engine::{Answer, CalcResult, Facts, Partial, Plan};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -43,13 +43,20 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// The answer of `plan` over `partitions`. `turn` is held until the last thread has stopped.
+/// The answer of `plan` over `partitions`, `facts` joined to them. `turn` is held until the last thread has stopped.
 pub(super) async fn answer(
     plan: Arc<Plan>,
     partitions: Vec<Partition>,
+    facts: Facts,
     stop: &Stop,
     turn: Arc<OwnedSemaphorePermit>,
 ) -> ApiResult<Answer> {
+    let joining = (plan.clone(), turn.clone());
+    let joined = tokio::task::spawn_blocking(move || {
+        let (plan, _turn) = joining;
+        plan.join(partitions, &facts)
+    });
+    let partitions = joined.await.map_err(|error| ApiError::internal(&error))?;
     let workers = cores().min(partitions.len());
     let queue = Arc::new(Mutex::new(partitions.into_iter()));
     let mut tasks = JoinSet::new();

@@ -38,7 +38,7 @@ fn trend(request: Value) -> Query {
 fn stored_for(query: &Query) -> Stored {
     let project = &project();
     Stored {
-        settings: settings(project, query),
+        settings: settings(project, query, "d"),
         result: json!([{"count": 1.0}]),
         has_more: Some(false),
         hogql: "SELECT".to_owned(),
@@ -65,25 +65,30 @@ fn a_result_is_for_the_settings_that_it_was_calculated_with() {
     let query = trend(json!({"events": [{"id": "a"}]}));
     let now = instant("2024-01-10T01:00:00Z");
     let stored = stored_for(&query);
-    let shown = stored.of(&project(), &query, now).unwrap();
+    let of = |stored: &Stored, project: &Project, query: &Query| {
+        stored.of(&settings(project, query, "d"), query, now)
+    };
+    let shown = of(&stored, &project(), &query).unwrap();
+    assert_eq!(stored.of(&settings(&project(), &query, "other cohorts"), &query, now), None);
     assert!(shown.is_cached);
     assert_eq!(shown.cache_target_age, instant("2024-01-10T06:00:00Z"));
     let moved = Project { timezone: "Europe/Paris".to_owned(), ..project() };
-    assert_eq!(stored.of(&moved, &query, now), None);
+    assert_eq!(of(&stored, &moved, &query), None);
     let sunday = Project { week_start_day: Some(1), ..project() };
-    assert_eq!(stored.of(&sunday, &query, now), None);
+    assert_eq!(of(&stored, &sunday, &query), None);
     // Test account filters matter only to questions that apply them.
     let filtered = Project { test_account_filters: vec![json!({"key": "a", "value": "b"})], ..project() };
-    assert!(stored.of(&filtered, &query, now).is_some());
+    assert!(of(&stored, &filtered, &query).is_some());
     let query = trend(json!({"events": [{"id": "a"}], "filter_test_accounts": true}));
     let stored = stored_for(&query);
-    assert_eq!(stored.of(&filtered, &query, now), None);
+    assert_eq!(of(&stored, &filtered, &query), None);
 }
 
 #[test]
 fn a_result_is_kept_for_seven_days() {
     let query = trend(json!({"events": [{"id": "a"}]}));
     let stored = stored_for(&query);
-    assert!(stored.of(&project(), &query, instant("2024-01-17T00:00:00Z")).is_some());
-    assert!(stored.of(&project(), &query, instant("2024-01-17T00:00:01Z")).is_none());
+    let settings = settings(&project(), &query, "d");
+    assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:00Z")).is_some());
+    assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:01Z")).is_none());
 }

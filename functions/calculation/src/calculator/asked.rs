@@ -1,0 +1,97 @@
+//! Questions before their project is known, and what is read for them.
+
+use std::collections::BTreeSet;
+
+use pennon_core::error::ApiResult;
+use pennon_core::model::Project;
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Item, Key};
+use pennon_engine::Query;
+
+use super::Calculator;
+use super::cache::{Purpose, Stored, cache_key, result_key};
+use super::definitions::{Known, Name, named_by};
+
+/// Most actions and cohorts of a question that are read before it is known whether its key opens the project.
+const BESIDE_THE_KEY: usize = 20;
+
+/// A question and the name of its result.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The question.
+    pub query: Query,
+    /// Where its result is kept.
+    pub key: String,
+    /// A stored result would not be shown.
+    pub passes_over_stored: bool,
+}
+
+/// What was read for some questions.
+#[derive(Debug, Clone, Default)]
+pub struct Read {
+    /// What is stored of each, in their order.
+    pub stored: Vec<Option<Stored>>,
+    /// What the ids in them mean.
+    pub known: Known,
+}
+
+impl Asked {
+    /// A question whose result is kept for `purpose`. `invalidation` tells equal questions apart.
+    pub fn new(query: Query, purpose: Purpose, invalidation: Option<&str>) -> Asked {
+        let key = cache_key(purpose, &query, invalidation);
+        Asked { query, key, passes_over_stored: false }
+    }
+
+    /// What can be read of it in the round trip that finds the project; hand the items to [`Calculator::read_after`].
+    pub fn keys(&self, project: ProjectId) -> Vec<Key> {
+        let definitions = self.first_names().into_iter().map(|name| name.key(project));
+        [result_key(project, &self.key)].into_iter().chain(definitions).collect()
+    }
+
+    fn first_names(&self) -> Vec<Name> {
+        named_by(&self.query, None).into_iter().take(BESIDE_THE_KEY).collect()
+    }
+
+    fn stored(&self, item: Option<&Item>) -> Option<Stored> {
+        Stored::read(item).filter(|_| !self.passes_over_stored)
+    }
+}
+
+impl Calculator {
+    /// What has to be read for `asked`: results, and what ids mean.
+    pub async fn read(&self, project: &Project, asked: &[&Asked]) -> ApiResult<Read> {
+        let roots = roots(project, asked);
+        let results = asked.iter().map(|asked| result_key(project.id, &asked.key));
+        let names: Vec<Name> = roots.iter().copied().take(super::definitions::DEFINITIONS_MAX).collect();
+        let keys: Vec<Key> = results.chain(names.iter().map(|name| name.key(project.id))).collect();
+        let mut items = self.records.batch_get(&keys).await?.into_iter();
+        let stored = asked.iter().map(|asked| asked.stored(items.next().flatten().as_ref())).collect();
+        let mut known = Known::default();
+        for (name, item) in names.into_iter().zip(items) {
+            known.take(project.id, name, item)?;
+        }
+        known.complete(&self.records, project.id, &roots).await?;
+        Ok(Read { stored, known })
+    }
+
+    /// The same for one question, of which `items` were found at [`Asked::keys`].
+    pub async fn read_after(
+        &self,
+        project: &Project,
+        asked: &Asked,
+        items: Vec<Option<Item>>,
+    ) -> ApiResult<Read> {
+        let mut items = items.into_iter();
+        let stored = vec![asked.stored(items.next().flatten().as_ref())];
+        let mut known = Known::default();
+        for (name, item) in asked.first_names().into_iter().zip(items) {
+            known.take(project.id, name, item)?;
+        }
+        known.complete(&self.records, project.id, &roots(project, &[asked])).await?;
+        Ok(Read { stored, known })
+    }
+}
+
+fn roots(project: &Project, asked: &[&Asked]) -> BTreeSet<Name> {
+    asked.iter().flat_map(|asked| named_by(&asked.query, Some(project))).collect()
+}
