@@ -10,6 +10,7 @@ mod app;
 pub mod cases;
 mod faults;
 pub mod history;
+pub mod questions;
 mod random;
 
 pub use answer::Answer;

@@ -51,7 +51,9 @@ pub use compact::Compacted;
 pub use error::EventStoreError;
 pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
-pub use people::{GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, Subject, VALUES_BYTES_MAX};
+pub use people::{
+    GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, PersonInFull, Subject, VALUES_BYTES_MAX,
+};
 pub use person::derived;
 pub use records::{GroupRecord, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};

@@ -61,6 +61,11 @@ impl Resolution {
         linked.chain([person]).collect()
     }
 
+    /// Everybody who was linked to somebody, with who it is in the end.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = (Uuid, Uuid)> {
+        self.finals.iter().map(|(linked, last)| (*linked, *last))
+    }
+
     /// Whether nothing was ever merged.
     pub(crate) fn is_empty(&self) -> bool {
         self.finals.is_empty()

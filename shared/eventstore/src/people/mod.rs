@@ -7,6 +7,7 @@
 
 mod all;
 mod groups;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 pub use all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 pub use groups::{GROUPS_MAX, Group, GroupType};
+pub use several::PersonInFull;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
