@@ -15,6 +15,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::facts::{self, Facts, Needs};
 use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
 use crate::funnel::{Funnel, Rows};
+use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
 use crate::regroup::{ActorKind, regroup};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
@@ -118,6 +119,22 @@ impl Plan {
             Task::Trend(trend) => trend.partial(partition, stop),
             Task::Funnel(funnel) => {
                 Ok(Partial { rows: funnel.partial(partition, stop)?, ..Partial::default() })
+            }
+        }
+    }
+
+    /// Who of one joined partition of that scan counts into a number of the answer, in the order of their ids. `stop` is
+    /// asked as in [`Plan::partial`].
+    pub fn people(
+        &self,
+        partition: &Partition,
+        selector: &Selector,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Vec<Matched>> {
+        match (&self.task, selector) {
+            (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, stop),
+            (Task::Trend(_), Selector::Funnel(_)) => {
+                Err(CalcError::invalid("insight", "The number is not one of this question."))
             }
         }
     }

@@ -5,6 +5,7 @@
 
 mod marks;
 mod merge;
+mod people;
 mod periods;
 mod queues;
 mod rank;
@@ -27,6 +28,8 @@ use crate::query::{FunnelsQuery, Viz};
 use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition};
 use marks::Marker;
+pub(crate) use people::point;
+pub use people::{FunnelPoint, Which};
 use periods::Goal;
 pub use result::unbox_breakdown;
 pub(crate) use rows::Rows;

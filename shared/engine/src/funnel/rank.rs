@@ -4,7 +4,6 @@
 //! rows that it is made of; equal rows are ranked by their values, whatever the parts were.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
 use super::Funnel;
 use super::rows::{Row, Rows};
@@ -33,35 +32,27 @@ impl Funnel {
         if all { limits::BREAKDOWN_LIMIT } else { breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT) }
     }
 
-    /// The rows of the answer in its order, the rest added up.
-    pub(super) fn top(&self, rows: Rows) -> Vec<(Vec<String>, Row)> {
+    /// The rows of the answer in its order, the rest added up; and if there is a rest, the values that are not in it.
+    pub(super) fn top(&self, rows: Rows) -> (Vec<(Vec<String>, Row)>, Option<Vec<Vec<String>>>) {
         let mut rows: Vec<_> = rows.0.into_iter().collect();
         rows.sort_by(|left, right| ranked(&left.1, &right.1));
-        if rows.len() > self.limit() {
-            let mut other = Row::default();
-            rows.drain(self.limit()..).for_each(|(_, row)| other.add(row));
-            // A value of that name is no row of its own beside it.
-            if let Some(named) = rows.iter().position(|(key, _)| is_other(key)) {
-                other.add(rows.remove(named).1);
-            }
-            rows.push((vec![OTHER.to_owned()], other));
-            rows.sort_by(|left, right| ranked(&left.1, &right.1));
+        if rows.len() <= self.limit() {
+            return (rows, None);
         }
-        rows
-    }
-
-    /// The values whose rows stay, if there is a row of the rest.
-    pub(super) fn kept(&self, rows: &Rows) -> Option<BTreeSet<Vec<String>>> {
-        let mut ranks: Vec<_> = rows.0.iter().collect();
-        if ranks.len() <= self.limit() {
-            return None;
+        let mut other = Row::default();
+        rows.drain(self.limit()..).for_each(|(_, row)| other.add(row));
+        // A value of that name is no row of its own beside it.
+        if let Some(named) = rows.iter().position(|(key, _)| is_other(key)) {
+            other.add(rows.remove(named).1);
         }
-        ranks.sort_by(|left, right| ranked(left.1, right.1));
-        let kept = ranks.into_iter().take(self.limit()).map(|(key, _)| key);
-        Some(kept.filter(|key| !is_other(key)).cloned().collect())
+        let kept = rows.iter().map(|(key, _)| key.clone()).collect();
+        rows.push((vec![OTHER.to_owned()], other));
+        rows.sort_by(|left, right| ranked(&left.1, &right.1));
+        (rows, Some(kept))
     }
 }
 
-fn is_other(key: &[String]) -> bool {
+/// The value has the name of the rest.
+pub(super) fn is_other(key: &[String]) -> bool {
     matches!(key, [only] if only == OTHER)
 }

@@ -62,18 +62,9 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case. Any other text or number is false.
+    /// A switch; absent is false.
     pub fn switch(&self) -> CalcResult<bool> {
-        match self.value.as_deref() {
-            None => Ok(false),
-            Some(Value::Bool(on)) => Ok(*on),
-            Some(Value::Number(number)) => Ok(number.as_i64() == Some(1)),
-            Some(Value::String(text)) => {
-                let text = text.trim().to_ascii_lowercase();
-                Ok(matches!(text.as_str(), "true" | "1" | "yes" | "on" | "y" | "t"))
-            }
-            Some(_) => Err(CalcError::invalid(self.attr, "Must be a valid boolean.")),
-        }
+        self.value.as_deref().map_or(Ok(false), |value| switch(value, self.attr))
     }
 
     /// A whole number, or its text; an empty text counts as absent.
@@ -84,6 +75,20 @@ impl<'a> Field<'a> {
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
             Some(value) => whole(value).ok_or_else(wrong).map(Some),
         }
+    }
+}
+
+/// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case. Any other text or number is false.
+pub fn switch(value: &Value, attr: &str) -> CalcResult<bool> {
+    match value {
+        Value::Null => Ok(false),
+        Value::Bool(on) => Ok(*on),
+        Value::Number(number) => Ok(number.as_i64() == Some(1)),
+        Value::String(text) => {
+            let text = text.trim().to_ascii_lowercase();
+            Ok(matches!(text.as_str(), "true" | "1" | "yes" | "on" | "y" | "t"))
+        }
+        _ => Err(CalcError::invalid(attr, "Must be a valid boolean.")),
     }
 }
 

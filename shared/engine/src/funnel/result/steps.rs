@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::Funnel;
+use super::super::rank::is_other;
 use super::super::rows::{Row, Rows};
 use super::{MICROS, average, breakdown_of};
 use crate::dates::zone::utc_text;
@@ -18,13 +19,17 @@ pub(in super::super) fn steps(funnel: &Funnel, sum: Rows) -> Value {
         let row = sum.0.into_values().next().unwrap_or_default();
         return funnel_of(funnel, row, link.as_deref(), 1);
     }
-    let rows = funnel.top(sum);
+    let (rows, kept) = funnel.top(sum);
+    let kept = kept.map(|kept| kept.iter().map(|key| breakdown_of(funnel, key).1).collect::<Value>());
     let count = rows.len();
     let rows = rows.into_iter().map(|(key, row)| {
         let (shown, value) = breakdown_of(funnel, &key);
         let link = link.as_ref().map(|link| {
             let mut link = link.clone();
             push_value(&mut link, "funnel_step_breakdown", &value);
+            if let Some(kept) = kept.as_ref().filter(|_| is_other(&key)) {
+                push_value(&mut link, "funnel_breakdown_kept", kept);
+            }
             link
         });
         let mut steps = funnel_of(funnel, row, link.as_deref(), count);
