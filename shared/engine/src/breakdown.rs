@@ -12,6 +12,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::plan::Compiler;
 use crate::query::{Part, PartSource};
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, RowKey, Run};
+use crate::sql::{Expression, Program};
 use crate::text::text_of;
 
 /// A breakdown made ready: what each of its parts reads.
@@ -25,6 +26,7 @@ enum Source {
     Column(RowKey),
     EventName,
     Time,
+    Expression(Box<Program>),
 }
 
 /// The texts of the rows of a run: row `i` has `values[codes[i]]`, or nothing when its code is [`MISSING`].
@@ -42,7 +44,7 @@ impl Reader {
         let parts = parts
             .iter()
             .map(|part| {
-                let source = source(&part.source, attr)?;
+                let source = source(&part.source, compiler, attr)?;
                 if let Source::Column(key) = &source {
                     compiler.read(key, attr)?;
                 }
@@ -58,7 +60,7 @@ impl Reader {
     }
 }
 
-fn source(part: &PartSource, attr: &str) -> CalcResult<Source> {
+fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
     let event = |key| Source::Column(RowKey::Event(key));
     let fact = |key| Source::Column(RowKey::Fact(key));
     Ok(match part {
@@ -66,8 +68,9 @@ fn source(part: &PartSource, attr: &str) -> CalcResult<Source> {
         PartSource::Person(key) => fact(FactKey::Person(key.clone())),
         PartSource::Group(index, key) => fact(FactKey::Group(*index, key.clone())),
         PartSource::Session(key) => fact(FactKey::Session(key.clone())),
-        PartSource::Expression(_) => {
-            return Err(CalcError::unsupported(attr, "breakdowns by expressions"));
+        PartSource::Expression(text) => {
+            let program = compiler.expression(&Expression::parse(text, attr)?, attr)?;
+            Source::Expression(Box::new(program))
         }
         PartSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
@@ -92,6 +95,7 @@ impl Source {
             }
             Self::EventName => texts(&constant(run, Value::String(run.event.clone())), normalize_url),
             Self::Time => times(run),
+            Self::Expression(program) => texts(&program.column(run), normalize_url),
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod plan;
 pub mod query;
 mod regroup;
 pub mod scan;
+pub mod sql;
 mod text;
 mod trends;
 mod url;

@@ -50,6 +50,14 @@ pub const NAME_BYTES: usize = 4_096;
 pub const FORMULA_BYTES: usize = 4_096;
 /// Parentheses inside each other, and powers of powers, in a formula.
 pub const FORMULA_DEPTH: usize = 64;
+/// Bytes of one SQL expression.
+pub const EXPRESSION_BYTES: usize = 4_096;
+/// Parts of one SQL expression.
+pub const EXPRESSION_NODES: usize = 500;
+/// Levels of one SQL expression.
+pub const EXPRESSION_DEPTH: usize = 64;
+/// Bytes of a text that an SQL expression makes; a longer one counts as missing.
+pub const EXPRESSION_TEXT: usize = 1 << 16;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
 pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 

@@ -19,6 +19,7 @@ use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
 use crate::regroup::{ActorKind, regroup};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
+use crate::sql::{Aggregate, Aggregation, Expression, Program};
 use crate::trends::Trend;
 
 /// What a calculation needs to know of the project.
@@ -229,6 +230,25 @@ impl<'a> Compiler<'a> {
         let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
         self.ask(&predicate, attr)?;
         Ok(predicate)
+    }
+
+    /// Makes an expression over one event ready; what it reads will be in the rows.
+    pub(crate) fn expression(&mut self, expression: &Expression, attr: &str) -> CalcResult<Program> {
+        let program = expression.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        program.reads(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.read(key, attr))?;
+        Ok(program)
+    }
+
+    #[allow(dead_code, reason = "series with aggregates are still refused")]
+    /// Makes an expression over many events ready; what it reads will be in the rows.
+    pub(crate) fn aggregate(&mut self, aggregate: &Aggregate, attr: &str) -> CalcResult<Aggregation> {
+        let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        aggregation.reads(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.read(key, attr))?;
+        Ok(aggregation)
     }
 
     /// Asks for every value that a predicate reads.

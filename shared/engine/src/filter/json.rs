@@ -29,7 +29,7 @@ fn as_list(filter: &Filter) -> Option<Vec<&Filter>> {
     members
         .iter()
         .map(|member| match member {
-            leaf @ (Filter::Property(_) | Filter::Cohort { .. }) => Some(leaf),
+            leaf @ (Filter::Property(_) | Filter::Cohort { .. } | Filter::Expression(_)) => Some(leaf),
             _ => None,
         })
         .collect()
@@ -42,6 +42,7 @@ fn group_json(filter: &Filter) -> Value {
             let operator = if *negated { "not_in" } else { "in" };
             json!({"key": "id", "operator": operator, "type": "cohort", "value": id})
         }
+        Filter::Expression(expression) => json!({"key": expression.text(), "type": "hogql"}),
         Filter::All(members) => {
             json!({"type": "AND", "values": members.iter().map(group_json).collect::<Vec<_>>()})
         }

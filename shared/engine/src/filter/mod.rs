@@ -10,6 +10,7 @@ mod predicate;
 
 use serde_json::Value;
 
+use crate::sql::Expression;
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
 pub(crate) use operator::{Budget, Test};
@@ -32,6 +33,8 @@ pub enum Filter {
         /// Those outside of it pass.
         negated: bool,
     },
+    /// An SQL expression holds.
+    Expression(Box<Expression>),
 }
 
 impl Filter {
@@ -44,7 +47,7 @@ impl Filter {
     pub fn cohorts(&self, back: &mut dyn FnMut(u64)) {
         match self {
             Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.cohorts(back)),
-            Self::Property(_) => {}
+            Self::Property(_) | Self::Expression(_) => {}
             Self::Cohort { id, .. } => back(*id),
         }
     }

@@ -3,16 +3,18 @@
 //! Shapes: a list (all must hold), a group `{type, values}` nested freely, a list of groups, the old style
 //! `{"key__operator": value}`, and each of these as JSON text. Incomplete filters are dropped.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::{Filter, Operator, PropertyFilter, Target};
 use crate::element;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::sql::Expression;
 
 /// Types that will be calculated later.
-const LATER: [&str; 9] = [
-    "hogql",
+const LATER: [&str; 8] = [
     "behavioral",
     "recording",
     "log_entry",
@@ -124,6 +126,7 @@ impl Parser {
                 "cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort" => {
                     return self.cohort(object, attr);
                 }
+                "hogql" => return self.expression(object, attr),
                 later if LATER.contains(&later) || later.starts_with("data_warehouse") => {
                     return Err(CalcError::unsupported(
                         attr,
@@ -162,6 +165,19 @@ impl Parser {
         let negated = not_in || object.get("negation") == Some(&Value::Bool(true));
         self.count(attr)?;
         Ok(Some(Filter::Cohort { id, negated }))
+    }
+
+    /// An SQL expression, which is the filter's key; none without one.
+    fn expression(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
+        let text = match object.get("key") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
+            Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
+            Some(constant @ (Value::Number(_) | Value::Bool(_))) => Cow::Owned(constant.to_string()),
+            Some(_) => return Err(unparsable(attr)),
+        };
+        self.count(attr)?;
+        Ok(Some(Filter::Expression(Box::new(Expression::parse(&text, attr)?))))
     }
 
     fn count(&mut self, attr: &str) -> CalcResult<()> {

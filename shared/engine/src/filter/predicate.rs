@@ -8,6 +8,7 @@ use super::{Budget, Filter, PropertyFilter, Target, Test};
 use crate::element::{self, ElementTest};
 use crate::error::CalcResult;
 use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
+use crate::sql::Program;
 use crate::text::text_of;
 
 /// A compiled filter.
@@ -21,6 +22,8 @@ pub(crate) enum Predicate {
     Column(RowKey, Test),
     /// A test of the event's name.
     EventName(Test),
+    /// An SQL expression holds.
+    Expression(Box<Program>),
     /// A test of the elements that the event tells of.
     Elements(ElementTest),
 }
@@ -56,6 +59,9 @@ impl Predicate {
                     Test::OneOf { texts: std::iter::once("true".to_owned()).collect(), negated: *negated };
                 Ok(Self::Column(RowKey::Fact(FactKey::Member(*id)), member))
             }
+            Filter::Expression(expression) => {
+                expression.compile(now.timezone(), budget, attr).map(Box::new).map(Self::Expression)
+            }
         }
     }
 
@@ -82,6 +88,7 @@ impl Predicate {
             Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.reads(back)),
             Self::Column(key, _) => back(key),
             Self::EventName(_) => {}
+            Self::Expression(program) => program.reads(back),
             Self::Elements(_) => {
                 back(&RowKey::Event(element::chain_column()));
                 back(&RowKey::Event(element::list_column()));
@@ -100,6 +107,7 @@ impl Predicate {
                 Mask::Every => Mask::Every,
                 mask => mask.or(member.mask(run)),
             }),
+            Self::Expression(program) => program.mask(run),
             Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
             Self::Elements(test) => Mask::of(test.rows(run)),
             Self::Column(key, test) => match run.column(key) {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::field::{Field, whole};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::sql::Expression;
 
 /// The fields of a request that tell the breakdown.
 #[derive(Debug, Clone)]
@@ -392,7 +393,10 @@ fn source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcResult<
     Ok(match kind {
         "person" => PartSource::Person(key),
         "session" => PartSource::Session(key),
-        "hogql" => PartSource::Expression(key),
+        "hogql" => {
+            Expression::parse(&key, attr)?;
+            PartSource::Expression(key)
+        }
         "event_metadata" => PartSource::Metadata(key),
         "group" => {
             let Some(index) = group.integer()? else {

@@ -124,6 +124,7 @@ fn filter(tree: &Filter) -> String {
         Filter::All(members) => joined(members, " AND "),
         Filter::Any(members) => joined(members, " OR "),
         Filter::Property(leaf) => property(leaf),
+        Filter::Expression(expression) => format!("({})", expression.text()),
         Filter::Cohort { id, negated } => {
             format!("person_id {} COHORT {id}", if *negated { "NOT IN" } else { "IN" })
         }

@@ -1,0 +1,274 @@
+//! The value of a tree for a row.
+//!
+//! Must stay true: a comparison always says yes or no. With what is missing, `=` holds only between two missing values,
+//! `!=` unless both are missing, the orders, `like` and `in` never, their negations always.
+
+use std::collections::HashMap;
+
+use chrono_tz::Tz;
+use regex::Regex;
+use serde_json::Value as Json;
+
+use super::function::Function;
+use super::tree::{Arithmetic, Comparison, Node, Tables};
+use super::value::Value;
+use crate::scan::{Column, MISSING, Micros, RowKey, Run};
+
+/// What trees are calculated in: the columns and patterns that they name by index.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    columns: Vec<RowKey>,
+    patterns: Vec<Regex>,
+    zone: Tz,
+}
+
+/// The values of the rows of a run: row `i` has `values[codes[i]]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
+    pub(crate) codes: Vec<u32>,
+    pub(crate) values: Vec<Value>,
+}
+
+/// Where a tree finds what it names.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    event: &'a str,
+    time: Micros,
+    columns: &'a [Option<&'a Json>],
+    aggregates: &'a [Value],
+}
+
+impl Environment {
+    pub(crate) fn new(tables: &Tables, patterns: Vec<Regex>, zone: Tz) -> Self {
+        Self { columns: tables.columns.clone(), patterns, zone }
+    }
+
+    pub(crate) fn zone(&self) -> Tz {
+        self.zone
+    }
+
+    /// Calls back with every column that is read.
+    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+        self.columns.iter().for_each(back);
+    }
+
+    /// The values of a tree over the rows of a run. Rows that agree in all columns are calculated once.
+    pub(crate) fn over(&self, node: &Node, run: &Run) -> Rows {
+        let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();
+        let mut codes = Vec::with_capacity(run.times.len());
+        let mut values = Vec::new();
+        let timed = node.is_timed();
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let mut tuple = vec![MISSING; columns.len()];
+        let mut cells: Vec<Option<&Json>> = vec![None; columns.len()];
+        for (row, time) in run.times.iter().enumerate() {
+            for (code, column) in tuple.iter_mut().zip(&columns) {
+                *code = column.and_then(|column| column.codes.get(row)).copied().unwrap_or(MISSING);
+            }
+            if !timed && let Some(code) = known.get(&tuple) {
+                codes.push(*code);
+                continue;
+            }
+            for (cell, column) in cells.iter_mut().zip(&columns) {
+                *cell = column.and_then(|column| column.value(row));
+            }
+            let place = Row { event: &run.event, time: *time, columns: &cells, aggregates: &[] };
+            let code = u32::try_from(values.len()).unwrap_or(MISSING);
+            values.push(self.value(node, place));
+            codes.push(code);
+            if !timed {
+                known.insert(tuple.clone(), code);
+            }
+        }
+        Rows { codes, values }
+    }
+
+    /// The value of a tree that looks at the results of aggregates alone.
+    pub(crate) fn of_aggregates(&self, node: &Node, aggregates: &[Value]) -> Value {
+        self.value(node, Row { event: "", time: 0, columns: &[], aggregates })
+    }
+
+    fn value(&self, node: &Node, row: Row<'_>) -> Value {
+        let truth = |truth: Option<bool>| truth.map_or(Value::Missing, Value::Bool);
+        match node {
+            Node::Literal(value) => value.clone(),
+            Node::Event => Value::text_of(row.event.to_owned()),
+            Node::Timestamp => Value::Time { at: row.time, fine: true },
+            Node::Column(index) => Value::of_property(row.columns.get(*index).copied().flatten()),
+            Node::Aggregate(index) => row.aggregates.get(*index).cloned().unwrap_or(Value::Missing),
+            Node::Not(inner) => truth(self.value(inner, row).truth().map(|holds| !holds)),
+            Node::Negate(inner) => {
+                self.value(inner, row).number().map_or(Value::Missing, |number| Value::Number(-number))
+            }
+            Node::Arithmetic(operator, left, right) => {
+                match (self.value(left, row).number(), self.value(right, row).number()) {
+                    (Some(left), Some(right)) => operator.of(left, right),
+                    _ => Value::Missing,
+                }
+            }
+            Node::Compare(comparison, left, right) => {
+                Value::Bool(comparison.holds(&self.value(left, row), &self.value(right, row), self.zone))
+            }
+            Node::All(members) => truth(self.joined(members, row, false)),
+            Node::Any(members) => truth(self.joined(members, row, true)),
+            Node::Like { text, pattern, fold, negated } => {
+                let (text, pattern) = (self.value(text, row), self.value(pattern, row));
+                let found = match (text.text(self.zone), pattern.text(self.zone)) {
+                    (Some(text), Some(pattern)) if *fold => {
+                        like(&text.to_lowercase(), &pattern.to_lowercase())
+                    }
+                    (Some(text), Some(pattern)) => like(&text, &pattern),
+                    _ => false,
+                };
+                Value::Bool(found != *negated)
+            }
+            Node::In { value, list, negated } => {
+                let value = self.value(value, row);
+                let found = list
+                    .iter()
+                    .any(|entry| value.equals(&self.value(entry, row), self.zone).unwrap_or(false));
+                Value::Bool(found != *negated)
+            }
+            Node::IsNull { value, negated } => {
+                Value::Bool((self.value(value, row) == Value::Missing) != *negated)
+            }
+            Node::Call(function, arguments) => self.call(*function, arguments, row),
+            Node::Match(text, pattern) => {
+                self.search(text, *pattern, row, |pattern, text| Value::Bool(pattern.is_match(text)))
+            }
+            Node::Extract(text, pattern) => self.search(text, *pattern, row, |pattern, text| {
+                let found = pattern.captures(text);
+                let found = found.and_then(|found| found.get(1).or_else(|| found.get(0)));
+                Value::text_of(found.map_or_else(String::new, |found| found.as_str().to_owned()))
+            }),
+        }
+    }
+
+    fn search(&self, text: &Node, pattern: usize, row: Row<'_>, of: impl Fn(&Regex, &str) -> Value) -> Value {
+        let text = self.value(text, row);
+        match (text.text(self.zone), self.patterns.get(pattern)) {
+            (Some(text), Some(pattern)) => of(pattern, &text),
+            _ => Value::Missing,
+        }
+    }
+
+    /// What members joined by `or` (`decides` is true) or `and` (it is false) say together.
+    fn joined(&self, members: &[Node], row: Row<'_>, decides: bool) -> Option<bool> {
+        let mut all_known = true;
+        for member in members {
+            match self.value(member, row).truth() {
+                Some(holds) if holds == decides => return Some(decides),
+                Some(_) => {}
+                None => all_known = false,
+            }
+        }
+        all_known.then_some(!decides)
+    }
+
+    fn call(&self, function: Function, arguments: &[Node], row: Row<'_>) -> Value {
+        let holds = |condition: &Node| self.value(condition, row).truth() == Some(true);
+        match (function, arguments) {
+            (Function::If, [condition, yes, no]) => self.value(if holds(condition) { yes } else { no }, row),
+            (Function::MultiIf, arguments) => {
+                let (pairs, rest) = arguments.as_chunks::<2>();
+                let chosen = pairs.iter().find(|[condition, _]| holds(condition)).map(|[_, value]| value);
+                chosen.or(rest.first()).map_or(Value::Missing, |value| self.value(value, row))
+            }
+            (Function::Coalesce | Function::IfNull, arguments) => {
+                let values = arguments.iter().map(|argument| self.value(argument, row));
+                values.into_iter().find(|value| *value != Value::Missing).unwrap_or(Value::Missing)
+            }
+            (Function::NullIf, [value, other]) => {
+                let value = self.value(value, row);
+                let same = value.equals(&self.value(other, row), self.zone) == Some(true);
+                if same { Value::Missing } else { value }
+            }
+            (function, arguments) => {
+                let values: Vec<Value> = arguments.iter().map(|argument| self.value(argument, row)).collect();
+                function.of(&values, self.zone)
+            }
+        }
+    }
+}
+
+impl Arithmetic {
+    fn of(self, left: f64, right: f64) -> Value {
+        Value::number_of(match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            // What is divided by zero is no number, and so missing.
+            Self::Divide => left / right,
+            Self::Modulo => left % right,
+        })
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: &Value, right: &Value, zone: Tz) -> bool {
+        let both_missing = || *left == Value::Missing && *right == Value::Missing;
+        let order = || left.order(right, zone);
+        match self {
+            Self::Equal => left.equals(right, zone).unwrap_or_else(both_missing),
+            Self::NotEqual => !left.equals(right, zone).unwrap_or_else(both_missing),
+            Self::Less => order().is_some_and(|order| order.is_lt()),
+            Self::LessOrEqual => order().is_some_and(|order| order.is_le()),
+            Self::Greater => order().is_some_and(|order| order.is_gt()),
+            Self::GreaterOrEqual => order().is_some_and(|order| order.is_ge()),
+        }
+    }
+}
+
+/// Whether a text is what a pattern describes: `%` stands for any text, `_` for any character, `\` takes the meaning
+/// from the character behind it.
+fn like(text: &str, pattern: &str) -> bool {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Part {
+        Text(char),
+        One,
+        Any,
+    }
+    let mut parts = Vec::new();
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        parts.push(match character {
+            '%' => Part::Any,
+            '_' => Part::One,
+            '\\' => Part::Text(characters.next().unwrap_or('\\')),
+            other => Part::Text(other),
+        });
+    }
+    let text: Vec<char> = text.chars().collect();
+    let (mut at, mut part) = (0, 0);
+    // Where the last `%` stands, and how much text it has taken.
+    let mut retry: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match parts.get(part) {
+            Some(Part::Any) => {
+                retry = Some((part, at));
+                part += 1;
+                continue;
+            }
+            Some(Part::One) => {
+                at += 1;
+                part += 1;
+                continue;
+            }
+            Some(Part::Text(character)) if *character == text[at] => {
+                at += 1;
+                part += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match retry {
+            Some((any, taken)) => {
+                retry = Some((any, taken + 1));
+                at = taken + 1;
+                part = any + 1;
+            }
+            None => return false,
+        }
+    }
+    parts[part..].iter().all(|part| *part == Part::Any)
+}

@@ -1,0 +1,206 @@
+//! The functions of one event's values.
+
+use chrono::Timelike;
+use chrono_tz::Tz;
+
+use super::value::Value;
+use crate::dates::zone;
+
+/// A function of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Function {
+    Concat,
+    ToString,
+    ToFloat,
+    ToInt,
+    ToDate,
+    Lower,
+    Upper,
+    Trim,
+    Length,
+    If,
+    IfNull,
+    Coalesce,
+    NullIf,
+    MultiIf,
+    Round,
+    Floor,
+    Ceil,
+    Abs,
+    ReplaceAll,
+    SplitByChar,
+    Extract,
+    Match,
+    ToStartOfDay,
+    ToStartOfHour,
+}
+
+/// As many arguments as anybody likes.
+const ANY: usize = usize::MAX;
+
+/// Name, function, and how many arguments it takes at least and at most.
+const FUNCTIONS: [(&str, Function, usize, usize); 24] = [
+    ("concat", Function::Concat, 1, ANY),
+    ("toString", Function::ToString, 1, 1),
+    ("toFloat", Function::ToFloat, 1, 1),
+    ("toInt", Function::ToInt, 1, 1),
+    ("toDate", Function::ToDate, 1, 1),
+    ("lower", Function::Lower, 1, 1),
+    ("upper", Function::Upper, 1, 1),
+    ("trim", Function::Trim, 1, 1),
+    ("length", Function::Length, 1, 1),
+    ("if", Function::If, 3, 3),
+    ("ifNull", Function::IfNull, 2, 2),
+    ("coalesce", Function::Coalesce, 1, ANY),
+    ("nullIf", Function::NullIf, 2, 2),
+    ("multiIf", Function::MultiIf, 3, ANY),
+    ("round", Function::Round, 1, 2),
+    ("floor", Function::Floor, 1, 1),
+    ("ceil", Function::Ceil, 1, 1),
+    ("abs", Function::Abs, 1, 1),
+    ("replaceAll", Function::ReplaceAll, 3, 3),
+    ("splitByChar", Function::SplitByChar, 2, 2),
+    ("extract", Function::Extract, 2, 2),
+    ("match", Function::Match, 2, 2),
+    ("toStartOfDay", Function::ToStartOfDay, 1, 1),
+    ("toStartOfHour", Function::ToStartOfHour, 1, 1),
+];
+
+impl Function {
+    /// The function of a name, in any case.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
+        known.map(|(_, function, ..)| *function)
+    }
+
+    /// The name as it is documented.
+    pub(crate) fn name(self) -> &'static str {
+        FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| *name)
+    }
+
+    /// Whether it takes so many arguments.
+    pub(crate) fn takes(self, arguments: usize) -> bool {
+        let fits = |least: usize, most: usize| (least..=most).contains(&arguments);
+        let known = FUNCTIONS.iter().find(|(_, function, ..)| *function == self);
+        // Conditions and values in pairs, and a value for the rest.
+        let paired = self != Self::MultiIf || arguments % 2 == 1;
+        known.is_some_and(|(_, _, least, most)| fits(*least, *most)) && paired
+    }
+
+    /// True for functions that calculate with numbers alone.
+    pub(crate) fn is_numeric(self) -> bool {
+        matches!(self, Self::Round | Self::Floor | Self::Ceil | Self::Abs)
+    }
+
+    /// True for functions whose value is one of their arguments.
+    pub(crate) fn chooses(self) -> bool {
+        matches!(self, Self::If | Self::IfNull | Self::Coalesce | Self::NullIf | Self::MultiIf)
+    }
+
+    /// True for functions that give an instant or a day.
+    pub(crate) fn gives_time(self) -> bool {
+        matches!(self, Self::ToDate | Self::ToStartOfDay | Self::ToStartOfHour)
+    }
+
+    /// The value for these arguments, which are as many as the function takes. Choices and patterns are not made here.
+    pub(crate) fn of(self, arguments: &[Value], zone: Tz) -> Value {
+        if self == Self::Concat {
+            return Value::text_of_parts(arguments.iter().filter_map(|argument| argument.text(zone)));
+        }
+        if arguments.contains(&Value::Missing) {
+            return Value::Missing;
+        }
+        let Some(first) = arguments.first() else { return Value::Missing };
+        let number =
+            |of: fn(f64) -> f64| first.number().map_or(Value::Missing, |number| Value::number_of(of(number)));
+        let text = |of: fn(&str) -> String| {
+            first.text(zone).map_or(Value::Missing, |text| Value::text_of(of(&text)))
+        };
+        match self {
+            Self::ToString => text(str::to_owned),
+            Self::Lower => text(str::to_lowercase),
+            Self::Upper => text(str::to_uppercase),
+            Self::Trim => text(|text| text.trim_matches(' ').to_owned()),
+            Self::ToFloat => first.number_or_seconds().map_or(Value::Missing, Value::number_of),
+            Self::ToInt => {
+                first.number_or_seconds().map_or(Value::Missing, |number| Value::number_of(number.trunc()))
+            }
+            Self::Floor => number(f64::floor),
+            Self::Ceil => number(f64::ceil),
+            Self::Abs => number(f64::abs),
+            Self::Round => round(first, arguments.get(1)),
+            Self::Length => length(first, zone),
+            Self::ReplaceAll => replace_all(arguments, zone),
+            Self::SplitByChar => split_by_char(arguments, zone),
+            Self::ToDate => first.date(zone).map_or(Value::Missing, Value::Date),
+            Self::ToStartOfDay => first.date(zone).map_or(Value::Missing, |day| Value::Time {
+                at: zone::day_start(day, zone).timestamp_micros(),
+                fine: false,
+            }),
+            Self::ToStartOfHour => first.instant(zone).map_or(Value::Missing, |at| {
+                let local = zone::from_micros(at, zone);
+                let into = i64::from(local.minute() * 60 + local.second()) * 1_000_000
+                    + i64::from(local.timestamp_subsec_micros());
+                Value::Time { at: at - into, fine: false }
+            }),
+            Self::Concat
+            | Self::If
+            | Self::IfNull
+            | Self::Coalesce
+            | Self::NullIf
+            | Self::MultiIf
+            | Self::Extract
+            | Self::Match => Value::Missing,
+        }
+    }
+}
+
+/// To so many digits behind the point; halves go to the even neighbour.
+fn round(value: &Value, digits: Option<&Value>) -> Value {
+    let digits = digits.map_or(Some(0.0), Value::number).filter(|digits| digits.abs() <= 15.0);
+    match (value.number(), digits) {
+        (Some(number), Some(digits)) => {
+            let factor = 10_f64.powf(digits.trunc());
+            Value::number_of((number * factor).round_ties_even() / factor)
+        }
+        _ => Value::Missing,
+    }
+}
+
+/// Bytes of a text, entries of a list.
+fn length(value: &Value, zone: Tz) -> Value {
+    let length = match value {
+        Value::List(list) => Some(list.len()),
+        other => other.text(zone).map(|text| text.len()),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "texts and lists are far below 2^52 long")]
+    length.map_or(Value::Missing, |length| Value::Number(length as f64))
+}
+
+fn replace_all(arguments: &[Value], zone: Tz) -> Value {
+    let [text, from, to] = arguments else { return Value::Missing };
+    match (text.text(zone), from.text(zone), to.text(zone)) {
+        (Some(text), Some(from), _) if from.is_empty() => Value::text_of(text.into_owned()),
+        (Some(text), Some(from), Some(to)) => {
+            let pieces = text.split(from.as_ref()).collect::<Vec<_>>();
+            let between = std::iter::repeat_n(to.as_ref(), pieces.len().saturating_sub(1));
+            let mut parts = Vec::with_capacity(2 * pieces.len());
+            for (piece, between) in pieces.iter().copied().zip(between.chain(std::iter::once(""))) {
+                parts.push(piece);
+                parts.push(between);
+            }
+            Value::text_of_parts(parts.into_iter())
+        }
+        _ => Value::Missing,
+    }
+}
+
+fn split_by_char(arguments: &[Value], zone: Tz) -> Value {
+    let [separator, text] = arguments else { return Value::Missing };
+    match (separator.text(zone), text.text(zone)) {
+        (Some(separator), Some(text)) if separator.chars().count() == 1 => {
+            Value::List(text.split(separator.as_ref()).map(str::to_owned).collect())
+        }
+        _ => Value::Missing,
+    }
+}

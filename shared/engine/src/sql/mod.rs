@@ -1,0 +1,234 @@
+//! SQL expressions: filters, breakdown values and aggregates in the words of the caller.
+//!
+//! The documented subset: fields `event`, `timestamp`, `distinct_id`, `person_id`, `properties.<name>`,
+//! `person.properties.<name>`, `group_<n>.properties.<name>`, `session.$session_duration`; numbers, texts, `true`,
+//! `false`, `null`; arithmetic, comparisons, `and or not`, `like ilike in`, `is null`, `a ? b : c`; the functions of
+//! [`function`] and the aggregates of [`aggregate`]. Anything else is refused by its name.
+//!
+//! Must stay true: an expression that exists can be calculated for every row, in time and memory that its length and
+//! the row bound; the same values give the same result in every partition.
+
+mod aggregate;
+mod dialect;
+mod evaluate;
+mod function;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod value;
+mod words;
+
+use chrono_tz::Tz;
+use regex::{Regex, RegexBuilder};
+use serde_json::Value as Json;
+
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Budget, Mask};
+use crate::limits;
+use crate::scan::{Column, MISSING, RowKey, Run};
+use aggregate::{Aggregated, Input, Slot};
+use evaluate::Environment;
+use tree::{Node, Reader, Tables};
+
+/// An expression over one event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expression {
+    text: String,
+    node: Node,
+    tables: Tables,
+}
+
+/// An expression over many events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggregate {
+    text: String,
+    node: Node,
+    calls: Vec<Aggregated>,
+    tables: Tables,
+}
+
+/// An expression over one event, ready to be calculated.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    node: Node,
+    environment: Environment,
+}
+
+/// An expression over many events, ready to be calculated.
+#[derive(Debug, Clone)]
+pub(crate) struct Aggregation {
+    node: Node,
+    calls: Vec<Aggregated>,
+    environment: Environment,
+}
+
+/// What the rows of a run give to an aggregation; made once a run.
+#[derive(Debug)]
+pub(crate) struct Inputs<'a> {
+    run: &'a Run,
+    inputs: Vec<Input>,
+}
+
+/// What an aggregation has taken in.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Tally {
+    rows: u64,
+    slots: Vec<Slot>,
+}
+
+impl Expression {
+    /// Reads an expression; `attr` is the field to blame.
+    pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
+        let parsed = dialect::parse(text, attr)?;
+        let mut reader = Reader::new(attr, None);
+        let node = reader.node(&parsed, 0)?;
+        Ok(Self { text: text.to_owned(), node, tables: reader.tables })
+    }
+
+    /// The expression as it was sent.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Makes it ready; texts that name instants without an offset are wall-clock times in the zone.
+    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Program> {
+        let environment = environment(&self.tables, zone, budget, attr)?;
+        Ok(Program { node: self.node.clone(), environment })
+    }
+}
+
+impl Aggregate {
+    /// Reads an expression of aggregates; `attr` is the field to blame.
+    pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
+        let parsed = dialect::parse(text, attr)?;
+        let mut reader = Reader::new(attr, Some(Vec::new()));
+        let node = reader.node(&parsed, 0)?;
+        let calls = reader.aggregates.unwrap_or_default();
+        if calls.is_empty() {
+            return Err(CalcError::invalid(attr, "The SQL expression has no aggregate such as count()."));
+        }
+        Ok(Self { text: text.to_owned(), node, calls, tables: reader.tables })
+    }
+
+    /// The expression as it was sent.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Makes it ready.
+    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Aggregation> {
+        let environment = environment(&self.tables, zone, budget, attr)?;
+        Ok(Aggregation { node: self.node.clone(), calls: self.calls.clone(), environment })
+    }
+}
+
+/// Compiles the regular expressions. An invalid one is refused.
+fn environment(tables: &Tables, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Environment> {
+    let pattern = |text: &String| -> CalcResult<Regex> {
+        if text.len() > limits::REGEX_BYTES {
+            return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
+        }
+        budget.regexes = budget
+            .regexes
+            .checked_sub(1)
+            .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
+        let built = RegexBuilder::new(text).size_limit(limits::REGEX_COMPILED_BYTES).build();
+        built.map_err(|_| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
+    };
+    let patterns = tables.patterns.iter().map(pattern).collect::<CalcResult<Vec<_>>>()?;
+    Ok(Environment::new(tables, patterns, zone))
+}
+
+impl Program {
+    /// Calls back with every column that it reads.
+    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+        self.environment.reads(back);
+    }
+
+    /// Its values for the rows of a run.
+    pub(crate) fn column(&self, run: &Run) -> Column {
+        let rows = self.environment.over(&self.node, run);
+        let mut codes_of = Vec::with_capacity(rows.values.len());
+        let mut values: Vec<Json> = Vec::new();
+        let mut known = std::collections::HashMap::new();
+        for value in rows.values {
+            codes_of.push(value.json(self.environment.zone()).map_or(MISSING, |value| {
+                *known.entry(value).or_insert_with_key(|value: &Json| {
+                    values.push(value.clone());
+                    u32::try_from(values.len() - 1).unwrap_or(MISSING)
+                })
+            }));
+        }
+        let code = |code: u32| codes_of.get(code as usize).copied().unwrap_or(MISSING);
+        Column { codes: rows.codes.into_iter().map(code).collect(), values }
+    }
+
+    /// The rows of a run for which it holds.
+    pub(crate) fn mask(&self, run: &Run) -> Mask {
+        let rows = self.environment.over(&self.node, run);
+        let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
+        match holds.as_slice() {
+            [] => Mask::Nothing,
+            answers if answers.iter().all(|holds| *holds) => Mask::Every,
+            answers if !answers.iter().any(|holds| *holds) => Mask::Nothing,
+            answers => {
+                let holds = |code: &u32| answers.get(*code as usize).copied().unwrap_or(false);
+                Mask::Rows(rows.codes.iter().map(holds).collect())
+            }
+        }
+    }
+}
+
+#[allow(dead_code, reason = "series with aggregates are still refused")]
+impl Aggregation {
+    /// Calls back with every column that it reads.
+    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+        self.environment.reads(back);
+    }
+
+    /// What the rows of a run give to it.
+    pub(crate) fn inputs<'a>(&self, run: &'a Run) -> Inputs<'a> {
+        let inputs = self.calls.iter().map(|call| {
+            let (of, when) = call.nodes();
+            let over = |node: Option<&Node>| node.map(|node| self.environment.over(node, run));
+            call.input(over(of), over(when), self.environment.zone())
+        });
+        Inputs { run, inputs: inputs.collect() }
+    }
+
+    /// Takes in a row of a run. A tally begins as [`Tally::default`].
+    pub(crate) fn add(&self, tally: &mut Tally, inputs: &Inputs<'_>, row: usize) {
+        if tally.slots.is_empty() {
+            tally.slots = self.calls.iter().map(Aggregated::slot).collect();
+        }
+        tally.rows += 1;
+        for (slot, input) in tally.slots.iter_mut().zip(&inputs.inputs) {
+            slot.add(input, inputs.run, row);
+        }
+    }
+
+    /// The number that a tally comes to; 0 where there is none.
+    pub(crate) fn finish(&self, tally: &Tally) -> f64 {
+        if tally.rows == 0 {
+            return 0.0;
+        }
+        let results: Vec<_> =
+            self.calls.iter().zip(&tally.slots).map(|(call, slot)| call.result(slot)).collect();
+        self.environment.of_aggregates(&self.node, &results).number().unwrap_or(0.0)
+    }
+}
+
+#[allow(dead_code, reason = "series with aggregates are still refused")]
+impl Tally {
+    /// The sum of two tallies of one aggregation.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.rows += other.rows;
+        if self.slots.is_empty() {
+            self.slots = other.slots;
+            return;
+        }
+        for (slot, more) in self.slots.iter_mut().zip(other.slots) {
+            slot.merge(more);
+        }
+    }
+}
