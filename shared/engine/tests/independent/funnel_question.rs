@@ -194,7 +194,7 @@ impl Question {
             if steps.is_empty() && self.order != Order::Strict {
                 continue;
             }
-            let person = history.person(&event.id);
+            let person = history.actor(&event.id);
             let actor = match self.group {
                 None => Some(person),
                 Some(index) => event

@@ -47,6 +47,8 @@ pub struct History {
     pub zone: Tz,
     pub week_start: i64,
     pub now: i64,
+    /// The project counts distinct ids instead of persons.
+    pub by_distinct_id: bool,
     pub persons: Vec<Person>,
     pub groups: Vec<Group>,
     pub cohorts: Vec<Cohort>,
@@ -62,8 +64,13 @@ pub fn iso(time: i64) -> String {
 }
 
 impl History {
+    /// Who is counted for an event of an id.
+    pub fn actor(&self, id: &str) -> String {
+        if self.by_distinct_id { id.to_owned() } else { self.person(id) }
+    }
+
     /// Whose event it is: a listed person, or whoever an unknown id is.
-    pub fn person(&self, id: &str) -> String {
+    fn person(&self, id: &str) -> String {
         let known = self.persons.iter().position(|person| person.ids.iter().any(|own| own == id));
         known.map_or_else(|| id.to_owned(), |index| format!("person {index}"))
     }
@@ -100,7 +107,8 @@ impl History {
         });
         json!({
             "now": iso(self.now),
-            "project": {"timezone": self.zone.name(), "week_start_day": self.week_start},
+            "project": {"timezone": self.zone.name(), "week_start_day": self.week_start,
+                "aggregate_users_by_distinct_id": self.by_distinct_id},
             "persons": persons.collect::<Vec<_>>(),
             "groups": groups.collect::<Vec<_>>(),
             "cohorts": cohorts.collect::<Vec<_>>(),
@@ -115,8 +123,13 @@ impl History {
 
     /// For people who read a failure.
     pub fn story(&self) -> String {
-        let mut lines =
-            vec![format!("zone {}, week starts {}, now {}", self.zone, self.week_start, iso(self.now))];
+        let mut lines = vec![format!(
+            "zone {}, week starts {}, now {}, by distinct id: {}",
+            self.zone,
+            self.week_start,
+            iso(self.now),
+            self.by_distinct_id
+        )];
         for (index, person) in self.persons.iter().enumerate() {
             let line = format!("person {index}: {:?} {}", person.ids, json!(person.properties));
             lines.push(line);
@@ -212,7 +225,16 @@ pub fn people(dice: &mut Dice, zone: Tz, now: i64) -> History {
         Cohort { id, members }
     });
     let cohorts = cohorts.collect();
-    History { zone, week_start: dice.within(0, 1), now, persons, groups, cohorts, events: Vec::new() }
+    History {
+        zone,
+        week_start: dice.within(0, 1),
+        now,
+        by_distinct_id: dice.percent(6),
+        persons,
+        groups,
+        cohorts,
+        events: Vec::new(),
+    }
 }
 
 /// An event of somebody; now and then of an id that nobody has.

@@ -20,6 +20,7 @@ mod trend_count;
 mod trend_dates;
 mod trend_question;
 mod trend_rows;
+mod unchanged;
 
 use pennon_engine::{CalcError, Query, unbox_breakdown};
 use serde_json::Value;
@@ -125,4 +126,43 @@ fn trends_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &|history| judge_trend(history, &question));
     }
     show("trends", &tally);
+}
+
+#[test]
+fn funnels_stay_the_same() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
+        let every = question.steps.iter().any(|step| step.name.is_none());
+        let asked = unchanged::Asked {
+            body: question.body(),
+            is_funnel: true,
+            is_strict: question.order == funnel_question::Order::Strict || every,
+            doubles: matches!(question.shape, Shape::Steps) && question.group.is_none(),
+        };
+        let judge = |history: &History| unchanged::changes(history, &asked).map(Some);
+        settle(&mut tally, seed, history, &asked.body, &judge);
+    }
+    show("funnels told otherwise", &tally);
+}
+
+#[test]
+fn trends_stay_the_same() {
+    use trend_count::Math;
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = trend_question::scene(&mut Dice::new(seed));
+        let people = |math| matches!(math, Math::Total | Math::Dau | Math::Rolling(_) | Math::FirstTime);
+        let asked = unchanged::Asked {
+            body: question.body(),
+            is_funnel: false,
+            is_strict: question.series.iter().any(|series| series.name.is_none()),
+            doubles: question.formula.is_none()
+                && question.smoothing == 1
+                && question.series.iter().all(|series| people(series.math)),
+        };
+        let judge = |history: &History| unchanged::changes(history, &asked).map(Some);
+        settle(&mut tally, seed, history, &asked.body, &judge);
+    }
+    show("trends told otherwise", &tally);
 }

@@ -126,7 +126,7 @@ impl Count<'_> {
     }
 
     fn person(&self, event: &Event) -> String {
-        self.history.person(&event.id)
+        self.history.actor(&event.id)
     }
 
     /// One number a bucket, or one in all. `any` are all events of the series' name, whatever its filters.
