@@ -180,14 +180,10 @@ impl Question {
 
     /// Events of each actor, by time and arrival.
     pub fn candidates(&self, history: &History) -> BTreeMap<String, Vec<Candidate>> {
-        let to = match self.shape {
-            Shape::Trends(_) => self.to.div_euclid(SECOND) * SECOND,
-            _ => self.to,
-        };
         let mut actors: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
         for (seq, event) in history.events.iter().enumerate() {
             let passes = self.filter.as_ref().is_none_or(|filter| filter.passes(event));
-            if event.time < self.from || to < event.time || !passes {
+            if event.time < self.from || self.to < event.time || !passes {
                 continue;
             }
             let steps = self.numbers(event);
@@ -330,6 +326,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         if cut { (dice.within(0, reach / 2), dice.within(reach / 2, reach)) } else { (0, reach) };
     let window = dice.within(1 + reach / 6, reach + 3) * scale / (unit.1 * SECOND);
     let breakdown = dice.percent(35).then(|| breakdown(dice, steps.len(), order));
+    let of_cohorts = matches!(breakdown, Some((Source::Cohorts(_), _)));
     let between = (!matches!(shape, Shape::Steps) && dice.percent(50)).then(|| {
         let from = dice.count(0, steps.len() - 2);
         (from, dice.count(from + 1, steps.len() - 1))
@@ -342,7 +339,8 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         filter: dice.percent(10).then(|| Filter::any(dice)),
         from: base + from * scale,
         to: base + to * scale + if dice.percent(50) { SECOND / 2 } else { 0 },
-        group: dice.percent(10).then_some(1),
+        // A group is in no cohort.
+        group: (dice.percent(10) && !of_cohorts).then_some(1),
         between,
         breakdown,
         limit: if dice.percent(20) { dice.count(1, 3) } else { 25 },

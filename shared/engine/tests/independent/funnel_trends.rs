@@ -9,7 +9,7 @@ use crate::funnel_answer::{Share, shares, shown};
 use crate::funnel_definition as definition;
 use crate::funnel_question::{Candidate, Order, Question, Shape};
 use crate::funnel_scan::Queues;
-use crate::history::{History, SECOND};
+use crate::history::History;
 
 /// Converted or not, of each period that counts.
 type Entries = BTreeMap<Period, bool>;
@@ -191,7 +191,7 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
     if question.breakdown.is_none() && rows.is_empty() {
         rows.insert(Vec::new(), BTreeMap::new());
     }
-    let periods = calendar.periods(question.from, question.to.div_euclid(SECOND) * SECOND);
+    let periods = calendar.periods(question.from, question.to);
     let days: Vec<String> = periods.iter().map(|period| calendar.day_text(period)).collect();
     let rate = |counts: Option<&(usize, usize)>| match counts {
         Some((entered, converted)) => round(*converted as f64 / *entered as f64 * 100.0),
