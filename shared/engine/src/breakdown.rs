@@ -16,7 +16,7 @@ use crate::sql::{Expression, Program};
 use crate::text::text_of;
 
 /// A breakdown made ready: what each of its parts reads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Reader {
     parts: Vec<(Source, bool)>,
 }

@@ -41,6 +41,15 @@ const WORDS: &[&str] = &[
     "ActionsLineGraphCumulative",
     "true",
     "steps",
+    "trends",
+    "time_to_convert",
+    "strict",
+    "unordered",
+    "step",
+    "all_events",
+    "first_time_for_user",
+    "group",
+    "cohort",
     "second",
     "",
 ];
@@ -66,6 +75,21 @@ const FIELDS: &[&str] = &[
     "exclusions",
     "funnel_order_type",
     "funnel_viz_type",
+    "bin_count",
+    "breakdown_type",
+    "breakdown_limit",
+    "breakdown_attribution_type",
+    "breakdown_attribution_value",
+    "aggregation_group_type_index",
+    "optionalInFunnel",
+    "funnel_step",
+    "funnel_step_breakdown",
+    "funnel_breakdown_kept",
+    "entrance_period_start",
+    "drop_off",
+    "breakdownFilter",
+    "funnelVizType",
+    "funnelOrderType",
     "id",
     "type",
     "values",
@@ -125,9 +149,23 @@ fn ask(world: &World, parsed: Result<Parsed, CalcError>) {
     let _ = query.to_legacy();
     let _ = freshness(&query, &world.project, world.now, world.now);
     let _ = next_allowed_client_refresh(&query, &world.project, world.now, world.now);
-    if let Ok(result) = world.answer(&query, 1) {
+    let answer = world.answer(&query, 1);
+    if let (Ok(result), Query::Trends(_)) = (&answer, &query) {
         // An action that does not exist has no series.
         assert!(result.as_array().unwrap().len() <= query.series().len());
+    }
+}
+
+/// Asks for the people of whatever number the request chooses.
+fn ask_people(world: &World, parsed: Result<Parsed, CalcError>, request: &Map<String, Value>) {
+    let Ok(Parsed::Query(query)) = parsed else { return };
+    let (Ok(selector), Ok(plan)) = (query.selector(request), query.plan(&world.project, world.now)) else {
+        return;
+    };
+    let facts = world.facts(&plan);
+    for partition in plan.join(world.partitions(plan.scan(), 1), &facts) {
+        let people = plan.people(&partition, &selector, &|| false);
+        assert!(people.map_or(0, |people| people.len()) <= partition.actors.len());
     }
 }
 
@@ -139,6 +177,7 @@ proptest! {
         let world = world();
         ask(&world, Query::from_legacy_trends(&request));
         ask(&world, Query::from_legacy_funnel(&request));
+        ask_people(&world, Query::from_legacy_funnel(&request), &request);
         ask(&world, Query::from_filters(&request));
     }
 

@@ -1,9 +1,13 @@
 //! The scan against an evaluator that tries every assignment of events to steps, and the examples of the contract.
 #![allow(clippy::unwrap_used)]
 
+mod orders;
+mod over_time;
+mod split;
+
 use proptest::prelude::*;
 
-use super::scan::{Marks, Rules, Scanner, StepEvent};
+use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
 use crate::scan::Micros;
 
 /// An event given by its time, the steps that it matches and the gaps `(from, to)` that it is an exclusion for.
@@ -15,29 +19,41 @@ fn event(time: Micros, steps: &[usize], excludes: &[(usize, usize)]) -> StepEven
 
 /// The times of the best path, empty when the actor does not count.
 fn scan(steps: usize, window: Micros, events: &[StepEvent]) -> Vec<Micros> {
-    let mut scanner = Scanner::new(Rules { steps, window, strict: false, optional: 0 });
+    scan_by(Rules { steps, window, strict: false, optional: 0 }, events).0
+}
+
+/// The same by any rules, and the steps that were reached.
+fn scan_by(rules: Rules, events: &[StepEvent]) -> (Vec<Micros>, Vec<usize>) {
+    let mut scanner = Scanner::new(rules);
     scanner.begin(None);
     for tick in events.chunk_by(|one, next| one.time == next.time) {
         if !scanner.is_complete() {
             scanner.tick(tick);
         }
     }
-    scanner.reached().map(|reached| reached.times.to_vec()).unwrap_or_default()
+    told_of(scanner.reached())
 }
 
-/// Letters are steps, `x` is an exclusion of the whole funnel: `("ab", 10, "a0 x3 b5")`.
-fn told(funnel: &str, window: Micros, story: &str) -> Vec<Micros> {
+/// Times and steps of a path.
+fn told_of(reached: Option<Reached<'_>>) -> (Vec<Micros>, Vec<usize>) {
+    let Some(reached) = reached else { return (Vec::new(), Vec::new()) };
+    (reached.times.to_vec(), (0..32).filter(|step| reached.steps >> step & 1 != 0).collect())
+}
+
+/// Letters are steps, `x` is an exclusion of the whole funnel, others match nothing: `"a0 x3 b5"` in the funnel `"ab"`.
+fn story(funnel: &str, story: &str) -> Vec<StepEvent> {
     let last = funnel.len() - 1;
-    let events: Vec<StepEvent> = story
-        .split_whitespace()
-        .map(|word| {
-            let (name, time) = word.split_at(1);
-            let matches: Vec<usize> = funnel.match_indices(name).map(|(index, _)| index).collect();
-            let excludes: &[(usize, usize)] = if name == "x" { &[(0, last)] } else { &[] };
-            event(time.parse().unwrap(), &matches, excludes)
-        })
-        .collect();
-    scan(funnel.len(), window, &events)
+    let words = story.split_whitespace().map(|word| {
+        let (name, time) = word.split_at(1);
+        let matches: Vec<usize> = funnel.match_indices(name).map(|(index, _)| index).collect();
+        let excludes: &[(usize, usize)] = if name == "x" { &[(0, last)] } else { &[] };
+        event(time.parse().unwrap(), &matches, excludes)
+    });
+    words.collect()
+}
+
+fn told(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
+    scan(funnel.len(), window, &story(funnel, text))
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Which values an actor counts under, and with which events, by the contract's words.
+
+use super::super::queues::UnorderedScanner;
+use super::super::scan::{Bound, Rules, Scanner};
+use super::super::values::{Only, Pass, Split};
+use super::{StepEvent, story, told_of};
+use crate::breakdown::Reader;
+use crate::query::{Attribution, CohortChoice};
+use crate::scan::{Column, FactKey, Micros, Run};
+
+fn split(attribution: Attribution, skip_empty: bool, unordered: bool) -> Split {
+    Split::Values { reader: Reader::default(), parts: 1, attribution, skip_empty, unordered }
+}
+
+/// A story whose events have these values.
+fn valued(funnel: &str, text: &str, values: &[u32]) -> Vec<StepEvent> {
+    let mut events = story(funnel, text);
+    events.iter_mut().zip(values).for_each(|(event, value)| event.value = *value);
+    events
+}
+
+fn passes(split: &Split, events: &[StepEvent]) -> Vec<Pass> {
+    let mut passes = Vec::new();
+    split.passes(events, &split.values(), &mut passes);
+    passes
+}
+
+#[test]
+fn touches_take_one_value_and_pass_over_empty_ones() {
+    let events = valued("ab", "a0 b1 a2 b3", &[0, 7, 8, 0]);
+    let all = |value| vec![Pass { value, bound: None, only: Only::All }];
+    assert_eq!(passes(&split(Attribution::FirstTouch, true, false), &events), all(7));
+    assert_eq!(passes(&split(Attribution::LastTouch, true, false), &events), all(8));
+    let empty = valued("ab", "a0 b1", &[0, 0]);
+    assert_eq!(passes(&split(Attribution::FirstTouch, true, false), &empty), all(0));
+    // The property of a group may be empty.
+    assert_eq!(passes(&split(Attribution::FirstTouch, false, false), &events), all(0));
+    assert_eq!(passes(&split(Attribution::LastTouch, false, false), &events), all(0));
+}
+
+#[test]
+fn all_events_count_under_their_own_value() {
+    let events = valued("ab", "a0 b1 a2 b3", &[8, 7, 8, 0]);
+    let own = |value| Pass { value, bound: None, only: Only::Value };
+    assert_eq!(passes(&split(Attribution::AllEvents, true, false), &events), [own(0), own(7), own(8)]);
+}
+
+#[test]
+fn a_step_lends_the_values_of_the_events_that_take_it() {
+    let events = valued("ab", "a0 b1 a2 b3", &[5, 7, 6, 0]);
+    let bound = |value| Pass { value, bound: Some(Bound { step: 1, value }), only: Only::All };
+    assert_eq!(passes(&split(Attribution::Step(1), true, false), &events), [bound(0), bound(7)]);
+    let first = |value| Pass { value, bound: Some(Bound { step: 0, value }), only: Only::All };
+    let unordered = split(Attribution::Step(0), true, true);
+    assert_eq!(passes(&unordered, &events), [first(0), first(5), first(6), first(7)]);
+}
+
+#[test]
+fn a_bound_step_takes_events_of_its_value_only() {
+    let run = |value: u32, values: &[u32]| -> Vec<Micros> {
+        let events = valued("ab", "a0 b1 b2", values);
+        let mut scanner = Scanner::new(Rules { steps: 2, window: 10, strict: false, optional: 0 });
+        scanner.begin(Some(Bound { step: 1, value }));
+        events.iter().for_each(|event| scanner.tick(std::slice::from_ref(event)));
+        told_of(scanner.reached()).0
+    };
+    assert_eq!(run(7, &[1, 7, 8]), [0, 1]);
+    assert_eq!(run(8, &[1, 7, 8]), [0, 2]);
+    assert_eq!(run(9, &[1, 7, 8]), [0]);
+}
+
+#[test]
+fn in_any_order_the_first_event_taken_is_bound() {
+    let run = |value: u32, values: &[u32]| -> Vec<Micros> {
+        let events = valued("ab", "b0 a1 b2", values);
+        let bound = Some(Bound { step: 0, value });
+        told_of(UnorderedScanner::new(2, 10).run(bound, &events)).0
+    };
+    assert_eq!(run(7, &[7, 8, 8]), [0, 1]);
+    assert_eq!(run(8, &[7, 8, 8]), [1, 2]);
+    assert_eq!(run(9, &[7, 8, 8]), Vec::<Micros>::new());
+}
+
+#[test]
+fn by_cohorts_somebody_counts_in_each_it_is_in() {
+    let choices = vec![CohortChoice::Cohort(3), CohortChoice::All, CohortChoice::Cohort(4)];
+    let split = Split::Cohorts(choices);
+    let member = |codes: Vec<u32>| Column { codes, values: vec![false.into(), true.into()] };
+    let mut run = Run { actors: vec![0, 1], ..Run::default() };
+    run.facts.insert(FactKey::Member(3), member(vec![1, 0]));
+    run.facts.insert(FactKey::Member(4), member(vec![0, 0]));
+    let mut values = split.values();
+    let codes = split.codes(&run, &mut values).unwrap().unwrap();
+    let keys = |code: u32| {
+        let mut passes = Vec::new();
+        split.passes(&valued("a", "a0", &[code]), &values, &mut passes);
+        assert!(passes.iter().all(|pass| pass.bound.is_none() && pass.only == Only::Cohort));
+        passes.iter().flat_map(|pass| split.key(pass.value, &values)).collect::<Vec<_>>()
+    };
+    assert_eq!(codes.into_iter().map(keys).collect::<Vec<_>>(), [vec!["3", "0"], vec!["0"]]);
+}
