@@ -1,7 +1,8 @@
 //! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
 
 use super::{
-    Common, Display, EventSource, FirstTime, FunnelsQuery, Math, Query, Series, StepRule, TrendsQuery, Viz,
+    Breakdown, BreakdownBy, Common, Display, EventSource, FirstTime, FunnelsQuery, Math, Query, Series,
+    StepRule, TrendsQuery, Viz,
 };
 use crate::filter::{Filter, PropertyFilter};
 
@@ -66,7 +67,7 @@ fn funnel(query: &FunnelsQuery) -> String {
     };
     let actor = query.group.map_or("person_id".to_owned(), |index| format!("`$group_{index}`"));
     let split = match &query.common.breakdown {
-        Some(_) => format!(", breakdown /* {} */", query.attribution.name()),
+        Some(breakdown) => format!(", {} /* {} */", split(breakdown), query.attribution.name()),
         None => String::new(),
     };
     let select = if query.viz == Viz::Steps { select } else { format!("{select} OF funnel") };
@@ -77,6 +78,20 @@ fn funnel(query: &FunnelsQuery) -> String {
         query.order.name(),
         shared(&query.common).join(" AND "),
     )
+}
+
+/// By what a funnel is split.
+fn split(breakdown: &Breakdown) -> String {
+    let keys: Vec<String> = match &breakdown.by {
+        BreakdownBy::Parts { parts, .. } => parts
+            .iter()
+            .map(|part| format!("{}.{}", part.source.kind(), identifier(part.source.key())))
+            .collect(),
+        BreakdownBy::Cohorts { choices, .. } => {
+            choices.iter().map(|choice| format!("COHORT {}", choice.json())).collect()
+        }
+    };
+    keys.join(", ")
 }
 
 fn conditions(series: &Series, common: &Common) -> String {
