@@ -28,7 +28,7 @@ pub const BREAKDOWNS: usize = 3;
 pub const BREAKDOWN_KEYS: usize = 10;
 /// Values that `breakdown_limit` may keep.
 pub const BREAKDOWN_LIMIT: usize = 1_000;
-/// Distinct values of the breakdown of a funnel in one partition.
+/// Distinct values of a breakdown: of a funnel or of a trend in one partition, and of each series and period.
 pub const BREAKDOWN_VALUES: usize = 100_000;
 /// Bins that numeric values may be put into.
 pub const BREAKDOWN_BINS: u32 = 1_000;
@@ -40,6 +40,8 @@ pub const BUCKETS: usize = 10_000;
 pub const POINTS: usize = 20_000;
 /// Periods of all series together of a funnel over time with a breakdown; series beyond them are left out.
 pub const FUNNEL_POINTS: usize = 1_000;
+/// Numbers of all rows of an answer together.
+pub const ANSWER_POINTS: usize = 200_000;
 /// Bytes of one link in an answer: what servers take. A longer one is null.
 pub const LINK_BYTES: usize = 8_192;
 /// Bytes of all links in an answer together; beyond them links are null.

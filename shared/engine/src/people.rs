@@ -2,19 +2,24 @@
 //!
 //! Must stay true: whoever counts into a number is found by its selector, and nobody else.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
 use crate::query::Query;
 use crate::scan::Micros;
+use crate::trends;
+pub use crate::trends::TrendPoint;
 
 /// One who counts into a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matched {
-    /// Who it is, as in [`crate::scan::Partition::actors`].
+    /// Who it is, as in [`crate::scan::Partition::actors`]; for a group an id made of its key.
     pub actor: Uuid,
     /// The group's key or the distinct id, where the question counts these instead of persons.
     pub key: Option<String>,
@@ -27,14 +32,34 @@ pub struct Matched {
 pub enum Selector {
     /// Of a funnel.
     Funnel(FunnelPoint),
+    /// Of a trend.
+    Trend(TrendPoint),
 }
 
 impl Query {
     /// The number that the parameters of a link choose.
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
-            Self::Trends(_) => Err(CalcError::unsupported("insight", "the people of trends")),
+            Self::Trends(query) => trends::point(query, request).map(Selector::Trend),
             Self::Funnels(query) => funnel::point(query, request).map(Selector::Funnel),
         }
     }
+}
+
+/// All parts together: whoever comes from several of them is there once. In the order of ids.
+pub fn union(parts: impl IntoIterator<Item = Matched>) -> Vec<Matched> {
+    let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
+    for one in parts {
+        match people.entry(one.actor) {
+            Entry::Vacant(entry) => {
+                entry.insert(one);
+            }
+            Entry::Occupied(mut entry) => {
+                let times = &mut entry.get_mut().times;
+                times.extend(one.times);
+                times.sort_unstable();
+            }
+        }
+    }
+    people.into_values().collect()
 }

@@ -20,7 +20,7 @@ use crate::query::{Common, Query};
 use crate::regroup::{ActorKind, regroup};
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, Partition, RowKey, ScanRequest};
 use crate::sql::{Aggregate, Aggregation, Expression, Program};
-use crate::trends::Trend;
+use crate::trends::{self, Trend};
 
 /// What a calculation needs to know of the project.
 #[derive(Debug, Clone)]
@@ -56,10 +56,10 @@ enum Task {
 }
 
 /// What a share of the actors adds to an answer. The default is the share of nobody.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
-    /// Trends: one number for each series and bucket, series by series.
-    pub(crate) counts: Vec<u64>,
+    /// Trends: what was counted.
+    pub(crate) trend: trends::Sum,
     /// Funnels.
     pub(crate) rows: Rows,
 }
@@ -117,15 +117,17 @@ impl Plan {
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
     pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
         match &self.task {
-            Task::Trend(trend) => trend.partial(partition, stop),
+            Task::Trend(trend) => {
+                Ok(Partial { trend: trend.partial(partition, stop)?, ..Partial::default() })
+            }
             Task::Funnel(funnel) => {
                 Ok(Partial { rows: funnel.partial(partition, stop)?, ..Partial::default() })
             }
         }
     }
 
-    /// Who of one joined partition of that scan counts into a number of the answer, in the order of their ids. `stop` is
-    /// asked as in [`Plan::partial`].
+    /// Who of one joined partition of that scan counts into a number of the answer, in the order of their ids;
+    /// [`crate::people::union`] puts partitions together. `stop` is asked as in [`Plan::partial`].
     pub fn people(
         &self,
         partition: &Partition,
@@ -134,17 +136,18 @@ impl Plan {
     ) -> CalcResult<Vec<Matched>> {
         match (&self.task, selector) {
             (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, stop),
-            (Task::Trend(_), Selector::Funnel(_)) => {
+            (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, stop),
+            (Task::Trend(_), Selector::Funnel(_)) | (Task::Funnel(_), Selector::Trend(_)) => {
                 Err(CalcError::invalid("insight", "The number is not one of this question."))
             }
         }
     }
 
     /// The answer from the sum of all parts; without any part it is the answer for no events.
-    pub fn finish(&self, sum: Partial) -> Answer {
+    pub fn finish(&self, sum: Partial) -> CalcResult<Answer> {
         match &self.task {
-            Task::Trend(trend) => Answer { result: trend.finish(&sum), has_more: Some(false) },
-            Task::Funnel(funnel) => Answer { result: funnel.finish(sum.rows), has_more: None },
+            Task::Trend(trend) => trend.finish(sum.trend),
+            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows), has_more: None }),
         }
     }
 }
@@ -153,10 +156,7 @@ impl Partial {
     /// The sum of two parts of one plan.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
-        if self.counts.len() < other.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum += more);
+        self.trend = self.trend.merge(other.trend);
         self.rows = self.rows.merge(other.rows);
         self
     }

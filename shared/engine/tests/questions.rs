@@ -84,16 +84,8 @@ fn what_would_change_the_numbers_is_refused_by_name() {
         body
     };
     for (attr, extra) in [
-        ("breakdown", json!({"breakdown": "$browser"})),
-        ("breakdowns", json!({"breakdowns": "[{\"property\": \"x\"}]"})),
-        ("compare", json!({"compare": "yes"})),
-        ("formula", json!({"formula": "A+B"})),
-        ("actions", json!({"actions": [{"id": 1}]})),
-        ("events", json!({"events": [{"id": "a", "math": "sum"}]})),
-        ("events", json!({"events": [{"id": "a", "math": "dau", "math_group_type_index": 0}]})),
+        ("events", json!({"events": [{"id": "a", "math": "first_matching_event_for_user"}]})),
         ("display", json!({"display": "CalendarHeatmap"})),
-        ("properties", json!({"properties": [{"key": "email", "type": "person", "value": "x"}]})),
-        ("properties", json!({"properties": [{"key": "$group_0", "value": "x"}]})),
         ("properties", json!({"properties": [{"key": "v", "operator": "semver_gt", "value": "1"}]})),
         ("smoothing_intervals", json!({"display": "ActionsLineGraphCumulative", "smoothing_intervals": 3})),
     ] {

@@ -75,7 +75,7 @@ pub(super) async fn answer(
         let _turn = turn;
         plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge))
     });
-    finished.await.map_err(|error| ApiError::internal(&error))
+    finished.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
 }
 
 /// Counts partitions until none is left; each is freed when it is counted.

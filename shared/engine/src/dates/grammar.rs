@@ -81,6 +81,11 @@ impl Relative {
         find_relative(text).filter(|(_, length)| *length == text.len()).map(|(relative, _)| relative)
     }
 
+    /// The number of days, where it is counted in days.
+    pub fn whole_days(self) -> Option<i64> {
+        self.number.filter(|_| self.unit == b'd')
+    }
+
     /// The wall-clock time so far before another: months and years first, then the edge, then the fixed lengths.
     pub fn before(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let number = self.number.unwrap_or(0);

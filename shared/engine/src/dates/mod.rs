@@ -4,6 +4,7 @@
 //! wall-clock arithmetic in that zone, buckets of hours and minutes step in absolute time.
 
 pub mod buckets;
+pub mod compare;
 pub mod grammar;
 pub mod instants;
 pub mod range;

@@ -69,32 +69,24 @@ impl DateSpec {
     ) -> CalcResult<(DateTime<Tz>, DateTime<Tz>)> {
         let interval = rounding.interval;
         let untouched = self.explicit || rounding.exact;
-        let (from, relative, in_hours) = match self.from.as_deref() {
+        let from = match self.from.as_deref() {
             None => {
                 let today = floor(now, Interval::Day);
                 let from = today.date_naive() - chrono::Days::new(7);
-                (zone::day_start(from, now.timezone()), false, false)
+                zone::day_start(from, now.timezone())
             }
-            Some("all") => {
-                (earliest.map_or(now, |first| zone::from_micros(first, now.timezone())), false, false)
-            }
+            Some("all") => earliest.map_or(now, |first| zone::from_micros(first, now.timezone())),
             Some(text) => {
                 let text = DateText::read(text);
                 let at = text.instant(now).ok_or_else(|| too_far("date_from"))?;
-                let relative = matches!(text, DateText::Relative(_));
-                let cut = relative && !untouched && (interval != Interval::Minute || rounding.cut_minutes);
+                let cut = matches!(text, DateText::Relative(_))
+                    && !untouched
+                    && (interval != Interval::Minute || rounding.cut_minutes);
                 let unit = if text.is_in_hours() { Interval::Hour } else { Interval::Day };
-                (if cut { floor(at, unit) } else { at }, !text.is_absolute(), text.is_in_hours())
+                if cut { floor(at, unit) } else { at }
             }
         };
-        let first = match interval {
-            _ if untouched => from,
-            Interval::Minute | Interval::Hour if relative => from,
-            Interval::Day if in_hours => from,
-            Interval::Week => floor(from, Interval::Day),
-            other => floor(from, other),
-        };
-        Ok((from, first))
+        Ok((from, first_instant(from, self, rounding)))
     }
 
     fn end(&self, rounding: Rounding, now: DateTime<Tz>) -> CalcResult<DateTime<Tz>> {
@@ -116,9 +108,22 @@ impl DateSpec {
     }
 }
 
+/// The first instant that a trend counts of a range that starts at `from`, which `spec` says in words.
+pub(super) fn first_instant(from: DateTime<Tz>, spec: &DateSpec, rounding: Rounding) -> DateTime<Tz> {
+    let text = spec.from.as_deref().filter(|text| *text != "all").map(DateText::read);
+    let relative = text.is_some_and(|text| !text.is_absolute());
+    match rounding.interval {
+        _ if spec.explicit || rounding.exact => from,
+        Interval::Minute | Interval::Hour if relative => from,
+        Interval::Day if text.is_some_and(DateText::is_in_hours) => from,
+        Interval::Week => floor(from, Interval::Day),
+        other => floor(from, other),
+    }
+}
+
 /// The start of the minute, hour, day or month that contains an instant; a week is left to [`super::buckets`], which
 /// knows its first day, and counts as a day here.
-pub(super) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
+pub(crate) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     let beyond_second = Duration::nanoseconds(i64::from(at.nanosecond()));
     let seconds = i64::from(at.second());
     match interval {
@@ -134,6 +139,6 @@ pub(super) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     }
 }
 
-fn too_far(attr: &str) -> CalcError {
+pub(super) fn too_far(attr: &str) -> CalcError {
     CalcError::invalid(attr, "The date lies outside the years 1 to 9999.")
 }

@@ -25,13 +25,6 @@ pub struct RawBreakdown<'a> {
     pub hide_other: Field<'a>,
 }
 
-impl RawBreakdown<'_> {
-    /// The field that holds the keys.
-    pub fn blamed(&self) -> &'static str {
-        if self.breakdowns.says_something() { self.breakdowns.attr } else { self.breakdown.attr }
-    }
-}
-
 /// Whose breakdown it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
@@ -111,7 +104,7 @@ pub enum PartSource {
 }
 
 /// A cohort, or everybody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CohortChoice {
     /// Every event.
     All,

@@ -1,8 +1,8 @@
 //! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
 
 use super::{
-    Breakdown, BreakdownBy, Common, Display, EventSource, FirstTime, FunnelsQuery, Math, Query, Series,
-    StepRule, TrendsQuery, Viz,
+    Breakdown, BreakdownBy, Common, Display, EventSource, FirstTime, FunnelsQuery, Math, NumberSource, Query,
+    Series, Statistic, StepRule, TrendsQuery, Viz, Who,
 };
 use crate::filter::{Filter, PropertyFilter};
 
@@ -16,10 +16,7 @@ pub fn text(query: &Query) -> String {
 
 fn trend(query: &TrendsQuery) -> String {
     let series = query.series.iter().map(|series| {
-        let number = match series.math {
-            Math::Total => "count()",
-            Math::Dau => "count(DISTINCT person_id)",
-        };
+        let number = number(&series.math);
         let conditions = conditions(series, &query.common);
         if query.display.is_total() {
             format!("SELECT {number} FROM events WHERE {conditions}")
@@ -34,6 +31,43 @@ fn trend(query: &TrendsQuery) -> String {
         }
     });
     series.collect::<Vec<_>>().join("\nUNION ALL\n")
+}
+
+/// What a series counts.
+fn number(math: &Math) -> String {
+    let who = |who: &Who| match who {
+        Who::Actor => "person_id".to_owned(),
+        Who::Group(index) => format!("$group_{index}"),
+        Who::Session => "$session_id".to_owned(),
+    };
+    match math {
+        Math::Total => "count()".to_owned(),
+        Math::Unique(of) => format!("count(DISTINCT {})", who(of)),
+        Math::Rolling(days, of) => format!("count(DISTINCT {}) /* over {days} days */", who(of)),
+        Math::FirstTime => "count() /* first time of each person */".to_owned(),
+        Math::PerActor(statistic) => {
+            format!("{}(count() /* of each person */)", name_of(*statistic))
+        }
+        Math::Property(statistic, source) => {
+            let source = match source {
+                NumberSource::Event(key) => format!("properties.{}", identifier(key)),
+                NumberSource::Person(key) => format!("person.properties.{}", identifier(key)),
+                NumberSource::SessionDuration => "session.$session_duration".to_owned(),
+            };
+            format!("{}({source})", name_of(*statistic))
+        }
+        Math::Expression(text) => text.clone(),
+    }
+}
+
+fn name_of(statistic: Statistic) -> String {
+    match statistic {
+        Statistic::Sum => "sum".to_owned(),
+        Statistic::Avg => "avg".to_owned(),
+        Statistic::Min => "min".to_owned(),
+        Statistic::Max => "max".to_owned(),
+        Statistic::Percentile(percent) => format!("quantile(0.{percent})"),
+    }
 }
 
 fn funnel(query: &FunnelsQuery) -> String {

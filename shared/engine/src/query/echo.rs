@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::legacy::GROUPS_FROM_ZERO;
 use super::{Exclusion, FunnelsQuery, Query, Series, StepRule};
+use crate::dates::compare::Comparison;
 use crate::dates::range::DateRange;
 use crate::dates::zone::utc_text;
 use crate::filter::{filter_json, list_json};
@@ -38,6 +39,15 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
         Query::Trends(trends) => {
             if trends.display_given {
                 put("display", json!(trends.display.name()));
+            }
+            if let Some(comparison) = &trends.comparison {
+                put("compare", json!(true));
+                if let Comparison::Back(text) = comparison {
+                    put("compare_to", json!(text));
+                }
+            }
+            if let Some(formula) = &trends.formula {
+                put("formula", json!(formula.text()));
             }
             if trends.smoothing > 1 {
                 put("smoothing_intervals", json!(trends.smoothing));
@@ -96,7 +106,12 @@ fn entity(series: &Series, order: usize, step: Option<StepRule>) -> Value {
         entity["custom_name"] = json!(name);
     }
     match step {
-        None => entity["math"] = json!(series.math_given.as_deref().unwrap_or("total")),
+        None => {
+            entity["math"] = json!(series.math_given.as_deref().unwrap_or("total"));
+            for (key, value) in series.math_arguments.json() {
+                entity[key] = value;
+            }
+        }
         Some(step) => {
             if let Some(first) = step.first {
                 entity["math"] = json!(first.name());

@@ -137,6 +137,7 @@ pub struct RawTrends<'a> {
     pub common: RawCommon<'a>,
     pub display: Field<'a>,
     pub compare: Field<'a>,
+    pub compare_to: Field<'a>,
     pub formula: Field<'a>,
     pub smoothing_intervals: Field<'a>,
     pub conversion_goal: Field<'a>,

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Duration, Utc};
 
-use super::{Display, Query};
+use super::{Display, Query, TrendsQuery};
 use crate::dates::Interval;
 use crate::dates::range::{DateRange, Rounding};
 use crate::error::CalcResult;
@@ -27,14 +27,19 @@ impl Query {
     pub fn range(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<DateRange> {
         let common = self.common();
         let rounding = match self {
-            Self::Trends(trends) => Rounding {
-                interval: if trends.display.is_total() { Interval::Day } else { common.interval },
-                exact: trends.display == Display::BoldNumber,
-                cut_minutes: false,
-            },
+            Self::Trends(trends) => Self::trend_rounding(trends),
             Self::Funnels(_) => Rounding { interval: common.interval, exact: false, cut_minutes: true },
         };
         common.dates.resolve(rounding, now.with_timezone(&project.timezone), project.earliest_event)
+    }
+
+    /// How a trend rounds its range: a total by days, a single number not at all.
+    pub(crate) fn trend_rounding(query: &TrendsQuery) -> Rounding {
+        Rounding {
+            interval: if query.display.is_total() { Interval::Day } else { query.common.interval },
+            exact: query.display == Display::BoldNumber,
+            cut_minutes: false,
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub fn trends(request: &Object) -> CalcResult<Parsed> {
         common: common(request)?,
         display: Field::of(request, "display", "display"),
         compare: Field::of(request, "compare", "compare"),
+        compare_to: Field::of(request, "compare_to", "compare_to"),
         formula: Field::of(request, "formula", "formula"),
         smoothing_intervals: Field::of(request, "smoothing_intervals", "smoothing_intervals"),
         conversion_goal: Field { attr: "conversion_goal", value: None },

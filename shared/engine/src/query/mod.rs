@@ -11,6 +11,7 @@ mod field;
 mod freshness;
 mod funnels;
 mod legacy;
+mod math;
 mod node;
 mod normal;
 mod trends;
@@ -23,13 +24,16 @@ pub(crate) use echo::with_dates;
 pub(crate) use field::{switch, whole};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 pub use funnels::{Attribution, FirstTime, FunnelsQuery, Order, StepRule, Viz};
+pub use math::{Math, MathArguments, NumberSource, Statistic, Who};
 pub use validate::{accept_query, validate_node};
 
 use crate::dates::Interval;
+use crate::dates::compare::Comparison;
 use crate::dates::range::DateSpec;
 use crate::definitions::{Definitions, Mentions};
 use crate::error::CalcResult;
 use crate::filter::Filter;
+pub use crate::trends::Formula;
 
 /// A question that can be calculated.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +69,10 @@ pub struct TrendsQuery {
     pub display_given: bool,
     /// Trailing average over so many buckets; 1 is none.
     pub smoothing: u32,
+    /// The earlier period that is shown beside.
+    pub comparison: Option<Comparison>,
+    /// One line that is calculated from the series instead of these.
+    pub formula: Option<Formula>,
 }
 
 /// What trends and funnels share.
@@ -95,6 +103,8 @@ pub struct Series {
     pub math: Math,
     /// The text sent as `math`, to be echoed.
     pub math_given: Option<String>,
+    /// The arguments of `math`.
+    pub math_arguments: MathArguments,
     /// Filters on this series alone.
     pub properties: Filter,
 }
@@ -132,15 +142,6 @@ impl EventSource {
             Self::Action(id) => definitions.actions.get(id).map(|action| action.name.as_str()),
         }
     }
-}
-
-/// What a series counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Math {
-    /// Events.
-    Total,
-    /// Distinct persons.
-    Dau,
 }
 
 /// How a trend is shown, as far as the numbers depend on it.

@@ -57,6 +57,11 @@ fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
             "compare",
             "trendsFilter__compare",
         )),
+        compare_to: Field::inside(compare, "compare_to", "compareFilter__compare_to").or(Field::inside(
+            filter,
+            "compare_to",
+            "trendsFilter__compare_to",
+        )),
         formula: Field::inside(filter, "formula", "trendsFilter__formula").or(formulas).or(nodes),
         smoothing_intervals: Field::inside(filter, "smoothingIntervals", "trendsFilter__smoothingIntervals"),
         conversion_goal: Field::of(node, "conversionGoal", "conversionGoal"),

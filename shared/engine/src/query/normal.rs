@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Exclusion, FirstTime, Query, Series, StepRule};
+use crate::dates::compare::Comparison;
 use crate::filter::filter_json;
 
 /// The query node, defaults filled in, keys sorted.
@@ -25,9 +26,17 @@ pub fn text(query: &Query) -> String {
     match query {
         Query::Trends(trends) => {
             node["kind"] = json!("TrendsQuery");
+            node["compareFilter"] = json!({
+                "compare": trends.comparison.is_some(),
+                "compare_to": match &trends.comparison {
+                    Some(Comparison::Back(text)) => Some(text),
+                    _ => None,
+                },
+            });
             node["trendsFilter"] = json!({
                 "display": trends.display_given.then(|| trends.display.name()),
                 "smoothingIntervals": trends.smoothing,
+                "formula": trends.formula.as_ref().map(super::Formula::text),
             });
         }
         Query::Funnels(funnels) => {
@@ -58,6 +67,7 @@ fn series(series: &Series, step: Option<StepRule>) -> Value {
         "custom_name": series.custom_name,
         "math": step.map_or(series.math_given.as_deref(), |step| step.first.map(FirstTime::name)),
         "optionalInFunnel": step.is_some_and(|step| step.optional),
+        "math_arguments": step.is_none().then(|| series.math_arguments.json()),
         "properties": filter_json(&series.properties),
     })
 }

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::breakdown::{self, Asker};
 use super::field::{Field, RawCommon, RawSeries, RawTrends, whole};
-use super::{Common, Display, EventSource, Math, Parsed, Query, Series, TrendsQuery};
+use super::math;
+use super::{Common, Display, EventSource, Formula, Math, Parsed, Query, Series, TrendsQuery};
 use crate::dates::Interval;
+use crate::dates::compare::Comparison;
 use crate::dates::range::DateSpec;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
@@ -21,9 +23,8 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
     let common = common(&raw.common, &mut parser, Asker::Trend)?;
     let (display, display_given) = display(&raw.display)?;
     let smoothing = smoothing(&raw.smoothing_intervals)?;
-    refuse_what_changes_numbers(raw)?;
-    if common.breakdown.is_some() {
-        return Err(CalcError::unsupported(raw.common.breakdown.blamed(), "breakdowns"));
+    if raw.conversion_goal.says_something() {
+        return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
     }
     if smoothing > 1 && display == Display::ActionsLineGraphCumulative {
         let attr = raw.smoothing_intervals.attr;
@@ -35,27 +36,36 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
         .iter()
         .map(|entry| {
             let mut series = series(entry, &mut parser)?;
-            series.math = math(series.math_given.as_deref(), entry)?;
+            series.math = math::math(series.math_given.as_deref(), &series.math_arguments, entry.attr)?;
             Ok(series)
         })
         .collect::<CalcResult<Vec<_>>>()?;
     if series.is_empty() {
         return Ok(Parsed::Empty);
     }
-    Ok(Parsed::Query(Query::Trends(TrendsQuery { series, common, display, display_given, smoothing })))
+    let (comparison, formula) = (comparison(raw)?, formula(&raw.formula, series.len())?);
+    let query = TrendsQuery { series, common, display, display_given, smoothing, comparison, formula };
+    Ok(Parsed::Query(Query::Trends(query)))
 }
 
-fn refuse_what_changes_numbers(raw: &RawTrends<'_>) -> CalcResult<()> {
-    if raw.compare.switch()? {
-        return Err(CalcError::unsupported(raw.compare.attr, "comparison with an earlier period"));
+/// The earlier period; how far back it lies counts only where one is asked for.
+fn comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
+    if !raw.compare.switch()? {
+        return Ok(None);
     }
-    if raw.formula.says_something() {
-        return Err(CalcError::unsupported(raw.formula.attr, "formulas"));
-    }
-    if raw.conversion_goal.says_something() {
-        return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
-    }
-    Ok(())
+    Ok(Some(match raw.compare_to.text()? {
+        None => Comparison::Previous,
+        Some(text) => Comparison::back(text.trim(), raw.compare_to.attr)?,
+    }))
+}
+
+/// The formula; a node may have it inside an object.
+fn formula(field: &Field<'_>, series: usize) -> CalcResult<Option<Formula>> {
+    let inner = match field.value.as_deref() {
+        Some(Value::Object(node)) => Field::of(node, "formula", field.attr),
+        _ => field.clone(),
+    };
+    inner.text()?.map(|text| Formula::parse(text, series, field.attr)).transpose()
 }
 
 /// Filters, range, interval and breakdown.
@@ -98,6 +108,7 @@ pub fn series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
         custom_name: text("custom_name")?,
         math: Math::Total,
         math_given: text("math")?,
+        math_arguments: math::arguments(raw)?,
         properties: if fixed.is_none() { own } else { Filter::All(vec![own, fixed]) },
     })
 }
@@ -119,50 +130,6 @@ fn source(raw: &RawSeries<'_>) -> CalcResult<EventSource> {
         Some(_) => return Err(CalcError::invalid(raw.attr, "The name of an event is a string or null.")),
     };
     Ok(EventSource::Event(event))
-}
-
-/// Names of `math` that mean something other than a count of events or persons.
-const OTHER_MATHS: [&str; 26] = [
-    "weekly_active",
-    "monthly_active",
-    "unique_group",
-    "unique_session",
-    "first_time_for_user",
-    "first_time_for_user_with_filters",
-    "first_matching_event_for_user",
-    "hogql",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "median",
-    "p75",
-    "p90",
-    "p95",
-    "p99",
-    "avg_count_per_actor",
-    "min_count_per_actor",
-    "max_count_per_actor",
-    "median_count_per_actor",
-    "p75_count_per_actor",
-    "p90_count_per_actor",
-    "p95_count_per_actor",
-    "p99_count_per_actor",
-    "sum_count_per_actor",
-];
-
-/// Of an unknown name the contract makes a number of events.
-fn math(name: Option<&str>, raw: &RawSeries<'_>) -> CalcResult<Math> {
-    match name {
-        Some("dau") if raw.fields.get("math_group_type_index").is_some_and(|index| !index.is_null()) => {
-            Err(CalcError::unsupported(raw.attr, "math over groups"))
-        }
-        Some("dau") => Ok(Math::Dau),
-        Some(other) if OTHER_MATHS.contains(&other) => {
-            Err(CalcError::unsupported(raw.attr, format_args!("math {other}")))
-        }
-        _ => Ok(Math::Total),
-    }
 }
 
 /// The display and whether it was a known one that was named.

@@ -1,14 +1,20 @@
 //! Trends: how many events or people, over time or in all.
 //!
 //! Must stay true: every bucket of the range is in the answer; a person counts once in a bucket (once in all for a
-//! total, in the first bucket only for a running sum), whatever series of runs its events lie in.
+//! total, in the first bucket only for a running sum), whatever runs its events lie in.
 
+mod compose;
 mod count;
-#[allow(dead_code, reason = "trends with a formula are still refused")]
-pub(crate) mod formula;
+mod counter;
+mod formula;
+mod keys;
+mod numbers;
+mod people;
+mod point;
 mod result;
-
-use serde_json::Value;
+mod rows;
+mod slot;
+mod state;
 
 use crate::dates::Interval;
 use crate::dates::buckets::Buckets;
@@ -17,26 +23,33 @@ use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
 use crate::limits;
-use crate::matcher::Matcher;
-use crate::plan::{Compiler, Partial, ProjectContext, shared_filter};
-use crate::query::{Display, Math, TrendsQuery};
+use crate::plan::{Answer, Compiler, ProjectContext, shared_filter};
+use crate::query::{BreakdownBy, Display, Math, Query, TrendsQuery, Who};
 use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use count::{Counted, Per};
+use counter::{Counter, Rows};
+pub use formula::Formula;
+use keys::{Key, Keys, Layer, Split};
+pub use point::TrendPoint;
+pub(crate) use point::point;
+use slot::Period;
+pub(crate) use state::Sum;
+use state::Tally;
 
 /// A trend made ready.
 #[derive(Debug, Clone)]
 pub(crate) struct Trend {
     query: TrendsQuery,
     project_id: String,
-    range: DateRange,
-    /// First and last instant counted.
-    bounds: (Micros, Micros),
-    buckets: Buckets,
     definitions: Definitions,
+    /// The current one, and the one it is compared with.
+    periods: Vec<Period>,
     shared: Predicate,
+    split: Split,
     /// None for an action that does not exist.
-    series: Vec<Option<Matcher>>,
+    counters: Vec<Option<Counter>>,
+    formula: Option<Formula>,
 }
 
 impl Trend {
@@ -46,79 +59,199 @@ impl Trend {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        if query.series.iter().any(|series| series.math == Math::Dau) {
+        if query.series.iter().any(|series| counts_actors(&series.math)) {
             compiler.count(ActorKind::of(project, None));
         }
-        let interval = if query.display.is_total() { Interval::Day } else { query.common.interval };
-        // One number needs no buckets, so its range may be as long as it likes.
-        let span = if query.display.is_total() { DateRange { from: range.to, ..range } } else { range };
-        let buckets = Buckets::new(&span, interval, project.week_start)?;
-        if buckets.len() * query.series.len() > limits::POINTS {
-            return Err(limits::too_many("interval", "intervals in all series together", limits::POINTS));
-        }
-        // The end is compared in whole seconds.
-        let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
-        compiler.cover(bounds.0, bounds.1);
+        let periods = periods(query, project, range)?;
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
-        let series = query
+        let counters = query
             .series
             .iter()
-            .map(|entry| Matcher::new(&entry.source, &entry.properties, compiler, "properties"))
+            .map(|series| {
+                let math = effective(&series.math, query);
+                for period in &periods {
+                    let first = period.slots(&math).bounds.0.min(period.whole().bounds.0);
+                    let from = if math == Math::FirstTime { Micros::MIN } else { first };
+                    compiler.cover(from, period.whole().bounds.1);
+                }
+                Counter::new(series, math, compiler)
+            })
             .collect::<CalcResult<Vec<_>>>()?;
+        let split = split(query, compiler)?;
         let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
-        Ok(Self { query: query.clone(), project_id, range, bounds, buckets, definitions, shared, series })
+        let (query, formula) = (query.clone(), query.formula.clone());
+        Ok(Self { query, project_id, definitions, periods, shared, split, counters, formula })
     }
 
-    /// Numbers of one series.
-    fn width(&self) -> usize {
-        if self.query.display.is_total() { 1 } else { self.buckets.len() }
+    /// Where the tallies of a series in a period are kept.
+    fn channel(&self, period: usize, series: usize) -> usize {
+        period * self.counters.len() + series
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
-        let (width, actors) = (self.width(), partition.actors.len());
-        let mut counts = vec![0; width * self.series.len()];
-        if width == 0 {
-            return Ok(Partial { counts, ..Partial::default() });
+    /// Whether a running sum takes everybody once.
+    fn counts_once(&self, math: &Math) -> bool {
+        self.query.display == Display::ActionsLineGraphCumulative
+            && matches!(math, Math::Unique(Who::Actor | Who::Group(_)))
+    }
+
+    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Sum> {
+        let mut keys = Keys::default();
+        let layers: Vec<Vec<Layer>> =
+            partition.runs.iter().map(|run| keys.layers(&self.split, run)).collect();
+        if keys.keys.len() > limits::BREAKDOWN_VALUES {
+            return Err(too_many_values());
         }
         let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
-        for ((series, own), counts) in
-            self.query.series.iter().zip(&self.series).zip(counts.chunks_mut(width))
-        {
-            let Some(own) = own else { continue };
-            let mut rows: Vec<(&Run, Mask)> = Vec::new();
-            for (run, shared) in partition.runs.iter().zip(&shared) {
+        let mut sum = Sum::default();
+        for (series, counter) in self.counters.iter().enumerate() {
+            let Some(counter) = counter else { continue };
+            let rows = self.rows_of(counter, partition, (&shared, &layers), stop)?;
+            for (index, period) in self.periods.iter().enumerate() {
+                if period.width() == 0 {
+                    continue;
+                }
                 if stop() {
                     return Err(CalcError::timeout());
                 }
-                if *shared != Mask::Nothing {
-                    match own.mask(run).and(shared.clone()) {
-                        Mask::Nothing => {}
-                        mask => rows.push((run, mask)),
+                let channel = self.channel(index, series);
+                match self.plain(counter, period, &rows) {
+                    Some(counts) => sum.add(channel, Key::Whole, Tally::Counts(counts)),
+                    None => {
+                        let once = self.counts_once(&counter.math);
+                        let slots = period.slots(&counter.math);
+                        for (code, tally) in counter.tallies(&rows, &slots, period.width(), once) {
+                            if let Some(key) = keys.keys.get(code as usize) {
+                                sum.add(channel, key.clone(), tally);
+                            }
+                        }
                     }
                 }
             }
-            let buckets = (!self.query.display.is_total()).then_some(&self.buckets);
-            let counted = Counted { rows: &rows, buckets, bounds: self.bounds };
-            match (series.math, self.query.display) {
-                (Math::Total, _) => counted.events(counts),
-                (Math::Dau, Display::ActionsLineGraphCumulative) => {
-                    counted.persons(Per::Person, actors, counts)
-                }
-                (Math::Dau, _) => counted.persons(Per::Bucket, actors, counts),
-            }
         }
-        Ok(Partial { counts, ..Partial::default() })
+        if sum.burst { Err(too_many_values()) } else { Ok(sum) }
     }
 
-    pub(crate) fn finish(&self, sum: &Partial) -> Value {
-        let width = self.width();
-        let empty = vec![0; width];
-        let context = result::Context::new(self);
-        let series = self.query.series.iter().enumerate().filter(|(order, _)| self.series[*order].is_some());
-        let series = series.map(|(order, series)| {
-            let data = sum.counts.get(order * width..(order + 1) * width).unwrap_or(&empty);
-            context.series(order, series, data)
-        });
-        series.collect()
+    /// The rows of a series.
+    fn rows_of<'a>(
+        &self,
+        counter: &Counter,
+        partition: &'a Partition,
+        (shared, layers): (&[Mask], &'a [Vec<Layer>]),
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Rows<'a>> {
+        let mut list: Vec<(&Run, Mask, &[Layer])> = Vec::new();
+        for ((run, shared), layers) in partition.runs.iter().zip(shared).zip(layers) {
+            if stop() {
+                return Err(CalcError::timeout());
+            }
+            let mask = match shared {
+                Mask::Nothing => Mask::Nothing,
+                shared => counter.matcher.mask(run).and(shared.clone()),
+            };
+            // Where the first event of all matters, those that pass no filter are looked at too.
+            if mask != Mask::Nothing || counter.math == Math::FirstTime {
+                list.push((run, mask, layers));
+            }
+        }
+        Ok(Rows { list, actors: partition.actors.len() })
     }
+
+    /// Counts of events or persons that nothing splits, in the fastest loops.
+    fn plain(&self, counter: &Counter, period: &Period, rows: &Rows<'_>) -> Option<Vec<u64>> {
+        let slots = period.slots(&counter.math);
+        let mut counts = vec![0; period.width()];
+        let list: Vec<(&Run, Mask)>;
+        match (&self.split, &counter.math) {
+            (Split::Whole, Math::Total | Math::Unique(Who::Actor)) => {
+                list = rows.list.iter().map(|(run, mask, _)| (*run, mask.clone())).collect();
+            }
+            _ => return None,
+        }
+        let counted = Counted { rows: &list, buckets: slots.buckets, bounds: slots.bounds };
+        match counter.math {
+            Math::Total => counted.events(&mut counts),
+            _ if self.counts_once(&counter.math) => counted.persons(Per::Person, rows.actors, &mut counts),
+            _ => counted.persons(Per::Bucket, rows.actors, &mut counts),
+        }
+        Some(counts)
+    }
+
+    pub(crate) fn finish(&self, sum: Sum) -> CalcResult<Answer> {
+        if sum.burst
+            || sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len()
+        {
+            return Err(too_many_values());
+        }
+        let (outputs, cut) = self.outputs(sum);
+        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
+        if outputs.len().saturating_mul(width) > limits::ANSWER_POINTS {
+            return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
+        }
+        Ok(Answer { result: result::series(self, &outputs), has_more: Some(cut) })
+    }
+}
+
+/// The range asked for and the one that it is compared with.
+fn periods(query: &TrendsQuery, project: &ProjectContext, range: DateRange) -> CalcResult<Vec<Period>> {
+    let total = query.display.is_total();
+    let interval = if total { Interval::Day } else { query.common.interval };
+    let mut ranges = vec![range];
+    if let Some(comparison) = &query.comparison {
+        let rounding = Query::trend_rounding(query);
+        ranges.push(comparison.of(&range, &query.common.dates, rounding, query.common.interval)?);
+    }
+    let mut points = 0;
+    let period = |range: DateRange| {
+        // One number needs no buckets, so its range may be as long as it likes.
+        let span = if total { DateRange { from: range.to, ..range } } else { range };
+        let buckets = Buckets::new(&span, interval, project.week_start)?;
+        points += buckets.len() * query.series.len();
+        if points > limits::POINTS {
+            return Err(limits::too_many("interval", "intervals in all series together", limits::POINTS));
+        }
+        Ok(Period::new(range, buckets, interval, total))
+    };
+    ranges.into_iter().map(period).collect()
+}
+
+/// What splits the rows.
+fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> {
+    use crate::breakdown::Reader;
+    use crate::query::CohortChoice;
+    use crate::scan::{FactKey, RowKey};
+    Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
+        None => Split::Whole,
+        Some(BreakdownBy::Parts { parts, .. }) => Split::Texts(Reader::new(parts, compiler, "breakdown")?),
+        Some(BreakdownBy::Cohorts { choices, .. }) => {
+            for choice in choices {
+                if let CohortChoice::Cohort(id) = choice {
+                    compiler.read(&RowKey::Fact(FactKey::Member(*id)), "breakdown")?;
+                }
+            }
+            Split::Cohorts(choices.clone())
+        }
+    })
+}
+
+/// Over buckets as wide as the days looked back on, looking back is plain counting.
+fn effective(math: &Math, query: &TrendsQuery) -> Math {
+    match (math, query.common.interval) {
+        _ if query.display.is_total() => math.clone(),
+        (Math::Rolling(7, who), Interval::Week | Interval::Month)
+        | (Math::Rolling(30, who), Interval::Month) => Math::Unique(*who),
+        _ => math.clone(),
+    }
+}
+
+/// Whether distinct ids instead of persons make another number.
+fn counts_actors(math: &Math) -> bool {
+    match math {
+        Math::Unique(who) | Math::Rolling(_, who) => *who == Who::Actor,
+        Math::FirstTime | Math::PerActor(_) => true,
+        Math::Total | Math::Property(..) | Math::Expression(_) => false,
+    }
+}
+
+fn too_many_values() -> CalcError {
+    limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES)
 }

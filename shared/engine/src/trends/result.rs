@@ -3,132 +3,210 @@
 use serde_json::{Map, Value, json};
 
 use super::Trend;
+use super::compose::Output;
+use super::rows::{OTHER, RowValue};
+use super::slot::Period;
 use crate::dates::zone::{from_micros, utc_text, zoned_text};
 use crate::limits;
-use crate::query::{Display, Query, Series, with_dates};
+use crate::query::{CohortChoice, Display, Query, Series, with_dates};
 use crate::url::{push_pair, push_value};
 
-/// What all series of an answer share.
-pub(super) struct Context<'a> {
+/// What all series of a period share.
+struct Context<'a> {
     trend: &'a Trend,
+    period: &'a Period,
+    /// The previous period rather than the current one.
+    previous: bool,
     labels: Vec<String>,
     days: Vec<String>,
-    /// First and last instant of each bucket.
-    spans: Vec<(String, String)>,
     instants: Vec<String>,
     filter: Map<String, Value>,
+    /// Links that the answer may carry.
+    rows: usize,
 }
 
-impl<'a> Context<'a> {
-    pub(super) fn new(trend: &'a Trend) -> Self {
-        let filter = with_dates(&Query::Trends(trend.query.clone()), &trend.range);
-        let (first, last) = (trend.bounds.0, trend.range.to.timestamp_micros());
-        let text = |at| utc_text(&from_micros(at, chrono_tz::UTC));
-        let spans =
-            trend.buckets.spans(first, last).into_iter().map(|(from, to)| (text(from), text(to))).collect();
-        let instants = trend.buckets.starts().iter().map(zoned_text).collect();
-        let (labels, days) = (trend.buckets.labels(), trend.buckets.days());
-        Self { trend, labels, days, spans, instants, filter }
-    }
+/// The array of series objects.
+pub(super) fn series(trend: &Trend, outputs: &[Output]) -> Value {
+    let filter = trend
+        .periods
+        .first()
+        .map(|period| with_dates(&Query::Trends(trend.query.clone()), &period.range))
+        .unwrap_or_default();
+    let contexts: Vec<Context<'_>> = trend
+        .periods
+        .iter()
+        .enumerate()
+        .map(|(index, period)| Context {
+            trend,
+            period,
+            previous: index > 0,
+            labels: period.buckets.labels(),
+            days: period.buckets.days(),
+            instants: period.buckets.starts().iter().map(zoned_text).collect(),
+            filter: filter.clone(),
+            rows: outputs.len(),
+        })
+        .collect();
+    let object = |output: &Output| {
+        let (context, series) = (contexts.get(output.period)?, trend.query.series.get(output.series)?);
+        Some(context.series(output, series))
+    };
+    outputs.iter().filter_map(object).collect()
+}
 
-    /// One series object; `counts` are its numbers by bucket, or the one number of a total.
-    pub(super) fn series(&self, order: usize, series: &Series, counts: &[u64]) -> Value {
-        let total = self.trend.query.display.is_total();
-        let label = series.source.name(&self.trend.definitions).unwrap_or("All events");
+impl Context<'_> {
+    fn series(&self, output: &Output, series: &Series) -> Value {
+        let query = &self.trend.query;
+        let total = query.display.is_total();
         let mut object = json!({
-            "action": self.action(order, series, label, if total { &[] } else { &self.instants }),
-            "label": label,
-            "order": order,
+            "action": null,
+            "label": self.label(output, series),
+            "order": 0,
             "filter": self.filter,
         });
+        if self.trend.formula.is_none() {
+            object["action"] = self.action(output.series, series, if total { &[] } else { &self.instants });
+            object["order"] = json!(output.series);
+        }
+        if let Some(breakdown) = &query.common.breakdown {
+            object["breakdown_value"] = output.row.value.json(breakdown);
+        }
+        if query.comparison.is_some() {
+            object["compare"] = json!(true);
+            object["compare_label"] = json!(if self.previous { "previous" } else { "current" });
+        }
+        let data = &output.row.data;
         if total {
-            object["aggregated_value"] = json!(counts.first().copied().unwrap_or(0));
-            object["data"] = json!([]);
+            object["aggregated_value"] = number(data.first().copied().unwrap_or(0.0));
+            object["data"] = if self.trend.formula.is_some() { Value::Null } else { json!([]) };
             object["days"] = json!([]);
             object["count"] = json!(0);
             return object;
         }
-        let running = self.trend.query.display == Display::ActionsLineGraphCumulative;
-        let data = if running { running_sum(counts) } else { smoothed(counts, self.trend.query.smoothing) };
-        let count = if running { data.last().copied().unwrap_or(0) } else { data.iter().sum() };
-        #[expect(clippy::cast_precision_loss, reason = "the contract has this number as a float")]
-        let count = count as f64;
+        let running = query.display == Display::ActionsLineGraphCumulative && self.trend.formula.is_none();
+        let count = if running { data.last().copied().unwrap_or(0.0) } else { data.iter().sum() };
         object["count"] = json!(count);
-        object["data"] = json!(data);
+        object["data"] = data.iter().copied().map(number).collect();
         object["labels"] = json!(self.labels);
         object["days"] = json!(self.days);
-        object["persons_urls"] = self.persons_urls(order, series);
+        if self.trend.formula.is_none() {
+            object["persons_urls"] = self.persons_urls(output, series);
+        }
         object
     }
 
-    fn action(&self, order: usize, series: &Series, label: &str, days: &[String]) -> Value {
+    /// The name of the series and the value of the breakdown, whichever tell rows apart.
+    fn label(&self, output: &Output, series: &Series) -> String {
+        if let Some(formula) = &self.trend.formula {
+            return format!("Formula ({})", formula.text());
+        }
+        let name = series.source.name(&self.trend.definitions).unwrap_or("All events");
+        let questions =
+            self.trend.query.series.len() * self.trend.cohorts_one_by_one().map_or(1, <[CohortChoice]>::len);
+        let value = match &output.row.value {
+            RowValue::Whole => return name.to_owned(),
+            RowValue::Texts(texts) => texts.join("::"),
+            RowValue::Cohort(CohortChoice::All) => "all users".to_owned(),
+            RowValue::Cohort(CohortChoice::Cohort(id)) => {
+                let cohort = self.trend.definitions.cohorts.get(id);
+                cohort.map_or_else(|| id.to_string(), |cohort| cohort.name.clone())
+            }
+        };
+        if questions == 1 { value } else { format!("{name} - {value}") }
+    }
+
+    fn action(&self, order: usize, series: &Series, days: &[String]) -> Value {
+        let name = series.source.name(&self.trend.definitions);
+        let arguments = &series.math_arguments;
         json!({
             "days": days,
-            "id": series.source.name(&self.trend.definitions),
+            "id": name,
             "type": series.source.list(),
             "order": order,
-            "name": label,
+            "name": name.unwrap_or("All events"),
             "custom_name": series.custom_name,
             "math": series.math_given,
-            "math_property": null,
-            "math_hogql": null,
-            "math_group_type_index": null,
+            "math_property": arguments.property,
+            "math_hogql": arguments.expression,
+            "math_group_type_index": arguments.group_index,
             "properties": {},
         })
     }
 
     /// A link to the people of each bucket, with the bucket's own absolute dates; null where links would be too long.
-    fn persons_urls(&self, order: usize, series: &Series) -> Value {
-        let mut filter = self.filter.clone();
-        filter.insert("entity_id".to_owned(), series.source.id());
-        filter.insert("entity_type".to_owned(), json!(series.source.list()));
-        filter.insert("entity_order".to_owned(), json!(order));
-        filter.insert("entity_math".to_owned(), json!(series.math_given.as_deref().unwrap_or("total")));
-        filter.insert("explicit_date".to_owned(), json!(true));
-        let mut base = format!("/api/projects/{}/persons/trends/?", self.trend.project_id);
-        for (key, value) in &filter {
-            if !matches!(key.as_str(), "date_from" | "date_to") && !value.is_null() {
+    fn persons_urls(&self, output: &Output, series: &Series) -> Value {
+        let trend = self.trend;
+        let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {
+            return Value::Null;
+        };
+        let mut own = Map::new();
+        own.insert("entity_id".to_owned(), series.source.id());
+        own.insert("entity_type".to_owned(), json!(series.source.list()));
+        own.insert("entity_order".to_owned(), json!(output.series));
+        own.insert("entity_math".to_owned(), json!(series.math_given.as_deref().unwrap_or("total")));
+        if let Some(breakdown) = &trend.query.common.breakdown {
+            own.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
+            if is_rest(&output.row.value) {
+                let kept = output.row.kept.iter().map(|value| value.json(breakdown)).collect();
+                own.insert("breakdown_kept".to_owned(), kept);
+            }
+        }
+        own.insert("explicit_date".to_owned(), json!(true));
+        let mut base = format!("/api/projects/{}/persons/trends/?", trend.project_id);
+        // What the answer is made of beyond one number of one period says nothing about its people.
+        let elsewhere =
+            ["date_from", "date_to", "explicit_date", "compare", "compare_to", "smoothing_intervals"];
+        for (key, value) in
+            self.filter.iter().filter(|(key, _)| !elsewhere.contains(&key.as_str())).chain(&own)
+        {
+            if !value.is_null() {
                 push_value(&mut base, key, value);
             }
         }
-        let short = limits::links_fit(base.len(), self.spans.len() * self.trend.series.len());
-        let link = |(from, to): &(String, String)| {
+        let running = trend.query.display == Display::ActionsLineGraphCumulative;
+        let spans = self.period.spans(&counter.math, running);
+        let short = limits::links_fit(base.len(), spans.len() * self.rows);
+        let text = |at| utc_text(&from_micros(at, chrono_tz::UTC));
+        let link = |(from, to): (i64, i64)| {
+            let (from, to) = (text(from), text(to));
             let url = short.then(|| {
                 let mut url = base.clone();
-                push_pair(&mut url, "date_from", from);
-                push_pair(&mut url, "date_to", to);
+                push_pair(&mut url, "date_from", &from);
+                push_pair(&mut url, "date_to", &to);
                 url
             });
-            json!({
-                "filter": {
-                    "entity_id": series.source.id(), "entity_type": series.source.list(), "entity_order": order,
-                    "entity_math": filter["entity_math"], "date_from": from, "date_to": to, "explicit_date": true,
-                },
-                "url": url,
-            })
+            let mut filter = own.clone();
+            filter.insert("date_from".to_owned(), json!(from));
+            filter.insert("date_to".to_owned(), json!(to));
+            json!({"filter": filter, "url": url})
         };
-        self.spans.iter().map(link).collect()
+        spans.into_iter().map(link).collect()
     }
 }
 
-fn running_sum(counts: &[u64]) -> Vec<u64> {
-    let mut sum = 0;
-    counts
-        .iter()
-        .map(|count| {
-            sum += count;
-            sum
-        })
-        .collect()
+fn is_rest(value: &RowValue) -> bool {
+    matches!(value, RowValue::Texts(texts) if texts.iter().any(|text| text == OTHER))
+}
+
+/// Whole numbers without a fraction.
+#[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
+fn number(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 {
+        json!(number as i64)
+    } else {
+        json!(number)
+    }
 }
 
 /// Each number becomes the whole part of the average of itself and its predecessors, `width` numbers at most.
-fn smoothed(counts: &[u64], width: u32) -> Vec<u64> {
+pub(super) fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
     let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
-    (0..counts.len())
+    (0..data.len())
         .map(|index| {
-            let slice = &counts[(index + 1).saturating_sub(width)..=index];
-            slice.iter().sum::<u64>() / u64::try_from(slice.len()).unwrap_or(1)
+            let slice = &data[(index + 1).saturating_sub(width)..=index];
+            #[expect(clippy::cast_precision_loss, reason = "there are few buckets")]
+            let average = slice.iter().sum::<f64>() / slice.len() as f64;
+            average.floor()
         })
         .collect()
 }

@@ -249,9 +249,12 @@ impl Count<'_> {
             first == Some(event.time) && earliest(&mut counted.iter().copied(), &person) == first
         };
         let firsts: Vec<&&Event> = counted.iter().filter(|event| is_first(event)).copied().collect();
+        // A person counts once, by the event that arrived first.
+        let mut seen = BTreeSet::new();
         passing
             .iter()
             .filter(|event| firsts.iter().any(|first| std::ptr::eq(**first, **event)))
+            .filter(|event| seen.insert(self.person(event)))
             .copied()
             .collect()
     }

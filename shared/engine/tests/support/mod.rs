@@ -141,7 +141,7 @@ impl World {
         for partition in plan.join(self.partitions(plan.scan(), parts), &facts) {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
-        Ok(plan.finish(sum).result)
+        Ok(plan.finish(sum)?.result)
     }
 
     pub fn ask(&self, parsed: Result<Parsed, CalcError>) -> Result<Value, CalcError> {

@@ -1,0 +1,98 @@
+//! The period that a question is compared with.
+//!
+//! Must stay true: it is as long as the current one in wall-clock time, whatever clock changes lie in either.
+
+use chrono::{Days, NaiveDateTime, Timelike};
+
+use super::grammar::DateText;
+use super::range::{DateRange, DateSpec, Rounding, first_instant, too_far};
+use super::{Interval, zone};
+use crate::error::{CalcError, CalcResult};
+
+/// Which earlier period is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Comparison {
+    /// The one before.
+    Previous,
+    /// The one that starts so much earlier; a relative date such as `-1m`.
+    Back(String),
+}
+
+impl Comparison {
+    /// The comparison with a period that starts `text` earlier.
+    pub fn back(text: &str, attr: &str) -> CalcResult<Self> {
+        match DateText::read(text) {
+            DateText::Relative(_) => Ok(Self::Back(text.to_owned())),
+            _ => Err(CalcError::invalid(
+                attr,
+                format!("\"{text}\" does not say how far back: expected a relative date such as -1w or -1m."),
+            )),
+        }
+    }
+
+    /// The earlier period. `rounding` is the current one's; `interval` is what was asked for, which for a total differs.
+    pub fn of(
+        &self,
+        current: &DateRange,
+        spec: &DateSpec,
+        rounding: Rounding,
+        interval: Interval,
+    ) -> CalcResult<DateRange> {
+        let zone = current.from.timezone();
+        let (start, end) = (current.from.naive_local(), current.to.naive_local());
+        let length = end - start;
+        let out = || too_far("compare");
+        let (from, to) = match self {
+            Self::Back(text) => {
+                let DateText::Relative(back) = DateText::read(text) else { return Err(out()) };
+                let from = back.before(start).ok_or_else(out)?;
+                (from, from.checked_add_signed(length).ok_or_else(out)?)
+            }
+            Self::Previous => {
+                let before = start.checked_sub_signed(length).ok_or_else(out)?;
+                let from = match interval {
+                    Interval::Minute => before,
+                    _ => before.date().and_time(start.time()),
+                };
+                let from = if interval == Interval::Day && same_weekdays(spec) {
+                    from.checked_add_days(Days::new(1)).ok_or_else(out)?
+                } else {
+                    from
+                };
+                let to = from.checked_add_signed(length).ok_or_else(out)?;
+                (
+                    from,
+                    match interval {
+                        Interval::Minute => start,
+                        Interval::Hour => in_hour(to, end),
+                        _ => to.date().and_time(end.time()),
+                    },
+                )
+            }
+        };
+        let from = zone::at(from, zone);
+        let first = first_instant(from, spec, rounding);
+        Ok(DateRange { from, first, to: zone::at(to, zone) })
+    }
+}
+
+/// The hour of one time, the rest of another.
+fn in_hour(hour: NaiveDateTime, rest: NaiveDateTime) -> NaiveDateTime {
+    let time = hour.time();
+    let time = rest.time().with_hour(time.hour()).unwrap_or(time);
+    hour.date().and_time(time)
+}
+
+/// Whole weeks back in days, until now or a date of the calendar: the running day makes such a range a day longer, and
+/// its weekdays are to stand above each other.
+fn same_weekdays(spec: &DateSpec) -> bool {
+    let weeks = match spec.from.as_deref().map(DateText::read) {
+        Some(DateText::Relative(relative)) => {
+            relative.whole_days().is_some_and(|days| days > 0 && days % 7 == 0)
+        }
+        // The start that goes without saying is seven days ago.
+        None => true,
+        Some(_) => false,
+    };
+    weeks && !matches!(spec.to.as_deref().map(DateText::read), Some(DateText::Relative(_)))
+}

@@ -1,0 +1,215 @@
+//! From what was counted to the rows of the answer: periods, series, lists of cohorts, formulas.
+//!
+//! Must stay true: the current period stands before the previous one; a series without a row under a value counts as
+//! zeros in a formula.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+
+use super::Trend;
+use super::formula::Formula;
+use super::keys::Key;
+use super::result::smoothed;
+use super::rows::{Row, RowValue, Shape};
+use super::state::{Sum, Tally};
+use crate::query::{BreakdownBy, CohortChoice, Display};
+
+/// A row and what it is of.
+#[derive(Debug, Clone)]
+pub(super) struct Output {
+    /// Index of the period.
+    pub(super) period: usize,
+    /// Index of the series; of the first one for a formula.
+    pub(super) series: usize,
+    pub(super) row: Row,
+}
+
+/// The tallies of each channel.
+type Channels = HashMap<usize, Vec<(Key, Tally)>>;
+
+impl Trend {
+    /// All rows in their order, and whether values were cut off.
+    pub(super) fn outputs(&self, sum: Sum) -> (Vec<Output>, bool) {
+        let mut channels = Channels::new();
+        for ((channel, key), tally) in sum.tallies {
+            channels.entry(channel).or_default().push((key, tally));
+        }
+        let (mut outputs, mut cut) = (Vec::new(), false);
+        for period in 0..self.periods.len() {
+            let series: Vec<Vec<Row>> = (0..self.counters.len())
+                .map(|series| {
+                    let tallies = channels.remove(&self.channel(period, series)).unwrap_or_default();
+                    let (rows, was_cut) = self.rows(period, series, tallies);
+                    cut |= was_cut;
+                    rows
+                })
+                .collect();
+            let output = |(series, row)| Output { period, series, row };
+            match (&self.formula, self.cohorts_one_by_one()) {
+                (Some(formula), _) => {
+                    outputs
+                        .extend(self.formula_rows(formula, &series).into_iter().map(|row| output((0, row))));
+                }
+                (None, None) => {
+                    let rows = series.into_iter().enumerate();
+                    outputs.extend(
+                        rows.flat_map(|(series, rows)| rows.into_iter().map(move |row| (series, row)))
+                            .map(output),
+                    );
+                }
+                (None, Some(choices)) => {
+                    for choice in choices {
+                        let of_choice = |row: &&Row| row.value == RowValue::Cohort(*choice);
+                        outputs.extend(series.iter().enumerate().flat_map(|(series, rows)| {
+                            rows.iter().filter(of_choice).map(move |row| output((series, row.clone())))
+                        }));
+                    }
+                }
+            }
+        }
+        (outputs, cut)
+    }
+
+    /// The cohorts, where each is a question of its own: one alone, or a list with everybody in it.
+    pub(super) fn cohorts_one_by_one(&self) -> Option<&[CohortChoice]> {
+        match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
+            Some(BreakdownBy::Cohorts { choices, .. })
+                if choices.len() == 1 || choices.contains(&CohortChoice::All) =>
+            {
+                Some(choices)
+            }
+            _ => None,
+        }
+    }
+
+    /// The rows of one series in one period.
+    fn rows(&self, period: usize, series: usize, tallies: Vec<(Key, Tally)>) -> (Vec<Row>, bool) {
+        let Some(counter) = self.counters.get(series).and_then(Option::as_ref) else {
+            return (Vec::new(), false);
+        };
+        let width = self.periods.get(period).map_or(0, super::slot::Period::width);
+        let statistic = counter.statistic();
+        let first = self.counts_once(&counter.math);
+        let breakdown = self.query.common.breakdown.as_ref();
+        let mut counted: Vec<(Key, Vec<f64>)> =
+            tallies.into_iter().map(|(key, tally)| (key, tally.finish(width, statistic, first))).collect();
+        if counted.is_empty() && breakdown.is_none() {
+            counted.push((Key::Whole, vec![0.0; width]));
+        }
+        let (mut rows, cut) = self.shape().rows(counted, breakdown);
+        if breakdown.is_none() && self.query.smoothing > 1 && !self.query.display.is_total() {
+            rows.iter_mut().for_each(|row| row.data = smoothed(&row.data, self.query.smoothing));
+        }
+        (rows, cut)
+    }
+
+    fn shape(&self) -> Shape {
+        let display = self.query.display;
+        Shape {
+            total: display.is_total(),
+            running: display == Display::ActionsLineGraphCumulative,
+            default_limit: if display == Display::WorldMap { 250 } else { 25 },
+        }
+    }
+
+    /// The formula over the rows of all series of a period.
+    fn formula_rows(&self, formula: &Formula, series: &[Vec<Row>]) -> Vec<Row> {
+        let mut values: BTreeMap<&RowValue, ()> = BTreeMap::new();
+        series.iter().flatten().for_each(|row| {
+            values.insert(&row.value, ());
+        });
+        let width = series.iter().flatten().map(|row| row.data.len()).max().unwrap_or(0);
+        let mut rows: Vec<Row> = values
+            .into_keys()
+            .map(|value| {
+                let of_value: Vec<Option<&Row>> =
+                    series.iter().map(|rows| rows.iter().find(|row| row.value == *value)).collect();
+                let at = |bucket: usize| {
+                    formula.at(|letter| {
+                        let row = of_value.get(letter).copied().flatten();
+                        row.and_then(|row| row.data.get(bucket)).copied().unwrap_or(0.0)
+                    })
+                };
+                Row { value: value.clone(), data: (0..width).map(at).collect(), kept: Vec::new() }
+            })
+            .collect();
+        if let Some(choices) = self.cohorts_one_by_one() {
+            let place = |row: &Row| choices.iter().position(|choice| row.value == RowValue::Cohort(*choice));
+            rows.sort_by_key(place);
+        } else if self.query.comparison.is_some() {
+            let count = |row: &Row| if self.query.display.is_total() { 0.0 } else { row.data.iter().sum() };
+            rows.sort_by(|left, right| natural(&left.value.texts(), &right.value.texts()));
+            rows.sort_by(|left, right| count(right).total_cmp(&count(left)));
+        } else {
+            rows.sort_by(descending);
+        }
+        rows
+    }
+}
+
+/// Real values, null, the rest; then by size, by the numbers one after the other, and the later text first.
+fn descending(left: &Row, right: &Row) -> Ordering {
+    let size = |row: &Row| -> f64 { row.data.iter().sum() };
+    let numbers = || {
+        let pairs = right.data.iter().zip(&left.data);
+        pairs
+            .map(|(right, left)| right.total_cmp(left))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    };
+    (left.value.class().cmp(&right.value.class()))
+        .then(size(right).total_cmp(&size(left)))
+        .then_with(numbers)
+        .then_with(|| right.value.texts().cmp(&left.value.texts()))
+}
+
+/// Texts as people order them: without case, numbers in them by their size.
+fn natural(left: &[String], right: &[String]) -> Ordering {
+    let pieces = |texts: &[String]| -> Vec<(bool, u128, String)> {
+        let text = texts.join("::").to_lowercase();
+        let mut pieces: Vec<String> = Vec::new();
+        for character in text.chars() {
+            match pieces.last_mut() {
+                Some(piece)
+                    if piece.ends_with(|last: char| last.is_ascii_digit() == character.is_ascii_digit()) =>
+                {
+                    piece.push(character);
+                }
+                _ => pieces.push(character.to_string()),
+            }
+        }
+        let piece = |piece: String| (piece.parse::<u128>().is_err(), piece.parse().unwrap_or(0), piece);
+        pieces.into_iter().map(piece).collect()
+    };
+    pieces(left).cmp(&pieces(right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_texts_are_ordered_by_size() {
+        let mut texts = ["b", "A10", "a2", "B1", "10", "9"].map(|text| vec![text.to_owned()]);
+        texts.sort_by(|left, right| natural(left, right));
+        assert_eq!(texts.concat(), ["9", "10", "a2", "A10", "b", "B1"]);
+    }
+
+    #[test]
+    fn formulas_put_the_later_text_first_on_a_tie() {
+        let row = |text: &str, data: &[f64]| Row {
+            value: RowValue::Texts(vec![text.to_owned()]),
+            data: data.to_vec(),
+            kept: Vec::new(),
+        };
+        let mut rows = [
+            row("London", &[0.0]),
+            row(super::super::rows::NULL, &[9.0]),
+            row("Paris", &[0.0]),
+            row("Rome", &[1.0]),
+        ];
+        rows.sort_by(descending);
+        let names: Vec<_> = rows.iter().map(|row| row.value.texts().concat()).collect();
+        assert_eq!(names, ["Rome", "Paris", "London", super::super::rows::NULL]);
+    }
+}

@@ -1,0 +1,369 @@
+//! One series made ready: which events, and what is made of them in a period.
+//!
+//! Must stay true: an event that counts does so under its value of the breakdown and in the buckets of its time, nowhere
+//! else; persons are counted within their partition, for no other has events of theirs.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::keys::Layer;
+use super::numbers::Numbers;
+use super::slot::{Slot, Slots};
+use super::state::{Seen, Tally, count_one, dedup};
+use crate::error::{CalcError, CalcResult};
+use crate::facts::{group_column, session_column};
+use crate::filter::{Filter, Mask};
+use crate::matcher::Matcher;
+use crate::plan::Compiler;
+use crate::query::{Math, NumberSource, Series, Statistic, Who};
+use crate::scan::{Column, ColumnKey, FactKey, Micros, RowKey, Run, Seq};
+use crate::text::{number_of, text_of};
+
+/// A series that counts something.
+#[derive(Debug, Clone)]
+pub(super) struct Counter {
+    /// Its events.
+    pub(super) matcher: Matcher,
+    /// Its events without any filter, where the first one of a person matters.
+    unfiltered: Option<Matcher>,
+    /// What is counted.
+    pub(super) math: Math,
+}
+
+/// The rows of one series in one partition.
+pub(super) struct Rows<'a> {
+    /// Runs, which of their rows count, and how these are split.
+    pub(super) list: Vec<(&'a Run, Mask, &'a [Layer])>,
+    /// How many actors the partition has.
+    pub(super) actors: usize,
+}
+
+/// A row that counts.
+struct Row {
+    /// Its place in the list of runs, and in its run.
+    at: (usize, usize),
+    actor: u32,
+    time: Micros,
+    slot: Slot,
+    key: u32,
+}
+
+/// Tallies by the codes of their keys.
+type Tallies = HashMap<u32, Tally>;
+
+impl Counter {
+    /// Compiles a series; none for an action that does not exist.
+    pub(super) fn new(series: &Series, math: Math, compiler: &mut Compiler<'_>) -> CalcResult<Option<Self>> {
+        let attr = "properties";
+        let Some(matcher) = Matcher::new(&series.source, &series.properties, compiler, attr)? else {
+            return Ok(None);
+        };
+        if let Math::Expression(_) = math {
+            return Err(CalcError::unsupported(series.source.list(), "math by expressions"));
+        }
+        let unfiltered = match math {
+            Math::FirstTime => Matcher::new(&series.source, &Filter::none(), compiler, attr)?,
+            _ => None,
+        };
+        for key in reads(&math) {
+            compiler.read(&key, series.source.list())?;
+        }
+        Ok(Some(Self { matcher, unfiltered, math }))
+    }
+
+    /// The statistic that its numbers are for; none where it counts.
+    pub(super) fn statistic(&self) -> Option<Statistic> {
+        match self.math {
+            Math::PerActor(statistic) | Math::Property(statistic, _) => Some(statistic),
+            _ => None,
+        }
+    }
+
+    /// What the rows come to. With `first` a person counts in the first of its buckets only.
+    pub(super) fn tallies(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> Tallies {
+        match &self.math {
+            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => actors(rows, slots, width, first),
+            Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who),
+            Math::PerActor(statistic) => per_actor(rows, slots, *statistic),
+            Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots),
+            Math::Property(statistic, source) => numbers(rows, slots, *statistic, &row_key(source)),
+            Math::FirstTime => self.first_times(rows, slots, width),
+            Math::Total | Math::Expression(_) => events(rows, slots, width, |_| true),
+        }
+    }
+
+    /// The first event of each person, where it passes the filters.
+    fn first_times(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Tallies {
+        let firsts = self.first_time_rows(rows, slots);
+        events(rows, slots, width, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
+    }
+
+    /// For each actor the row that counts, as its place in the list of runs and in its run: the earliest arrival among
+    /// the rows that pass at the instant of the first of all its events.
+    fn first_time_rows(&self, rows: &Rows<'_>, slots: &Slots<'_>) -> Vec<Option<(usize, usize)>> {
+        let mut earliest = vec![Micros::MAX; rows.actors];
+        if let Some(unfiltered) = &self.unfiltered {
+            for (run, ..) in &rows.list {
+                let mask = unfiltered.mask(run);
+                each_of(run, &mask, |row| {
+                    if run.times[row] <= slots.bounds.1
+                        && let Some(known) = earliest.get_mut(run.actors[row] as usize)
+                    {
+                        *known = run.times[row].min(*known);
+                    }
+                });
+            }
+        }
+        let mut firsts: Vec<Option<(Seq, (usize, usize))>> = vec![None; rows.actors];
+        each(rows, slots, |row| {
+            let actor = row.actor as usize;
+            if earliest.get(actor) != Some(&row.time) {
+                return;
+            }
+            let (place, at) = row.at;
+            let seq =
+                rows.list.get(place).and_then(|(run, ..)| run.seqs.get(at)).copied().unwrap_or(Seq::MAX);
+            if let Some(first) = firsts.get_mut(actor)
+                && first.is_none_or(|(known, _)| seq < known)
+            {
+                *first = Some((seq, row.at));
+            }
+        });
+        firsts.into_iter().map(|first| first.map(|(_, at)| at)).collect()
+    }
+
+    /// Calls back with every row that counts into something: its place in the list of runs and in its run, and its key.
+    pub(super) fn each_counted(
+        &self,
+        rows: &Rows<'_>,
+        slots: &Slots<'_>,
+        mut back: impl FnMut((usize, usize), u32),
+    ) {
+        let firsts = match self.math {
+            Math::FirstTime => Some(self.first_time_rows(rows, slots)),
+            _ => None,
+        };
+        let group = match self.math {
+            Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+                Some(ids(rows, &group_column(index), None))
+            }
+            _ => None,
+        };
+        each(rows, slots, |row| {
+            let first =
+                firsts.as_ref().is_none_or(|firsts| firsts.get(row.actor as usize) == Some(&Some(row.at)));
+            if first && group.as_ref().is_none_or(|ids| ids[row.at.0].of(row.at.1).is_some()) {
+                back(row.at, row.key);
+            }
+        });
+    }
+}
+
+fn reads(math: &Math) -> Vec<RowKey> {
+    match math {
+        Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+            vec![RowKey::Event(group_column(*index))]
+        }
+        Math::Unique(Who::Session) => vec![RowKey::Event(session_column())],
+        Math::Property(_, NumberSource::SessionDuration) => {
+            vec![RowKey::Event(session_column()), row_key(&NumberSource::SessionDuration)]
+        }
+        Math::Property(_, source) => vec![row_key(source)],
+        _ => Vec::new(),
+    }
+}
+
+fn row_key(source: &NumberSource) -> RowKey {
+    match source {
+        NumberSource::Event(key) => RowKey::Event(ColumnKey::Property(key.clone())),
+        NumberSource::Person(key) => RowKey::Fact(FactKey::Person(key.clone())),
+        NumberSource::SessionDuration => RowKey::Fact(FactKey::Session("$session_duration".to_owned())),
+    }
+}
+
+/// Calls back with the places that a mask lets through.
+fn each_of(run: &Run, mask: &Mask, mut back: impl FnMut(usize)) {
+    match mask {
+        Mask::Nothing => {}
+        Mask::Every => (0..run.actors.len()).for_each(back),
+        Mask::Rows(passes) => {
+            passes.iter().enumerate().filter(|(_, passes)| **passes).for_each(|(row, _)| back(row));
+        }
+    }
+}
+
+/// Calls back with every row in a slot, once for each of its layers.
+fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
+    for (place, (run, mask, layers)) in rows.list.iter().enumerate() {
+        for layer in *layers {
+            let mask = match &layer.mask {
+                Mask::Every => mask.clone(),
+                members => mask.clone().and(members.clone()),
+            };
+            each_of(run, &mask, |row| {
+                let (actor, time) = (run.actors[row], run.times[row]);
+                if let Some(slot) = slots.at(time) {
+                    back(Row { at: (place, row), actor, time, slot, key: layer.codes.of(row) });
+                }
+            });
+        }
+    }
+}
+
+fn events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, counts: impl Fn(&Row) -> bool) -> Tallies {
+    let mut by_key: HashMap<u32, Vec<u64>> = HashMap::new();
+    // Neighbours often share a key.
+    let mut last: Option<(u32, Vec<u64>)> = None;
+    each(rows, slots, |row| {
+        if !counts(&row) {
+            return;
+        }
+        if last.as_ref().is_none_or(|(key, _)| *key != row.key) {
+            let next = by_key.remove(&row.key).unwrap_or_else(|| vec![0; width]);
+            if let Some((key, before)) = last.replace((row.key, next)) {
+                by_key.insert(key, before);
+            }
+        }
+        if let Some((_, counts)) = &mut last
+            && let Some(count) = counts.get_mut(row.slot.from as usize)
+        {
+            *count += 1;
+        }
+    });
+    by_key.extend(last);
+    by_key.into_iter().map(|(key, counts)| (key, Tally::Counts(counts))).collect()
+}
+
+fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> Tallies {
+    let mut places: Vec<(u32, u32, Slot)> = Vec::new();
+    each(rows, slots, |row| {
+        let place = (row.key, row.actor, row.slot);
+        if places.last() != Some(&place) {
+            places.push(place);
+        }
+    });
+    places.sort_unstable();
+    let mut tallies = Tallies::new();
+    for of_one in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
+        let Some((key, ..)) = of_one.first() else { continue };
+        let tally = tallies.entry(*key).or_insert_with(|| Tally::Counts(vec![0; width]));
+        if let Tally::Counts(counts) = tally {
+            count_one(of_one.iter().map(|(.., slot)| *slot), first, counts);
+        }
+    }
+    tallies
+}
+
+fn per_actor(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic) -> Tallies {
+    let mut places: Vec<(u32, u32, u32)> = Vec::new();
+    each(rows, slots, |row| places.push((row.key, row.slot.from, row.actor)));
+    places.sort_unstable();
+    let mut tallies = Tallies::new();
+    for of_one in places.chunk_by(|left, right| left == right) {
+        let Some((key, bucket, _)) = of_one.first() else { continue };
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+        push(&mut tallies, *key, *bucket, statistic, Some(of_one.len() as f64));
+    }
+    tallies
+}
+
+fn numbers(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic, key: &RowKey) -> Tallies {
+    let columns: Vec<_> = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of)).collect();
+    let mut tallies = Tallies::new();
+    each(rows, slots, |row| {
+        push(&mut tallies, row.key, row.slot.from, statistic, columns[row.at.0].of(row.at.1));
+    });
+    tallies
+}
+
+/// Adds a number; a value without any number is known all the same.
+fn push(tallies: &mut Tallies, key: u32, bucket: u32, statistic: Statistic, number: Option<f64>) {
+    let tally = tallies.entry(key).or_insert_with(|| Tally::Numbers(HashMap::new()));
+    if let (Tally::Numbers(buckets), Some(number)) = (tally, number) {
+        buckets.entry(bucket).or_insert_with(|| Numbers::new(statistic)).push(number);
+    }
+}
+
+fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: Who) -> Tallies {
+    let ids = match who {
+        Who::Group(index) => ids(rows, &group_column(index), None),
+        _ => ids(rows, &session_column(), Some(0)),
+    };
+    gather_seen(rows, slots, |row| Some((ids[row.at.0].of(row.at.1)?, None)))
+}
+
+/// The length of each session, once a bucket.
+fn durations(rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
+    let ids = ids(rows, &session_column(), None);
+    let key = row_key(&NumberSource::SessionDuration);
+    let lengths: Vec<_> = rows.list.iter().map(|(run, ..)| Coded::new(run.column(&key), number_of)).collect();
+    gather_seen(rows, slots, |row| {
+        let (place, at) = row.at;
+        Some(match (ids[place].of(at), lengths[place].of(at)) {
+            (Some(id), Some(length)) => (id, Some(length)),
+            _ => (0, None),
+        })
+    })
+}
+
+fn gather_seen(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    who: impl Fn(&Row) -> Option<(u128, Option<f64>)>,
+) -> Tallies {
+    let mut by_key: HashMap<u32, Vec<Seen>> = HashMap::new();
+    each(rows, slots, |row| {
+        let Some((id, number)) = who(&row) else { return };
+        let seen = by_key.entry(row.key).or_default();
+        let one = Seen { id, slot: row.slot, number };
+        if seen.last() != Some(&one) {
+            seen.push(one);
+        }
+    });
+    let tally = |(key, mut seen): (u32, Vec<Seen>)| {
+        dedup(&mut seen);
+        (key, Tally::Seen(seen))
+    };
+    by_key.into_iter().map(tally).collect()
+}
+
+/// A column with its dictionary read as something else.
+struct Coded<'a, T> {
+    codes: &'a [u32],
+    values: Vec<Option<T>>,
+    /// Of rows without a value.
+    missing: Option<T>,
+}
+
+impl<'a, T: Copy> Coded<'a, T> {
+    fn new(column: Option<&'a Column>, read: impl Fn(&serde_json::Value) -> Option<T>) -> Self {
+        let values = column.map(|column| column.values.iter().map(read).collect());
+        Self {
+            codes: column.map_or(&[], |column| &column.codes),
+            values: values.unwrap_or_default(),
+            missing: None,
+        }
+    }
+
+    fn of(&self, row: usize) -> Option<T> {
+        let code = self.codes.get(row).and_then(|code| usize::try_from(*code).ok());
+        code.and_then(|code| self.values.get(code).copied()).flatten().or(self.missing)
+    }
+}
+
+/// The hashes of a column's texts, for each run. Empty texts are missing.
+fn ids<'a>(rows: &Rows<'a>, key: &ColumnKey, missing: Option<u128>) -> Vec<Coded<'a, u128>> {
+    let id =
+        |value: &serde_json::Value| text_of(value).filter(|text| !text.is_empty()).map(|text| hash(&text));
+    rows.list.iter().map(|(run, ..)| Coded { missing, ..Coded::new(run.columns.get(key), id) }).collect()
+}
+
+/// Wide enough for no two texts of a project to share one.
+pub(super) fn hash(text: &str) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    (half(1) << 64) | half(2)
+}

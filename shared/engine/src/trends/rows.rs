@@ -1,0 +1,258 @@
+//! The rows of one series in one period: values put into bins, cut to the limit, in their order.
+//!
+//! Must stay true: what is cut off is added up in one row and not lost; the order is fixed by numbers and texts alone.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::keys::Key;
+use crate::query::{Breakdown, BreakdownBy, CohortChoice, Form};
+use crate::text::numeric;
+
+/// Stands for missing, null and empty.
+pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
+/// Stands for what the limit cut off.
+pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
+
+/// What a row is of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RowValue {
+    /// There is no breakdown.
+    Whole,
+    /// A text for each part.
+    Texts(Vec<String>),
+    /// A cohort, or everybody.
+    Cohort(CohortChoice),
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pub(super) value: RowValue,
+    /// By bucket, or one number; as it is shown, so running where that is asked for.
+    pub(super) data: Vec<f64>,
+    /// For the row of the rest: the values that are not in it.
+    pub(super) kept: Vec<RowValue>,
+}
+
+/// How rows are cut and ordered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// One number instead of one a bucket.
+    pub(super) total: bool,
+    /// Sums that run over the buckets.
+    pub(super) running: bool,
+    /// Values that stay where the question names no number.
+    pub(super) default_limit: usize,
+}
+
+impl RowValue {
+    /// Real values stand before null, null before the rest.
+    pub(super) fn class(&self) -> u8 {
+        match self {
+            Self::Texts(texts) if texts.iter().any(|text| text == OTHER) => 2,
+            Self::Texts(texts) if texts.iter().any(|text| text == NULL) => 1,
+            _ => 0,
+        }
+    }
+
+    /// For comparisons and labels.
+    pub(super) fn texts(&self) -> Vec<String> {
+        match self {
+            Self::Whole => Vec::new(),
+            Self::Texts(texts) => texts.clone(),
+            Self::Cohort(CohortChoice::All) => vec!["all".to_owned()],
+            Self::Cohort(CohortChoice::Cohort(id)) => vec![id.to_string()],
+        }
+    }
+
+    /// The `breakdown_value` of a series.
+    pub(super) fn json(&self, breakdown: &Breakdown) -> Value {
+        match (self, &breakdown.by) {
+            (Self::Cohort(choice), _) => choice.json(),
+            (Self::Texts(texts), BreakdownBy::Parts { form: Form::Several, .. }) => json!(texts),
+            (Self::Texts(texts), _) => json!(texts.first()),
+            (Self::Whole, _) => Value::Null,
+        }
+    }
+}
+
+impl Shape {
+    /// What a row is ranked by: the sum of its numbers.
+    fn size(data: &[f64]) -> f64 {
+        data.iter().sum()
+    }
+
+    /// The rows of what was counted, and whether values were cut off.
+    pub(super) fn rows(
+        self,
+        counted: Vec<(Key, Vec<f64>)>,
+        breakdown: Option<&Breakdown>,
+    ) -> (Vec<Row>, bool) {
+        let mut rows = values(counted, breakdown);
+        let mut cut = false;
+        if let Some(breakdown) = breakdown
+            && matches!(breakdown.by, BreakdownBy::Parts { .. })
+        {
+            let limit = breakdown.limit.unwrap_or(self.default_limit);
+            rows.sort_by(|left, right| self.rank(left, right));
+            if rows.len() > limit {
+                cut = true;
+                let rest = rows.split_off(limit);
+                if !breakdown.hide_other {
+                    let kept = rows.iter().map(|row| row.value.clone()).collect();
+                    rows.push(sum_of(&rest, kept));
+                }
+            }
+        }
+        if self.running {
+            for row in &mut rows {
+                row.data = running_sum(&row.data);
+            }
+        }
+        if breakdown.is_some() {
+            rows.sort_by(|left, right| Self::order(left, right));
+        }
+        (rows, cut)
+    }
+
+    /// Which values stay.
+    fn rank(self, left: &Row, right: &Row) -> Ordering {
+        // Of totals null is as good as any.
+        let class = |row: &Row| if self.total { 0 } else { row.value.class() };
+        class(left)
+            .cmp(&class(right))
+            .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
+            .then_with(|| left.value.texts().cmp(&right.value.texts()))
+    }
+
+    /// In which order they stand.
+    fn order(left: &Row, right: &Row) -> Ordering {
+        (left.value.class().cmp(&right.value.class()))
+            .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
+            .then_with(|| left.value.texts().cmp(&right.value.texts()))
+    }
+}
+
+fn sum_of(rest: &[Row], kept: Vec<RowValue>) -> Row {
+    let width = rest.first().map_or(0, |row| row.data.len());
+    let parts = rest.first().map_or(0, |row| row.value.texts().len());
+    let mut data = vec![0.0; width];
+    for row in rest {
+        data.iter_mut().zip(&row.data).for_each(|(sum, more)| *sum += more);
+    }
+    Row { value: RowValue::Texts(vec![OTHER.to_owned(); parts]), data, kept }
+}
+
+/// The numbers added up from the first to each.
+pub(super) fn running_sum(data: &[f64]) -> Vec<f64> {
+    let mut sum = 0.0;
+    data.iter()
+        .map(|number| {
+            sum += number;
+            sum
+        })
+        .collect()
+}
+
+/// One row for each value; numeric parts in bins where these are asked for.
+fn values(mut counted: Vec<(Key, Vec<f64>)>, breakdown: Option<&Breakdown>) -> Vec<Row> {
+    counted.sort_by(|left, right| left.0.cmp(&right.0));
+    let bins = bins_of(&counted, breakdown);
+    let mut rows: BTreeMap<RowValue, Vec<f64>> = BTreeMap::new();
+    for (key, data) in counted {
+        let value = match key {
+            Key::Whole => RowValue::Whole,
+            Key::Cohort(choice) => RowValue::Cohort(choice),
+            Key::Texts(texts) => {
+                let part = |(index, text): (usize, Option<String>)| {
+                    let text = match bins.get(index).copied().flatten() {
+                        Some(bins) => text.and_then(|text| numeric(&text)).map(|number| bins.text(number)),
+                        None => text,
+                    };
+                    text.unwrap_or_else(|| NULL.to_owned())
+                };
+                RowValue::Texts(texts.into_iter().enumerate().map(part).collect())
+            }
+        };
+        match rows.entry(value) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(data);
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => {
+                entry.get_mut().iter_mut().zip(data).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    }
+    rows.into_iter().map(|(value, data)| Row { value, data, kept: Vec::new() }).collect()
+}
+
+/// Bins of equal width over the numbers of a part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Bins {
+    least: f64,
+    greatest: f64,
+    count: u32,
+}
+
+fn bins_of(counted: &[(Key, Vec<f64>)], breakdown: Option<&Breakdown>) -> Vec<Option<Bins>> {
+    let Some(BreakdownBy::Parts { parts, .. }) = breakdown.map(|breakdown| &breakdown.by) else {
+        return Vec::new();
+    };
+    let of = |(index, count): (usize, Option<u32>)| {
+        let numbers = counted.iter().filter_map(|(key, _)| match key {
+            Key::Texts(texts) => texts.get(index)?.as_deref().and_then(numeric),
+            _ => None,
+        });
+        let (least, greatest) = numbers
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), number| {
+                (least.min(number), greatest.max(number))
+            });
+        Some(Bins { least, greatest, count: count? })
+    };
+    parts.iter().map(|part| part.bins).enumerate().map(of).collect()
+}
+
+impl Bins {
+    /// First and last edge of a bin.
+    fn edges(self, bin: u32) -> (f64, f64) {
+        let width = (self.greatest - self.least) / f64::from(self.count);
+        let end = self.least + f64::from(bin + 1) * width;
+        let end = if bin + 1 == self.count { end + 0.01 } else { end };
+        (self.least + f64::from(bin) * width, end)
+    }
+
+    /// The text of the bin that a number falls in.
+    fn text(self, number: f64) -> String {
+        let width = (self.greatest - self.least) / f64::from(self.count);
+        // A division may lead to the neighbour of the right bin.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "casts of floats saturate"
+        )]
+        let near = if width > 0.0 { ((number - self.least) / width) as u32 } else { self.count };
+        let last = self.count - 1;
+        let mut candidates = near.saturating_sub(1)..=near.saturating_add(1).min(last);
+        let bin = candidates.find(|bin| {
+            let (from, until) = self.edges(*bin);
+            from <= number && number < until
+        });
+        let (from, until) = self.edges(bin.unwrap_or(last));
+        format!("[{},{}]", plain(from), plain(until))
+    }
+}
+
+/// The shortest decimal form.
+fn plain(number: f64) -> String {
+    // Minus zero has no sign for people.
+    format!("{}", number + 0.0)
+}
+
+/// The edges that the text of a bin names.
+pub(super) fn edges_of(text: &str) -> Option<(f64, f64)> {
+    let (from, until) = text.strip_prefix('[')?.strip_suffix(']')?.split_once(',')?;
+    Some((numeric(from)?, numeric(until)?))
+}

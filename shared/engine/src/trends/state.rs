@@ -1,0 +1,185 @@
+//! What parts of a trend add up to: for each series, period and value of the breakdown what was counted.
+//!
+//! Must stay true: parts merge in any order to the same sum; what is not divided by actors (groups, sessions) is kept as a
+//! set until the end. Memory is bounded: a part that holds too much says so instead of growing.
+
+use std::collections::HashMap;
+
+use super::keys::Key;
+use super::numbers::Numbers;
+use super::slot::Slot;
+use crate::query::Statistic;
+
+/// The bytes that one sum may hold.
+const HELD_BYTES: usize = 256 << 20;
+
+/// What was counted, by channel (a series in a period) and value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sum {
+    pub(super) tallies: HashMap<(usize, Key), Tally>,
+    held: usize,
+    /// It would have held too much and holds nothing any more.
+    pub(super) burst: bool,
+}
+
+/// What was counted for one value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Tally {
+    /// A count for each bucket.
+    Counts(Vec<u64>),
+    /// Numbers by bucket.
+    Numbers(HashMap<u32, Numbers>),
+    /// Who was seen in which buckets; may hold one more than once.
+    Seen(Vec<Seen>),
+}
+
+/// Somebody in some buckets, perhaps with a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    /// A hash of who it is, wide enough for no two to share one.
+    pub(super) id: u128,
+    pub(super) slot: Slot,
+    pub(super) number: Option<f64>,
+}
+
+impl Sum {
+    /// Adds a tally.
+    pub(super) fn add(&mut self, channel: usize, key: Key, tally: Tally) {
+        if self.burst {
+            return;
+        }
+        let weight = tally.weight();
+        match self.tallies.entry((channel, key)) {
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(tally);
+                self.held += weight;
+            }
+            std::collections::hash_map::Entry::Occupied(mut entry) => {
+                let before = entry.get().weight();
+                entry.get_mut().merge(tally);
+                self.held = self.held + entry.get().weight() - before;
+            }
+        }
+        if self.held > HELD_BYTES {
+            *self = Self { burst: true, ..Self::default() };
+        }
+    }
+
+    /// The sum of two parts.
+    pub(crate) fn merge(mut self, mut other: Self) -> Self {
+        if self.tallies.len() < other.tallies.len() {
+            std::mem::swap(&mut self, &mut other);
+        }
+        if self.burst || other.burst {
+            return Self { burst: true, ..Self::default() };
+        }
+        for ((channel, key), tally) in other.tallies {
+            self.add(channel, key, tally);
+        }
+        self
+    }
+}
+
+impl Tally {
+    fn weight(&self) -> usize {
+        96 + match self {
+            Self::Counts(counts) => 8 * counts.len(),
+            Self::Numbers(buckets) => buckets.values().map(Numbers::weight).sum(),
+            Self::Seen(seen) => size_of::<Seen>() * seen.len(),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Counts(counts), Self::Counts(more)) => {
+                counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+            }
+            (Self::Numbers(buckets), Self::Numbers(more)) => {
+                for (bucket, numbers) in more {
+                    match buckets.entry(bucket) {
+                        std::collections::hash_map::Entry::Vacant(entry) => {
+                            entry.insert(numbers);
+                        }
+                        std::collections::hash_map::Entry::Occupied(mut entry) => {
+                            entry.get_mut().merge(numbers);
+                        }
+                    }
+                }
+            }
+            (Self::Seen(seen), Self::Seen(more)) => {
+                seen.extend(more);
+                // Whoever is in many parts would otherwise be kept as often.
+                if seen.len() == seen.capacity() {
+                    dedup(seen);
+                }
+            }
+            // Parts of one plan count the same way.
+            _ => {}
+        }
+    }
+
+    /// The numbers by bucket. `first` counts everybody in the first of their buckets only.
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    pub(super) fn finish(self, width: usize, statistic: Option<Statistic>, first: bool) -> Vec<f64> {
+        let mut data = vec![0.0; width];
+        let mut put = |bucket: u32, value: f64| {
+            if let Some(place) = data.get_mut(bucket as usize) {
+                *place = value;
+            }
+        };
+        match (self, statistic) {
+            (Self::Counts(counts), _) => {
+                (0..).zip(counts).for_each(|(bucket, count)| put(bucket, count as f64));
+            }
+            (Self::Numbers(buckets), Some(statistic)) => {
+                buckets.into_iter().for_each(|(bucket, numbers)| put(bucket, numbers.finish(statistic)));
+            }
+            (Self::Seen(mut seen), Some(statistic)) => {
+                dedup(&mut seen);
+                let mut buckets: HashMap<u32, Numbers> = HashMap::new();
+                for one in seen {
+                    if let Some(number) = one.number {
+                        let numbers = buckets.entry(one.slot.from);
+                        numbers.or_insert_with(|| Numbers::new(statistic)).push(number);
+                    }
+                }
+                buckets.into_iter().for_each(|(bucket, numbers)| put(bucket, numbers.finish(statistic)));
+            }
+            (Self::Seen(mut seen), None) => {
+                dedup(&mut seen);
+                let mut counts = vec![0_u64; width];
+                for of_one in seen.chunk_by(|left, right| left.id == right.id) {
+                    count_one(of_one.iter().map(|seen| seen.slot), first, &mut counts);
+                }
+                (0..).zip(counts).for_each(|(bucket, count)| put(bucket, count as f64));
+            }
+            (Self::Numbers(_), None) => {}
+        }
+        data
+    }
+}
+
+/// Sorts by who and when, and drops what is there twice.
+pub(super) fn dedup(seen: &mut Vec<Seen>) {
+    seen.sort_by_key(|one| (one.id, one.slot));
+    seen.dedup_by_key(|one| (one.id, one.slot));
+}
+
+/// Adds one to every bucket of the slots, which are in order; with `first` to the first bucket only.
+pub(super) fn count_one(slots: impl Iterator<Item = Slot>, first: bool, counts: &mut [u64]) {
+    let mut done = 0;
+    for slot in slots {
+        if first {
+            if let Some(count) = counts.get_mut(slot.from as usize) {
+                *count += 1;
+            }
+            return;
+        }
+        for bucket in slot.from.max(done)..slot.until {
+            if let Some(count) = counts.get_mut(bucket as usize) {
+                *count += 1;
+            }
+        }
+        done = done.max(slot.until);
+    }
+}
