@@ -85,7 +85,10 @@ pub struct Count<'a> {
     pub range: &'a Range,
     pub math: Math,
     pub total: bool,
-    pub cumulative: bool,
+    /// Each actor counts in its first bucket only.
+    pub once: bool,
+    /// Running sums.
+    pub running: bool,
 }
 
 fn number(value: Option<&Value>) -> Option<f64> {
@@ -104,6 +107,11 @@ impl Count<'_> {
             Math::Rolling(days) => Some(days),
             _ => None,
         }
+    }
+
+    /// Each number is of some days and not of one bucket.
+    pub fn rolls(&self) -> bool {
+        self.k().is_some()
     }
 
     /// Whether an event may count at all, by its time and by having a group.
@@ -138,7 +146,7 @@ impl Count<'_> {
         if let Some(days) = self.k() {
             return self.rolling(events, days);
         }
-        let once = self.cumulative
+        let once = self.once
             && matches!(
                 self.math,
                 Math::Dau | Math::GroupDau(_) | Math::UniqueGroup(Some(_)) | Math::Rolling(_)
@@ -149,7 +157,7 @@ impl Count<'_> {
             self.number(&events.iter().filter(inside).copied().collect::<Vec<_>>())
         };
         let mut numbers: Vec<f64> = periods.into_iter().map(of).collect();
-        if self.cumulative {
+        if self.running {
             accumulate(&mut numbers);
         }
         numbers
@@ -186,7 +194,7 @@ impl Count<'_> {
             inside.map(|event| self.person(event)).collect::<BTreeSet<_>>().len() as f64
         };
         let mut numbers: Vec<f64> = self.range.periods().iter().map(of).collect();
-        if self.cumulative {
+        if self.running {
             accumulate(&mut numbers);
         }
         numbers
@@ -198,10 +206,12 @@ impl Count<'_> {
             events.iter().map(|event| of(event)).collect::<BTreeSet<_>>().len() as f64
         };
         match self.math {
-            Math::Total | Math::UniqueGroup(None) | Math::FirstTime => events.len() as f64,
-            Math::Dau | Math::Rolling(_) | Math::GroupDau(_) | Math::UniqueGroup(Some(_)) => {
-                distinct(&|event| self.actor(event))
-            }
+            Math::Total | Math::UniqueGroup(None) => events.len() as f64,
+            Math::Dau
+            | Math::FirstTime
+            | Math::Rolling(_)
+            | Math::GroupDau(_)
+            | Math::UniqueGroup(Some(_)) => distinct(&|event| self.actor(event)),
             Math::UniqueSession => distinct(&|event| text(event.properties.get("$session_id"))),
             Math::PerActor(statistic) => {
                 let mut counts: BTreeMap<String, f64> = BTreeMap::new();
@@ -249,12 +259,9 @@ impl Count<'_> {
             first == Some(event.time) && earliest(&mut counted.iter().copied(), &person) == first
         };
         let firsts: Vec<&&Event> = counted.iter().filter(|event| is_first(event)).copied().collect();
-        // A person counts once, by the event that arrived first.
-        let mut seen = BTreeSet::new();
         passing
             .iter()
             .filter(|event| firsts.iter().any(|first| std::ptr::eq(**first, **event)))
-            .filter(|event| seen.insert(self.person(event)))
             .copied()
             .collect()
     }

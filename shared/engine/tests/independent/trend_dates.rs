@@ -172,7 +172,12 @@ impl Range {
             return Self::of(self.calendar, asked, from, self.from);
         }
         from = from.date().and_time(self.from.time());
-        let weeks = matches!(asked.from, Some(DateText::Relative { count: Some(count), unit: 'd', edge: "" }) if count % 7 == 0);
+        let weeks = match &asked.from {
+            // The default is a week.
+            None => true,
+            Some(DateText::Relative { count: Some(count), unit: 'd', edge: "" }) => count % 7 == 0,
+            _ => false,
+        };
         let relative_end = matches!(asked.to, Some(DateText::Relative { .. }));
         if asked.interval == "day" && weeks && !relative_end {
             from += Duration::days(1);

@@ -42,7 +42,8 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
         range,
         math: series.math,
         total: question.asked.total,
-        cumulative: question.is_cumulative(),
+        once: question.is_cumulative(),
+        running: question.is_cumulative(),
     };
     let events = matching(question, history, series, &count);
     let Some(source) = &question.source else {
@@ -59,7 +60,7 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
             let values = Some(vec![if *id == 0 { "all".to_owned() } else { id.to_string() }]);
             (!events.is_empty()).then(|| Row { series: index, values, numbers: count.numbers(&events) })
         });
-        let mut rows: Vec<Row> = rows.collect();
+        let mut rows: Vec<Row> = rows.filter(|row| !count.rolls() || row.sum() > 0.0).collect();
         if ids.len() > 1 && !ids.contains(&0) {
             sort(&mut rows);
         }
@@ -72,8 +73,18 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
             values.map(|value| value.filter(|text| !text.is_empty()).unwrap_or_else(|| NULL.to_owned()));
         by_value.entry(values.collect()).or_default().push(event);
     }
+    let tied = |event: &&Event| {
+        let mut others = events
+            .iter()
+            .filter(|other| other.time == event.time && history.actor(&other.id) == history.actor(&event.id));
+        others.any(|other| source.values(history, other) != source.values(history, event))
+    };
+    if series.math == Math::FirstTime && events.iter().any(tied) {
+        // Which of two first events gives the value is open.
+        return None;
+    }
     // A row per raw value, and the plain numbers that decide which of them stay.
-    let plain = Count { cumulative: false, ..count };
+    let plain = Count { running: false, ..count };
     let mut raw: Vec<(Row, Row)> = Vec::new();
     for (values, events) in by_value {
         let row = |count: &Count<'_>| Row {
@@ -83,6 +94,8 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
         };
         raw.push((row(&count), row(&plain)));
     }
+    // Values of before the range that no window shows.
+    raw.retain(|(row, _)| !count.rolls() || row.sum() > 0.0);
     if let Some(bins) = question.bins {
         raw = binned(raw, bins);
     }
