@@ -28,7 +28,8 @@ pub struct Needs {
     pub rosters: BTreeSet<u64>,
     /// Events from which sessions are made; none when no session is asked for.
     pub sessions: Option<ScanRequest>,
-    /// For each behaviour that a cohort asks of its members, the events that tell of it.
+    /// For each behaviour that a cohort asks of its members, the events that tell of it. They are found out in this
+    /// order, see [`crate::Plan::behaved`]; their scans need not wait for each other.
     pub behaviours: Vec<ScanRequest>,
 }
 
@@ -117,20 +118,20 @@ impl<Id: Eq + Hash> Properties<Id> {
             let row = usize::try_from(*self.rows.get(id?)?).ok()?;
             column?.codes.get(row).copied()
         };
-        let codes = ids.map(|id| code(id).unwrap_or(MISSING)).collect();
-        Column { codes, values: column.map(|column| column.values.clone()).unwrap_or_default() }
+        let values = column.map(|column| column.values.as_slice()).unwrap_or_default();
+        Column::gathered(ids.map(|id| code(id).unwrap_or(MISSING)), values)
     }
 }
 
-/// Joins facts to the rows of a partition of persons. `member` tells whether a person is in a cohort.
+/// Joins facts to the rows of a partition of persons. `members` are the answers of cohorts, one for each actor.
 pub(crate) fn join(
     partition: &mut Partition,
     wanted: &BTreeSet<FactKey>,
     facts: &Facts,
-    member: &dyn Fn(u64, Uuid) -> bool,
+    members: &BTreeMap<u64, Vec<bool>>,
 ) {
     for key in wanted {
-        let of_actors = of_actors(&partition.actors, key, facts, member);
+        let of_actors = of_actors(&partition.actors, key, facts, members);
         for run in &mut partition.runs {
             let column = match (key, &of_actors) {
                 (_, Some(column)) => spread(column, &run.actors),
@@ -163,7 +164,7 @@ fn of_actors(
     actors: &[Uuid],
     key: &FactKey,
     facts: &Facts,
-    member: &dyn Fn(u64, Uuid) -> bool,
+    members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {
         FactKey::PersonId => Some(Column {
@@ -172,7 +173,10 @@ fn of_actors(
         }),
         FactKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
         FactKey::Member(cohort) => Some(Column {
-            codes: actors.iter().map(|actor| u32::from(member(*cohort, *actor))).collect(),
+            codes: match members.get(cohort) {
+                Some(answers) => answers.iter().map(|answer| u32::from(*answer)).collect(),
+                None => vec![0; actors.len()],
+            },
             values: vec![Value::Bool(false), Value::Bool(true)],
         }),
         FactKey::Group(..) | FactKey::Session(_) => None,
@@ -185,8 +189,7 @@ fn spread(column: &Column, actors: &[u32]) -> Column {
         let actor = usize::try_from(*actor).ok()?;
         column.codes.get(actor).copied()
     };
-    let codes = actors.iter().map(|actor| code(actor).unwrap_or(MISSING)).collect();
-    Column { codes, values: column.values.clone() }
+    Column::gathered(actors.iter().map(|actor| code(actor).unwrap_or(MISSING)), &column.values)
 }
 
 /// What is known of those whom a column of the run names.

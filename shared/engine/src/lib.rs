@@ -6,6 +6,8 @@
 
 mod action;
 mod breakdown;
+mod cohort;
+mod compiler;
 pub mod dates;
 pub mod definitions;
 mod element;

@@ -66,6 +66,13 @@ pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 /// Steps of one action.
 pub const ACTION_STEPS: usize = 100;
 
+/// Cohorts inside cohorts, actions between them not counted.
+pub const COHORT_DEPTH: usize = 32;
+/// Criteria on events in all the cohorts of one query; each is a scan of its own.
+pub const BEHAVIOURS: usize = 40;
+/// Periods that a criterion on regular events may look at.
+pub const PERIODS: i64 = 1_000;
+
 /// Group types of a project: indexes are below it.
 pub const GROUP_TYPES: u64 = 5;
 

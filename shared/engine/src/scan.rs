@@ -85,6 +85,23 @@ pub struct Column {
 }
 
 impl Column {
+    /// Rows with these codes of a dictionary; the column has only the values that its rows have.
+    pub(crate) fn gathered(codes: impl Iterator<Item = u32>, dictionary: &[Value]) -> Self {
+        let mut values = Vec::new();
+        let mut new_codes = vec![MISSING; dictionary.len()];
+        let mut code = |old: u32| {
+            let old = usize::try_from(old).ok()?;
+            let new = new_codes.get_mut(old)?;
+            if *new == MISSING {
+                *new = u32::try_from(values.len()).unwrap_or(MISSING);
+                values.push(dictionary[old].clone());
+            }
+            Some(*new)
+        };
+        let codes = codes.map(|old| code(old).unwrap_or(MISSING)).collect();
+        Self { codes, values }
+    }
+
     /// The value of a row.
     pub fn value(&self, row: usize) -> Option<&Value> {
         let code = *self.codes.get(row)?;

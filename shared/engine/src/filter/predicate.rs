@@ -167,6 +167,15 @@ impl Mask {
         }
     }
 
+    /// Whether a row passes.
+    pub(crate) fn has(&self, row: usize) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Nothing => false,
+            Self::Rows(rows) => rows.get(row).is_some_and(|passes| *passes),
+        }
+    }
+
     /// Rows that pass both.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {

@@ -1,0 +1,280 @@
+//! Criteria on events: what a person has to have done, and when.
+//!
+//! Must stay true: a criterion looks at events up to the end of today only; its times are those of the question's
+//! instant, in the project's zone; equal criteria of a question are looked for once.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Duration};
+use chrono_tz::Tz;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::pattern::{Count, Pattern, Seen};
+use crate::compiler::Compiler;
+use crate::dates::Interval;
+use crate::dates::grammar::DateText;
+use crate::dates::range::floor;
+use crate::dates::zone;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Filter, Mask};
+use crate::limits;
+use crate::matcher::Matcher;
+use crate::query::{EventSource, whole};
+use crate::scan::{FactKey, Micros, Partition};
+
+/// The first instant at which an event may have happened: the year 1.
+pub(crate) const EVER: Micros = -62_135_596_800_000_000;
+
+/// A criterion made ready.
+#[derive(Debug, Clone)]
+pub(super) struct Behaviour {
+    /// What is joined to the rows of its scan.
+    pub(super) facts: BTreeSet<FactKey>,
+    first: Matcher,
+    /// The event that has to follow, in a sequence.
+    second: Option<Matcher>,
+    pattern: Pattern,
+}
+
+/// Makes a criterion ready: its index among the behaviours.
+pub(super) fn compile(
+    fields: &Map<String, Value>,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<usize> {
+    let mut question = fields.clone();
+    question.remove("negation");
+    let question = Value::Object(question);
+    if let Some(known) = compiler.cohorts.asked.iter().position(|asked| *asked == question) {
+        return Ok(known);
+    }
+    if compiler.cohorts.behaviours.len() >= limits::BEHAVIOURS {
+        return Err(limits::too_many(attr, "criteria on events in cohorts", limits::BEHAVIOURS));
+    }
+    let criterion = Criterion { fields, now: compiler.now, attr };
+    let (pattern, from, to) = criterion.pattern()?;
+    let (scan, facts, (first, second)) = compiler.aside(|compiler| {
+        compiler.cover(from, to);
+        let filters = compiler.parse(fields.get("event_filters"), attr)?;
+        let first = matcher(&criterion.source("key", "event_type")?, &filters, compiler, attr)?;
+        let second = match pattern {
+            Pattern::Sequence { .. } => {
+                let source = criterion.source("seq_event", "seq_event_type")?;
+                Some(matcher(&source, &Filter::none(), compiler, attr)?)
+            }
+            _ => None,
+        };
+        Ok((first, second))
+    })?;
+    // Behaviours that its own events ask for have come before it by now.
+    compiler.needs.behaviours.push(scan);
+    compiler.cohorts.behaviours.push(Behaviour { facts, first, second, pattern });
+    compiler.cohorts.asked.push(question);
+    Ok(compiler.cohorts.behaviours.len() - 1)
+}
+
+fn matcher(
+    source: &EventSource,
+    filters: &Filter,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<Matcher> {
+    let missing = || CalcError::invalid(attr, format!("Action ID {} does not exist!", source.id()));
+    Matcher::new(source, filters, compiler, attr)?.ok_or_else(missing)
+}
+
+impl Behaviour {
+    /// Who of a joined partition of its scan showed it.
+    pub(super) fn shown(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Vec<Uuid>> {
+        let mut rows = Vec::new();
+        for run in &partition.runs {
+            if stop() {
+                return Err(CalcError::timeout());
+            }
+            let first = self.first.mask(run);
+            let second = self.second.as_ref().map_or(Mask::Nothing, |second| second.mask(run));
+            for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
+                let (first, second) = (first.has(row), second.has(row));
+                if first || second {
+                    rows.push(Seen { actor: *actor, time: *time, first, second });
+                }
+            }
+        }
+        rows.sort_unstable_by_key(|seen| (seen.actor, seen.time));
+        let of_actors = rows.chunk_by(|left, right| left.actor == right.actor);
+        let shown = of_actors.filter(|rows| self.pattern.is_shown(rows));
+        Ok(shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect())
+    }
+}
+
+/// A criterion as the record has it.
+struct Criterion<'a> {
+    fields: &'a Map<String, Value>,
+    now: DateTime<Tz>,
+    attr: &'a str,
+}
+
+impl Criterion<'_> {
+    /// What is looked for, from when and until when.
+    fn pattern(&self) -> CalcResult<(Pattern, Micros, Micros)> {
+        let today = (end_of_day(self.now)).timestamp_micros();
+        let kind = self.fields.get("value").and_then(Value::as_str).unwrap_or_default();
+        let since = |start: DateTime<Tz>, pattern| (pattern, start.timestamp_micros(), today);
+        Ok(match kind {
+            "performed_event" => since(self.start()?, Pattern::Times(Count::AtLeast(1))),
+            "performed_event_multiple" => since(self.start()?, Pattern::Times(self.count()?)),
+            "performed_event_first_time" => {
+                (Pattern::First { since: self.start()?.timestamp_micros() }, EVER, today)
+            }
+            "performed_event_sequence" => since(self.start()?, Pattern::Sequence { within: self.within()? }),
+            "stopped_performing_event" => {
+                let (start, later) = self.start_and_later()?;
+                since(start, Pattern::Stopped { since: later.timestamp_micros() })
+            }
+            "restarted_performing_event" => {
+                let (start, later) = self.start_and_later()?;
+                let (from, again) = (start.timestamp_micros(), later.timestamp_micros());
+                (Pattern::Restarted { from, again }, EVER, today)
+            }
+            "performed_event_regularly" => {
+                let edges = self.edges()?;
+                let (from, to) = (edges[0] + 1, edges[edges.len() - 1]);
+                (Pattern::Regularly { edges, count: self.count()?, periods: self.periods()?.0 }, from, to)
+            }
+            other => return Err(self.wrong(format!("There is no criterion \"{other}\" on events."))),
+        })
+    }
+
+    /// The event or action that a field names.
+    fn source(&self, key: &str, kind: &str) -> CalcResult<EventSource> {
+        let value = self.fields.get(key).unwrap_or(&Value::Null);
+        let id = || whole(value).and_then(|id| u64::try_from(id).ok());
+        match (self.fields.get(kind).and_then(Value::as_str), value) {
+            (Some("actions"), _) => id()
+                .map(EventSource::Action)
+                .ok_or_else(|| self.wrong(format!("{value} is not the id of an action."))),
+            (None | Some("events"), Value::String(event)) if !event.is_empty() => {
+                Ok(EventSource::Event(Some(event.clone())))
+            }
+            (None | Some("events"), _) => Err(self.wrong(format!("{key} does not name an event."))),
+            (Some(other), _) => Err(self.wrong(format!("{kind} is events or actions, not {other}."))),
+        }
+    }
+
+    /// From when on events count: the date given, or a number of days, weeks, months or years ago.
+    fn start(&self) -> CalcResult<DateTime<Tz>> {
+        match self.fields.get("explicit_datetime") {
+            None | Some(Value::Null) => self.ago("time_value", "time_interval"),
+            Some(Value::String(text)) if text.trim().is_empty() => self.ago("time_value", "time_interval"),
+            Some(Value::String(text)) => {
+                let text = DateText::read(text);
+                let at = text.instant(self.now).ok_or_else(|| self.too_far("explicit_datetime"))?;
+                Ok(match text {
+                    DateText::Absolute(..) => at,
+                    text if text.is_in_hours() => floor(at, Interval::Hour),
+                    _ => floor(at, Interval::Day),
+                })
+            }
+            Some(_) => Err(self.wrong("explicit_datetime is not a text.")),
+        }
+    }
+
+    /// That start, and the later one that a stop or a restart has.
+    fn start_and_later(&self) -> CalcResult<(DateTime<Tz>, DateTime<Tz>)> {
+        let (start, later) = (self.start()?, self.ago("seq_time_value", "seq_time_interval")?);
+        if later < start {
+            return Err(self.wrong("The second interval is longer than the first."));
+        }
+        Ok((start, later))
+    }
+
+    /// The start of the day so long ago.
+    fn ago(&self, value: &str, unit: &str) -> CalcResult<DateTime<Tz>> {
+        let letter = &self.unit(unit)?[..1];
+        let text = DateText::read(&format!("-{}{letter}", self.positive(value)?));
+        let at = text.instant(self.now).ok_or_else(|| self.too_far(value))?;
+        Ok(floor(at, Interval::Day))
+    }
+
+    fn unit(&self, key: &str) -> CalcResult<&str> {
+        match self.fields.get(key).and_then(Value::as_str) {
+            Some(unit @ ("day" | "week" | "month" | "year")) => Ok(unit),
+            _ => Err(self.wrong(format!("{key} is day, week, month or year."))),
+        }
+    }
+
+    fn positive(&self, key: &str) -> CalcResult<i64> {
+        let number = self.fields.get(key).and_then(whole).filter(|number| *number > 0);
+        number.ok_or_else(|| self.wrong(format!("{key} is not a number above zero.")))
+    }
+
+    fn count(&self) -> CalcResult<Count> {
+        let number = u64::try_from(self.positive("operator_value")?).unwrap_or(1);
+        match self.fields.get("operator").filter(|operator| !operator.is_null()) {
+            None => Ok(Count::Exactly(number)),
+            Some(Value::String(operator)) => match operator.as_str() {
+                "eq" | "exact" => Ok(Count::Exactly(number)),
+                "gte" => Ok(Count::AtLeast(number)),
+                "gt" => Ok(Count::AtLeast(number.saturating_add(1))),
+                "lte" => Ok(Count::AtMost(number)),
+                "lt" => Ok(Count::AtMost(number - 1)),
+                other => Err(self.wrong(format!("A number of events cannot be compared by {other}."))),
+            },
+            Some(_) => Err(self.wrong("operator is not a text.")),
+        }
+    }
+
+    /// How long after the first event the second may come. A month has 31 days here, as conversion windows have it, and
+    /// a year 365.
+    fn within(&self) -> CalcResult<Micros> {
+        let days = match self.unit("seq_time_interval")? {
+            "day" => 1,
+            "week" => 7,
+            "month" => 31,
+            _ => 365,
+        };
+        Ok(self.positive("seq_time_value")?.saturating_mul(days * 86_400_000_000))
+    }
+
+    /// In how many periods, and of how many.
+    fn periods(&self) -> CalcResult<(usize, i64)> {
+        let (least, total) = (self.positive("min_periods")?, self.positive("total_periods")?);
+        if total > limits::PERIODS {
+            let most = limits::PERIODS;
+            return Err(self.wrong(format!("total_periods is too large: at most {most} are allowed.")));
+        }
+        if least > total {
+            return Err(self.wrong("min_periods is more than total_periods."));
+        }
+        Ok((usize::try_from(least).unwrap_or(usize::MAX), total))
+    }
+
+    /// The ends of the periods, the last of which ends now: each is open at its start.
+    fn edges(&self) -> CalcResult<Vec<Micros>> {
+        let (value, unit) = (self.positive("time_value")?, &self.unit("time_interval")?[..1]);
+        let edge = |back: i64| {
+            if back == 0 {
+                return Ok(self.now.timestamp_micros());
+            }
+            let text = DateText::read(&format!("-{}{unit}", value.saturating_mul(back)));
+            text.instant(self.now)
+                .map(|at| at.timestamp_micros())
+                .ok_or_else(|| self.too_far("total_periods"))
+        };
+        (0..=self.periods()?.1).rev().map(edge).collect()
+    }
+
+    fn wrong(&self, detail: impl Into<String>) -> CalcError {
+        CalcError::invalid(self.attr, detail)
+    }
+
+    fn too_far(&self, key: &str) -> CalcError {
+        self.wrong(format!("{key} leads before the year 1."))
+    }
+}
+
+fn end_of_day(now: DateTime<Tz>) -> DateTime<Tz> {
+    let next = now.date_naive().succ_opt().unwrap_or(now.date_naive());
+    zone::shift(zone::day_start(next, now.timezone()), -Duration::microseconds(1))
+}

@@ -1,0 +1,187 @@
+//! The rules of a cohort, from its record.
+//!
+//! Must stay true: both forms of records are read, `filters.properties` and the older `groups`; a criterion that is not
+//! understood is a refusal, because leaving it out would change who belongs. A negated criterion takes persons away
+//! from what others let in, so a cohort that would only take away is refused; without any criterion nobody belongs.
+
+use serde_json::{Map, Value, json};
+
+use super::{Rule, behaviour};
+use crate::compiler::Compiler;
+use crate::definitions::Cohort;
+use crate::error::{CalcError, CalcResult};
+use crate::filter::{Filter, Target};
+use crate::limits;
+
+/// A part of the rules.
+struct Part {
+    rule: Rule,
+    /// It says only who does not belong.
+    negative: bool,
+}
+
+/// The rules of a cohort that is no list.
+pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+    let part = match cohort.filters.get("properties") {
+        Some(properties) if says_something(properties) => member(properties, compiler, attr, 1)?,
+        _ => older(&cohort.groups, compiler, attr)?,
+    };
+    match part {
+        None => Ok(Rule::Any(Vec::new())),
+        Some(Part { negative: true, .. }) => Err(CalcError::invalid(
+            attr,
+            "A criterion that is negated needs one beside it that is not: all of both have to hold.",
+        )),
+        Some(part) => Ok(part.rule),
+    }
+}
+
+fn says_something(properties: &Value) -> bool {
+    match properties {
+        Value::Object(object) => !object.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => false,
+    }
+}
+
+/// A group or a criterion; none for a group without members.
+fn member(value: &Value, compiler: &mut Compiler<'_>, attr: &str, depth: usize) -> CalcResult<Option<Part>> {
+    if depth > limits::FILTER_DEPTH {
+        return Err(limits::too_many(attr, "groups of criteria inside each other", limits::FILTER_DEPTH));
+    }
+    match value {
+        Value::Array(list) => group(list, false, compiler, attr, depth),
+        Value::Object(object) if !object.contains_key("key") && object.contains_key("values") => {
+            let any = match object.get("type").and_then(Value::as_str) {
+                Some(kind) if kind.eq_ignore_ascii_case("or") => true,
+                Some(kind) if kind.eq_ignore_ascii_case("and") => false,
+                _ => return Err(CalcError::invalid(attr, "A group of criteria is of type AND or OR.")),
+            };
+            let Some(Value::Array(list)) = object.get("values") else {
+                return Err(CalcError::invalid(attr, "A group of criteria has a list of values."));
+            };
+            group(list, any, compiler, attr, depth)
+        }
+        Value::Object(object) => criterion(object, compiler, attr).map(Some),
+        _ => Err(CalcError::invalid(attr, "A criterion is not an object.")),
+    }
+}
+
+/// Negated members are subtracted where all have to hold. Where one is enough, a negated one lets in whoever is not in
+/// it, so the whole says only who does not belong.
+fn group(
+    list: &[Value],
+    any: bool,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+    depth: usize,
+) -> CalcResult<Option<Part>> {
+    let mut parts = Vec::new();
+    for value in list {
+        parts.extend(member(value, compiler, attr, depth + 1)?);
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let mut negatives = parts.iter().map(|part| part.negative);
+    let negative = if any { negatives.any(|negative| negative) } else { negatives.all(|negative| negative) };
+    let rules = parts.into_iter().map(|part| part.rule).collect();
+    Ok(Some(Part { rule: if any { Rule::Any(rules) } else { Rule::All(rules) }, negative }))
+}
+
+fn criterion(object: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Part> {
+    let negated = match object.get("negation") {
+        Some(Value::Bool(negated)) => *negated,
+        Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+        _ => false,
+    };
+    let turned = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
+    match object.get("type").and_then(Value::as_str) {
+        Some("behavioral") => {
+            let rule = Rule::Behaved(behaviour::compile(object, compiler, attr)?);
+            Ok(Part { rule: turned(rule), negative: negated })
+        }
+        None | Some("person") => {
+            let rule = of_filters(&json!([object]), compiler, attr)?;
+            Ok(Part { rule: turned(rule), negative: negated })
+        }
+        Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
+            // The filter of this type has its negation inside.
+            let rule = of_filters(&json!([object]), compiler, attr)?;
+            let negative = matches!(&rule, Rule::All(rules) if matches!(rules.as_slice(), [Rule::Not(_)]));
+            Ok(Part { rule, negative })
+        }
+        Some(other) => Err(CalcError::invalid(attr, format!("A cohort has no criteria of type {other}."))),
+    }
+}
+
+/// Property filters as rules. One that is incomplete would let everybody in, so it is refused.
+fn of_filters(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+    let filter = compiler.parse(Some(filters), attr)?;
+    if filter.is_none() {
+        return Err(CalcError::invalid(attr, "A criterion is incomplete."));
+    }
+    of_filter(&filter, compiler, attr)
+}
+
+fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+    let mut each = |members: &[Filter]| {
+        members.iter().map(|member| of_filter(member, compiler, attr)).collect::<CalcResult<Vec<_>>>()
+    };
+    match filter {
+        Filter::All(members) => each(members).map(Rule::All),
+        Filter::Any(members) => each(members).map(Rule::Any),
+        // The older form called properties of persons those of events.
+        Filter::Property(leaf) if matches!(leaf.target, Target::Person | Target::Event) => {
+            if leaf.key == "distinct_id" {
+                return Err(CalcError::unsupported(attr, "cohorts by distinct id"));
+            }
+            let test = compiler.test(leaf.operator, &leaf.value, attr)?;
+            compiler.needs.persons.insert(leaf.key.clone());
+            Ok(Rule::Person(leaf.key.clone(), test))
+        }
+        Filter::Cohort { id, negated } => {
+            super::compile(*id, compiler, attr)?;
+            let member = Rule::Member(*id);
+            Ok(if *negated { Rule::Not(Box::new(member)) } else { member })
+        }
+        Filter::Property(leaf) => {
+            Err(CalcError::invalid(attr, format!("A cohort has no criteria of type {}.", leaf.target.name())))
+        }
+    }
+}
+
+/// The older form: one of the entries has to hold, each of which is a set of properties or a number of events.
+fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Option<Part>> {
+    let groups = match groups {
+        Value::Null => return Ok(None),
+        Value::Array(groups) => groups,
+        _ => return Err(CalcError::invalid(attr, "The groups of a cohort are a list.")),
+    };
+    let mut rules = Vec::new();
+    for group in groups {
+        let Value::Object(group) = group else {
+            return Err(CalcError::invalid(attr, "A group of a cohort is not an object."));
+        };
+        let given = |key: &str| group.get(key).filter(|value| !value.is_null());
+        if let Some(properties) = given("properties").filter(|properties| says_something(properties)) {
+            rules.push(of_filters(properties, compiler, attr)?);
+        } else if let Some((key, kind)) = (given("action_id").map(|id| (id, "actions")))
+            .or_else(|| given("event_id").map(|id| (id, "events")))
+        {
+            let count = given("count").filter(|count| **count != json!(0) && **count != json!(""));
+            let criterion = json!({
+                "key": key, "event_type": kind, "type": "behavioral",
+                "value": if count.is_some() { "performed_event_multiple" } else { "performed_event" },
+                "time_interval": "day",
+                "time_value": given("days").cloned().unwrap_or_else(|| json!(365)),
+                "operator": given("count_operator"), "operator_value": count,
+            });
+            let criterion = criterion.as_object().cloned().unwrap_or_default();
+            rules.push(Rule::Behaved(behaviour::compile(&criterion, compiler, attr)?));
+        } else {
+            return Err(CalcError::invalid(attr, "A group of a cohort has neither properties nor an event."));
+        }
+    }
+    Ok((!rules.is_empty()).then_some(Part { rule: Rule::Any(rules), negative: false }))
+}

@@ -1,0 +1,145 @@
+//! Cohorts by rules and by lists: who belongs to them.
+//!
+//! Must stay true: membership is a question about a person as of now, answered once for each actor of a partition;
+//! cohorts come after those that they name, behaviours after those that their events ask for, so everything is evaluated
+//! in the order of the lists. A cohort that leads back to itself is refused.
+
+mod behaviour;
+mod criteria;
+mod pattern;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use crate::compiler::Compiler;
+use crate::error::{CalcError, CalcResult};
+use crate::facts::{self, Facts};
+use crate::filter::Test;
+use crate::limits;
+use crate::scan::{FactKey, Partition};
+use behaviour::Behaviour;
+
+/// The cohorts that a question asks about, and those that these name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cohorts {
+    /// Each after those that it names.
+    rules: Vec<(u64, Rule)>,
+    /// In the order of the behaviours that the plan needs.
+    behaviours: Vec<Behaviour>,
+    /// What asked for each behaviour, so that the same is looked for once.
+    asked: Vec<serde_json::Value>,
+    /// Cohorts that are being compiled: each names the next.
+    open: Vec<u64>,
+}
+
+/// What a person has to be.
+#[derive(Debug, Clone)]
+enum Rule {
+    All(Vec<Rule>),
+    Any(Vec<Rule>),
+    Not(Box<Rule>),
+    /// A property of the person passes.
+    Person(String, Test),
+    /// On the list of a static cohort.
+    Listed(u64),
+    /// In another cohort.
+    Member(u64),
+    /// Showed a behaviour.
+    Behaved(usize),
+}
+
+/// Makes a cohort ready to be asked about, with everything that it names.
+pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
+    if compiler.cohorts.rules.iter().any(|(known, _)| *known == id) {
+        return Ok(());
+    }
+    let definitions = compiler.definitions;
+    let Some(cohort) = definitions.cohorts.get(&id) else {
+        return Err(CalcError::invalid(attr, format!("There is no cohort {id}.")));
+    };
+    let open = &compiler.cohorts.open;
+    if open.contains(&id) {
+        return Err(CalcError::invalid(attr, format!("The cohort {id} leads back to itself.")));
+    }
+    if open.len() >= limits::COHORT_DEPTH {
+        return Err(limits::too_many(attr, "cohorts inside each other", limits::COHORT_DEPTH));
+    }
+    let rule = if cohort.is_static {
+        compiler.needs.rosters.insert(id);
+        Rule::Listed(id)
+    } else {
+        compiler.cohorts.open.push(id);
+        let rule = criteria::rule(cohort, compiler, attr);
+        compiler.cohorts.open.pop();
+        rule.map_err(|error| error.inside(format_args!("cohort {id}")))?
+    };
+    compiler.cohorts.rules.push((id, rule));
+    Ok(())
+}
+
+impl Cohorts {
+    /// Joins facts to the rows of a partition of persons.
+    pub(crate) fn join(&self, partition: &mut Partition, wanted: &BTreeSet<FactKey>, facts: &Facts) {
+        let asks = wanted.iter().any(|key| matches!(key, FactKey::Member(_)));
+        let members = if asks { self.members(&partition.actors, facts) } else { BTreeMap::new() };
+        facts::join(partition, wanted, facts, &members);
+    }
+
+    /// The persons of a partition who showed a behaviour.
+    pub(crate) fn behaved(
+        &self,
+        index: usize,
+        partition: &mut Partition,
+        facts: &Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Vec<Uuid>> {
+        let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
+        self.join(partition, &behaviour.facts, facts);
+        behaviour.shown(partition, stop)
+    }
+
+    /// For each cohort, whether each of these persons belongs to it.
+    fn members(&self, actors: &[Uuid], facts: &Facts) -> BTreeMap<u64, Vec<bool>> {
+        let mut members = BTreeMap::new();
+        for (id, rule) in &self.rules {
+            let answers = rule.answers(actors, facts, &members);
+            members.insert(*id, answers);
+        }
+        members
+    }
+}
+
+impl Rule {
+    /// One answer for each person.
+    fn answers(&self, actors: &[Uuid], facts: &Facts, members: &BTreeMap<u64, Vec<bool>>) -> Vec<bool> {
+        let on = |list: Option<&std::collections::HashSet<Uuid>>| {
+            actors.iter().map(|actor| list.is_some_and(|list| list.contains(actor))).collect()
+        };
+        let joined = |rules: &[Self], start: bool, join: fn(&mut bool, bool)| {
+            let mut answers = vec![start; actors.len()];
+            for rule in rules {
+                let more = rule.answers(actors, facts, members);
+                answers.iter_mut().zip(more).for_each(|(answer, more)| join(answer, more));
+            }
+            answers
+        };
+        match self {
+            Self::All(rules) => joined(rules, true, |answer, more| *answer &= more),
+            Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more),
+            Self::Not(rule) => {
+                rule.answers(actors, facts, members).into_iter().map(|answer| !answer).collect()
+            }
+            Self::Person(key, test) => {
+                let column = facts.persons.column(actors.iter().map(Some), key);
+                let passes: Vec<bool> = column.values.iter().map(|value| test.holds(Some(value))).collect();
+                let missing = test.holds(None);
+                let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
+                column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
+            }
+            Self::Listed(id) => on(facts.rosters.get(id)),
+            Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
+            Self::Behaved(index) => on(facts.behaviours.get(*index)),
+        }
+    }
+}

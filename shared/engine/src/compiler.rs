@@ -1,0 +1,176 @@
+//! Compiles what a question asks for, and gathers what has to be known and read for it.
+//!
+//! Must stay true: whatever is compiled has asked for every value that it will read; the definitions of a question share
+//! one budget of filters and regular expressions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde_json::Value;
+
+use crate::cohort::{self, Cohorts};
+use crate::definitions::Definitions;
+use crate::error::{CalcError, CalcResult};
+use crate::facts::{self, Needs};
+use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
+use crate::plan::ProjectContext;
+use crate::regroup::ActorKind;
+use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, RowKey, ScanRequest};
+use crate::sql::{Aggregate, Aggregation, Expression, Program};
+
+/// Compiles filters and gathers what they and their series read.
+pub(crate) struct Compiler<'a> {
+    /// The instant of the question, in the project's zone.
+    pub(crate) now: DateTime<Tz>,
+    /// What ids mean.
+    pub(crate) definitions: &'a Definitions,
+    /// Who is counted.
+    pub(crate) actors: ActorKind,
+    budget: Budget,
+    /// Counts the filters of all definitions together.
+    parser: Parser,
+    /// What was asked for.
+    pub(crate) needs: Needs,
+    /// The cohorts that were asked about.
+    pub(crate) cohorts: Cohorts,
+}
+
+impl<'a> Compiler<'a> {
+    /// Starts with a scan of no event at all.
+    pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
+        let needs = Needs {
+            scan: nothing(),
+            facts: BTreeSet::new(),
+            persons: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            rosters: BTreeSet::new(),
+            sessions: None,
+            behaviours: Vec::new(),
+        };
+        let now = now.with_timezone(&project.timezone);
+        Self {
+            now,
+            definitions: &project.definitions,
+            actors: ActorKind::Persons,
+            budget: Budget::default(),
+            parser: Parser::default(),
+            needs,
+            cohorts: Cohorts::default(),
+        }
+    }
+
+    /// Makes the scan cover a time, both ends included.
+    pub(crate) fn cover(&mut self, from: Micros, to: Micros) {
+        self.needs.scan.from = self.needs.scan.from.min(from);
+        self.needs.scan.to = self.needs.scan.to.max(to);
+    }
+
+    /// Says who is counted: partitions will be of these, and rows that name none will be left out.
+    pub(crate) fn count(&mut self, actors: ActorKind) {
+        self.actors = actors;
+        if let Some(column) = actors.column() {
+            self.column(column);
+        }
+    }
+
+    /// Compiles a filter; what it reads will be in the rows.
+    pub(crate) fn predicate(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
+        let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
+        self.ask(&predicate, attr)?;
+        Ok(predicate)
+    }
+
+    /// Makes an expression over one event ready; what it reads will be in the rows.
+    pub(crate) fn expression(&mut self, expression: &Expression, attr: &str) -> CalcResult<Program> {
+        let program = expression.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        program.reads(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.read(key, attr))?;
+        Ok(program)
+    }
+
+    #[allow(dead_code, reason = "series with aggregates are still refused")]
+    /// Makes an expression over many events ready; what it reads will be in the rows.
+    pub(crate) fn aggregate(&mut self, aggregate: &Aggregate, attr: &str) -> CalcResult<Aggregation> {
+        let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        aggregation.reads(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.read(key, attr))?;
+        Ok(aggregation)
+    }
+
+    /// Asks for every value that a predicate reads.
+    pub(crate) fn ask(&mut self, predicate: &Predicate, attr: &str) -> CalcResult<()> {
+        let mut read = Vec::new();
+        predicate.reads(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.read(key, attr))
+    }
+
+    /// Compiles a test of one value, for a column that is asked for elsewhere.
+    pub(crate) fn test(&mut self, operator: Operator, value: &Value, attr: &str) -> CalcResult<Test> {
+        Test::new(operator, value, self.now, &mut self.budget, attr)
+    }
+
+    /// Reads the filters of a definition.
+    pub(crate) fn parse(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
+        self.parser.parse(filters, attr)
+    }
+
+    /// Asks for a value in every row.
+    pub(crate) fn read(&mut self, key: &RowKey, attr: &str) -> CalcResult<()> {
+        match key {
+            RowKey::Event(key) => self.column(key.clone()),
+            RowKey::Fact(key) => {
+                self.needs.facts.insert(key.clone());
+                match key {
+                    FactKey::PersonId => {}
+                    FactKey::Person(property) => {
+                        self.needs.persons.insert(property.clone());
+                    }
+                    FactKey::Group(index, property) => {
+                        self.needs.groups.entry(*index).or_default().insert(property.clone());
+                        self.column(facts::group_column(*index));
+                    }
+                    FactKey::Session(_) => return Err(CalcError::unsupported(attr, "sessions")),
+                    FactKey::Member(cohort) => cohort::compile(*cohort, self, attr)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, key: ColumnKey) {
+        self.needs.scan.columns.insert(key);
+    }
+
+    /// Makes the scan cover events of a name, or of any.
+    pub(crate) fn event(&mut self, event: Option<&String>) {
+        match (event, &mut self.needs.scan.events) {
+            (Some(name), EventSelection::Named(names)) => {
+                names.insert(name.clone());
+            }
+            (Some(_), EventSelection::All) => {}
+            (None, events) => *events = EventSelection::All,
+        }
+    }
+
+    /// What `ask` asks for is put into a scan of its own: that scan, and what is joined to its rows.
+    pub(crate) fn aside<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Self) -> CalcResult<T>,
+    ) -> CalcResult<(ScanRequest, BTreeSet<FactKey>, T)> {
+        let outer =
+            (std::mem::replace(&mut self.needs.scan, nothing()), std::mem::take(&mut self.needs.facts));
+        let asked = ask(self)?;
+        let scan = std::mem::replace(&mut self.needs.scan, outer.0);
+        let facts = std::mem::replace(&mut self.needs.facts, outer.1);
+        Ok((scan, facts, asked))
+    }
+}
+
+/// The scan of no event.
+fn nothing() -> ScanRequest {
+    let events = EventSelection::Named(BTreeSet::new());
+    ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new() }
+}
