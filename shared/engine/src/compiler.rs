@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use crate::cohort::{self, Cohorts};
 use crate::definitions::Definitions;
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::facts::{self, Needs};
 use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
 use crate::plan::ProjectContext;
 use crate::regroup::ActorKind;
 use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, RowKey, ScanRequest};
+use crate::sessions;
 use crate::sql::{Aggregate, Aggregation, Expression, Program};
 
 /// Compiles filters and gathers what they and their series read.
@@ -46,6 +47,7 @@ impl<'a> Compiler<'a> {
             groups: BTreeMap::new(),
             rosters: BTreeSet::new(),
             sessions: None,
+            session_fields: BTreeSet::new(),
             behaviours: Vec::new(),
         };
         let now = now.with_timezone(&project.timezone);
@@ -132,7 +134,7 @@ impl<'a> Compiler<'a> {
                         self.needs.groups.entry(*index).or_default().insert(property.clone());
                         self.column(facts::group_column(*index));
                     }
-                    FactKey::Session(_) => return Err(CalcError::unsupported(attr, "sessions")),
+                    FactKey::Session(field) => sessions::ask(field, self, attr)?,
                     FactKey::Member(cohort) => cohort::compile(*cohort, self, attr)?,
                 }
             }

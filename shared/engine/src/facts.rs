@@ -28,12 +28,22 @@ pub struct Needs {
     pub rosters: BTreeSet<u64>,
     /// Events from which sessions are made; none when no session is asked for.
     pub sessions: Option<ScanRequest>,
+    /// The fields of sessions that are asked for.
+    pub(crate) session_fields: BTreeSet<String>,
     /// For each behaviour that a cohort asks of its members, the events that tell of it. They are found out in this
-    /// order, see [`crate::Plan::behaved`]; their scans need not wait for each other.
+    /// order, see [`crate::Plan::complete`]; their scans need not wait for each other.
     pub behaviours: Vec<ScanRequest>,
 }
 
-/// What was gathered.
+impl Needs {
+    /// The scans beside that of the question itself, in the order in which [`crate::Plan::complete`] wants their
+    /// partitions.
+    pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
+        self.sessions.iter().chain(&self.behaviours)
+    }
+}
+
+/// What was gathered. Persons, groups and rosters come from the event store, the rest from [`crate::Plan::complete`].
 #[derive(Debug, Default)]
 pub struct Facts {
     /// Properties of persons.

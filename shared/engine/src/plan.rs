@@ -3,10 +3,11 @@
 //! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
 //! answer does not depend on how the actors were divided.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::cohort::Cohorts;
 pub(crate) use crate::compiler::Compiler;
@@ -20,6 +21,7 @@ use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
 use crate::regroup::{ActorKind, regroup};
 use crate::scan::{Micros, Partition, ScanRequest};
+use crate::sessions;
 use crate::trends::{self, Trend};
 
 /// What a calculation needs to know of the project.
@@ -113,16 +115,26 @@ impl Plan {
         regroup(partitions, self.actors)
     }
 
-    /// The persons of a partition who showed one of the behaviours that are needed. The partition is of that
-    /// behaviour's own scan; `facts` has the behaviours before it already.
-    pub fn behaved(
+    /// Completes facts of persons, groups and rosters by what only events tell: sessions, and who behaved as cohorts ask
+    /// it. `scans` are the partitions of [`Needs::further_scans`], in that order.
+    pub fn complete(
         &self,
-        behaviour: usize,
-        mut partition: Partition,
-        facts: &Facts,
+        facts: &mut Facts,
+        scans: Vec<Vec<Partition>>,
         stop: &dyn Fn() -> bool,
-    ) -> CalcResult<Vec<Uuid>> {
-        self.cohorts.behaved(behaviour, &mut partition, facts, stop)
+    ) -> CalcResult<()> {
+        let mut scans = scans.into_iter();
+        if self.needs.sessions.is_some() {
+            facts.sessions = sessions::gather(&self.needs.session_fields, &scans.next().unwrap_or_default());
+        }
+        for (index, partitions) in scans.enumerate() {
+            let mut shown = HashSet::new();
+            for mut partition in partitions {
+                shown.extend(self.cohorts.behaved(index, &mut partition, facts, stop)?);
+            }
+            facts.behaviours.push(shown);
+        }
+        Ok(())
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.

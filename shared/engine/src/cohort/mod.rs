@@ -19,6 +19,7 @@ use crate::filter::Test;
 use crate::limits;
 use crate::scan::{FactKey, Partition};
 use behaviour::Behaviour;
+pub(crate) use behaviour::EVER;
 
 /// The cohorts that a question asks about, and those that these name.
 #[derive(Debug, Clone, Default)]

@@ -11,6 +11,7 @@ use super::{Filter, Operator, PropertyFilter, Target};
 use crate::element;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::sessions;
 use crate::sql::Expression;
 
 /// Types that will be calculated later.
@@ -209,6 +210,9 @@ impl Parser {
             return Err(limits::too_long(attr, "property key", limits::NAME_BYTES));
         }
         known_column(target, key, attr)?;
+        if target == Target::Session {
+            sessions::check(key, operator, &value, attr)?;
+        }
         if target == Target::Element {
             known_element(key, operator, attr)?;
         }

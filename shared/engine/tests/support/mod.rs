@@ -102,13 +102,8 @@ impl World {
         }
         let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
         facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
-        for (index, scan) in needs.behaviours.iter().enumerate() {
-            let mut shown = HashSet::new();
-            for partition in self.partitions(scan, 2) {
-                shown.extend(plan.behaved(index, partition, &facts, &|| false).unwrap());
-            }
-            facts.behaviours.push(shown);
-        }
+        let scans = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
+        plan.complete(&mut facts, scans, &|| false).unwrap();
         facts
     }
 
