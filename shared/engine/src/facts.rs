@@ -30,20 +30,20 @@ pub struct Needs {
     pub sessions: Option<ScanRequest>,
     /// The fields of sessions that are asked for.
     pub(crate) session_fields: BTreeSet<String>,
-    /// For each behaviour that a cohort asks of its members, the events that tell of it. They are found out in this
-    /// order, see [`crate::Plan::complete`]; their scans need not wait for each other.
+    /// For each behaviour that a cohort asks of its members, the events that tell of it. Each may ask
+    /// for those before it.
     pub behaviours: Vec<ScanRequest>,
 }
 
 impl Needs {
-    /// The scans beside that of the question itself, in the order in which [`crate::Plan::complete`] wants their
+    /// The scans beside that of the question itself, in the order in which [`Facts::further`] has their
     /// partitions.
     pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
         self.sessions.iter().chain(&self.behaviours)
     }
 }
 
-/// What was gathered. Persons, groups and rosters come from the event store, the rest from [`crate::Plan::complete`].
+/// What was gathered. [`crate::Plan::join`] makes sessions and behaviours of the further scans.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// Properties of persons.
@@ -52,6 +52,8 @@ pub struct Facts {
     pub groups: BTreeMap<u8, Properties<String>>,
     /// Members of static cohorts: persons, merges applied.
     pub rosters: BTreeMap<u64, HashSet<Uuid>>,
+    /// The partitions of each of [`Needs::further_scans`].
+    pub further: Vec<Vec<Partition>>,
     /// Fields of sessions, by their id.
     pub sessions: Properties<String>,
     /// For each behaviour, who showed it.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_engine::scan::Partition;
+use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{Facts, Plan, Properties};
 use pennon_eventstore::GroupType;
 use uuid::Uuid;
@@ -26,19 +26,23 @@ impl Calculator {
         used: &Used,
     ) -> ApiResult<(Vec<Partition>, Facts)> {
         let needs = plan.needs();
-        let scan = async {
-            let scan = self.events.scan(project.id, &project.group_types, plan.scan()).await;
-            let scan = scan.map_err(unreadable)?;
-            tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
-            Ok(scan.partitions)
-        };
+        let scan = self.scan(project, plan.scan());
+        let further =
+            futures::future::try_join_all(needs.further_scans().map(|scan| self.scan(project, scan)));
         let persons = self.persons(project, &needs.persons);
         let groups = needs.groups.iter().map(|(index, keys)| self.groups(project, *index, keys));
         let groups = futures::future::try_join_all(groups);
         let rosters = self.rosters(project, &needs.rosters, used);
-        let (partitions, persons, groups, rosters) = futures::try_join!(scan, persons, groups, rosters)?;
-        let facts = Facts { persons, groups: groups.into_iter().collect(), rosters, ..Facts::default() };
-        Ok((partitions, facts))
+        let (partitions, further, persons, groups, rosters) =
+            futures::try_join!(scan, further, persons, groups, rosters)?;
+        let groups = groups.into_iter().collect();
+        Ok((partitions, Facts { persons, groups, rosters, further, ..Facts::default() }))
+    }
+
+    async fn scan(&self, project: &Project, request: &ScanRequest) -> ApiResult<Vec<Partition>> {
+        let scan = self.events.scan(project.id, &project.group_types, request).await.map_err(unreadable)?;
+        tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
+        Ok(scan.partitions)
     }
 
     async fn persons(&self, project: &Project, keys: &BTreeSet<String>) -> ApiResult<Properties<Uuid>> {

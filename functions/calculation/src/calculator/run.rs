@@ -54,7 +54,7 @@ pub(super) async fn answer(
     let joining = (plan.clone(), turn.clone());
     let joined = tokio::task::spawn_blocking(move || {
         let (plan, _turn) = joining;
-        plan.join(partitions, &facts)
+        plan.join(partitions, facts)
     });
     let partitions = joined.await.map_err(|error| ApiError::internal(&error))?;
     let workers = cores().min(partitions.len());

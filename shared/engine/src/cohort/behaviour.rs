@@ -86,12 +86,9 @@ fn matcher(
 
 impl Behaviour {
     /// Who of a joined partition of its scan showed it.
-    pub(super) fn shown(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Vec<Uuid>> {
+    pub(super) fn shown(&self, partition: &Partition) -> Vec<Uuid> {
         let mut rows = Vec::new();
         for run in &partition.runs {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
             let first = self.first.mask(run);
             let second = self.second.as_ref().map_or(Mask::Nothing, |second| second.mask(run));
             for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
@@ -104,7 +101,7 @@ impl Behaviour {
         rows.sort_unstable_by_key(|seen| (seen.actor, seen.time));
         let of_actors = rows.chunk_by(|left, right| left.actor == right.actor);
         let shown = of_actors.filter(|rows| self.pattern.is_shown(rows));
-        Ok(shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect())
+        shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect()
     }
 }
 

@@ -145,6 +145,7 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             let member = Rule::Member(*id);
             Ok(if *negated { Rule::Not(Box::new(member)) } else { member })
         }
+        Filter::Expression(_) => Err(CalcError::invalid(attr, "A cohort has no criteria of type hogql.")),
         Filter::Property(leaf) => {
             Err(CalcError::invalid(attr, format!("A cohort has no criteria of type {}.", leaf.target.name())))
         }

@@ -87,17 +87,11 @@ impl Cohorts {
         facts::join(partition, wanted, facts, &members);
     }
 
-    /// The persons of a partition who showed a behaviour.
-    pub(crate) fn behaved(
-        &self,
-        index: usize,
-        partition: &mut Partition,
-        facts: &Facts,
-        stop: &dyn Fn() -> bool,
-    ) -> CalcResult<Vec<Uuid>> {
-        let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
+    /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
+    pub(crate) fn behaved(&self, index: usize, partition: &mut Partition, facts: &Facts) -> Vec<Uuid> {
+        let Some(behaviour) = self.behaviours.get(index) else { return Vec::new() };
         self.join(partition, &behaviour.facts, facts);
-        behaviour.shown(partition, stop)
+        behaviour.shown(partition)
     }
 
     /// For each cohort, whether each of these persons belongs to it.

@@ -102,8 +102,7 @@ impl World {
         }
         let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
         facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
-        let scans = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
-        plan.complete(&mut facts, scans, &|| false).unwrap();
+        facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
         facts
     }
 
@@ -140,7 +139,7 @@ impl World {
         let plan = query.plan(&self.project, self.now)?;
         let mut sum = pennon_engine::Partial::default();
         let facts = self.facts(&plan);
-        for partition in plan.join(self.partitions(plan.scan(), parts), &facts) {
+        for partition in plan.join(self.partitions(plan.scan(), parts), facts) {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
         Ok(plan.finish(sum)?.result)
