@@ -92,7 +92,6 @@ impl<'a> Compiler<'a> {
         Ok(program)
     }
 
-    #[allow(dead_code, reason = "series with aggregates are still refused")]
     /// Makes an expression over many events ready; what it reads will be in the rows.
     pub(crate) fn aggregate(&mut self, aggregate: &Aggregate, attr: &str) -> CalcResult<Aggregation> {
         let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;

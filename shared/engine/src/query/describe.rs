@@ -56,7 +56,7 @@ fn number(math: &Math) -> String {
             };
             format!("{}({source})", name_of(*statistic))
         }
-        Math::Expression(text) => text.clone(),
+        Math::Expression(aggregate) => aggregate.text().to_owned(),
     }
 }
 

@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use super::field::{Field, RawSeries};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::sql::Aggregate;
 
 /// What a series counts.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum Math {
     /// Events.
     #[default]
@@ -26,7 +27,7 @@ pub enum Math {
     /// A statistic over a number that events have.
     Property(Statistic, NumberSource),
     /// An aggregate expression.
-    Expression(String),
+    Expression(Aggregate),
 }
 
 /// Whom a series counts.
@@ -156,7 +157,7 @@ pub fn math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcRe
         "unique_session" => Math::Unique(Who::Session),
         "first_time_for_user" => Math::FirstTime,
         "hogql" => match &arguments.expression {
-            Some(text) => Math::Expression(text.clone()),
+            Some(text) => Math::Expression(Aggregate::parse(text, attr)?),
             None => return Err(CalcError::invalid(attr, "The math \"hogql\" needs an expression.")),
         },
         name => {

@@ -220,6 +220,15 @@ pub(super) enum Slot {
 }
 
 impl Slot {
+    /// Bytes held, about: of texts their places only, which are as large as most of them.
+    pub(super) fn weight(&self) -> usize {
+        64 + match self {
+            Self::Distinct(seen) => 48 * seen.len(),
+            Self::Numbers(numbers) => 8 * numbers.len(),
+            Self::Count(_) | Self::Sum { .. } | Self::Least(_) | Self::Most(_) | Self::First(_) => 0,
+        }
+    }
+
     /// Takes in a row.
     pub(super) fn add(&mut self, input: &Input, run: &Run, row: usize) {
         if input.when.as_ref().is_some_and(|when| !when.get(row).copied().unwrap_or(false)) {

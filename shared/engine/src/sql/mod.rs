@@ -179,7 +179,6 @@ impl Program {
     }
 }
 
-#[allow(dead_code, reason = "series with aggregates are still refused")]
 impl Aggregation {
     /// Calls back with every column that it reads.
     pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
@@ -218,8 +217,12 @@ impl Aggregation {
     }
 }
 
-#[allow(dead_code, reason = "series with aggregates are still refused")]
 impl Tally {
+    /// Bytes held, about.
+    pub(crate) fn weight(&self) -> usize {
+        48 + self.slots.iter().map(Slot::weight).sum::<usize>()
+    }
+
     /// The sum of two tallies of one aggregation.
     pub(crate) fn merge(&mut self, other: Self) {
         self.rows += other.rows;

@@ -88,11 +88,10 @@ impl Trend {
             return (Vec::new(), false);
         };
         let width = self.periods.get(period).map_or(0, super::slot::Period::width);
-        let statistic = counter.statistic();
         let first = self.counts_once(&counter.math);
         let breakdown = self.query.common.breakdown.as_ref();
         let mut counted: Vec<(Key, Vec<f64>)> =
-            tallies.into_iter().map(|(key, tally)| (key, tally.finish(width, statistic, first))).collect();
+            tallies.into_iter().map(|(key, tally)| (key, tally.finish(width, counter, first))).collect();
         if counted.is_empty() && breakdown.is_none() {
             counted.push((Key::Whole, vec![0.0; width]));
         }

@@ -10,13 +10,14 @@ use super::keys::Layer;
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
 use super::state::{Seen, Tally, count_one, dedup};
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
 use crate::matcher::Matcher;
 use crate::plan::Compiler;
 use crate::query::{Math, NumberSource, Series, Statistic, Who};
 use crate::scan::{Column, ColumnKey, FactKey, Micros, RowKey, Run, Seq};
+use crate::sql::Aggregation;
 use crate::text::{number_of, text_of};
 
 /// A series that counts something.
@@ -26,6 +27,8 @@ pub(super) struct Counter {
     pub(super) matcher: Matcher,
     /// Its events without any filter, where the first one of a person matters.
     unfiltered: Option<Matcher>,
+    /// What its expression asks for.
+    pub(super) aggregation: Option<Aggregation>,
     /// What is counted.
     pub(super) math: Math,
 }
@@ -58,9 +61,10 @@ impl Counter {
         let Some(matcher) = Matcher::new(&series.source, &series.properties, compiler, attr)? else {
             return Ok(None);
         };
-        if let Math::Expression(_) = math {
-            return Err(CalcError::unsupported(series.source.list(), "math by expressions"));
-        }
+        let aggregation = match &math {
+            Math::Expression(aggregate) => Some(compiler.aggregate(aggregate, series.source.list())?),
+            _ => None,
+        };
         let unfiltered = match math {
             Math::FirstTime => Matcher::new(&series.source, &Filter::none(), compiler, attr)?,
             _ => None,
@@ -68,7 +72,7 @@ impl Counter {
         for key in reads(&math) {
             compiler.read(&key, series.source.list())?;
         }
-        Ok(Some(Self { matcher, unfiltered, math }))
+        Ok(Some(Self { matcher, unfiltered, aggregation, math }))
     }
 
     /// The statistic that its numbers are for; none where it counts.
@@ -88,8 +92,23 @@ impl Counter {
             Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots),
             Math::Property(statistic, source) => numbers(rows, slots, *statistic, &row_key(source)),
             Math::FirstTime => self.first_times(rows, slots, width),
-            Math::Total | Math::Expression(_) => events(rows, slots, width, |_| true),
+            Math::Expression(_) => self.aggregates(rows, slots),
+            Math::Total => events(rows, slots, width, |_| true),
         }
+    }
+
+    fn aggregates(&self, rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
+        let mut tallies = Tallies::new();
+        let Some(aggregation) = &self.aggregation else { return tallies };
+        let inputs: Vec<_> = rows.list.iter().map(|(run, ..)| aggregation.inputs(run)).collect();
+        each(rows, slots, |row| {
+            let (place, at) = row.at;
+            let tally = tallies.entry(row.key).or_insert_with(|| Tally::Aggregates(HashMap::new()));
+            if let (Tally::Aggregates(buckets), Some(inputs)) = (tally, inputs.get(place)) {
+                aggregation.add(buckets.entry(row.slot.from).or_default(), inputs, at);
+            }
+        });
+        tallies
     }
 
     /// The first event of each person, where it passes the filters.

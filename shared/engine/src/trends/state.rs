@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 
+use super::counter::Counter;
 use super::keys::Key;
 use super::numbers::Numbers;
 use super::slot::Slot;
-use crate::query::Statistic;
+use crate::sql;
 
 /// The bytes that one sum may hold.
 const HELD_BYTES: usize = 256 << 20;
@@ -29,6 +30,8 @@ pub(super) enum Tally {
     Counts(Vec<u64>),
     /// Numbers by bucket.
     Numbers(HashMap<u32, Numbers>),
+    /// What an expression has taken in, by bucket.
+    Aggregates(HashMap<u32, sql::Tally>),
     /// Who was seen in which buckets; may hold one more than once.
     Seen(Vec<Seen>),
 }
@@ -85,6 +88,7 @@ impl Tally {
         96 + match self {
             Self::Counts(counts) => 8 * counts.len(),
             Self::Numbers(buckets) => buckets.values().map(Numbers::weight).sum(),
+            Self::Aggregates(buckets) => buckets.values().map(sql::Tally::weight).sum(),
             Self::Seen(seen) => size_of::<Seen>() * seen.len(),
         }
     }
@@ -106,6 +110,9 @@ impl Tally {
                     }
                 }
             }
+            (Self::Aggregates(buckets), Self::Aggregates(more)) => {
+                more.into_iter().for_each(|(bucket, more)| buckets.entry(bucket).or_default().merge(more));
+            }
             (Self::Seen(seen), Self::Seen(more)) => {
                 seen.extend(more);
                 // Whoever is in many parts would otherwise be kept as often.
@@ -118,9 +125,10 @@ impl Tally {
         }
     }
 
-    /// The numbers by bucket. `first` counts everybody in the first of their buckets only.
+    /// The numbers by bucket of what a series has counted. `first` counts everybody in the first of their buckets only.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    pub(super) fn finish(self, width: usize, statistic: Option<Statistic>, first: bool) -> Vec<f64> {
+    pub(super) fn finish(self, width: usize, counter: &Counter, first: bool) -> Vec<f64> {
+        let statistic = counter.statistic();
         let mut data = vec![0.0; width];
         let mut put = |bucket: u32, value: f64| {
             if let Some(place) = data.get_mut(bucket as usize) {
@@ -152,6 +160,11 @@ impl Tally {
                     count_one(of_one.iter().map(|seen| seen.slot), first, &mut counts);
                 }
                 (0..).zip(counts).for_each(|(bucket, count)| put(bucket, count as f64));
+            }
+            (Self::Aggregates(buckets), _) => {
+                if let Some(aggregation) = &counter.aggregation {
+                    buckets.iter().for_each(|(bucket, tally)| put(*bucket, aggregation.finish(tally)));
+                }
             }
             (Self::Numbers(_), None) => {}
         }
