@@ -15,7 +15,7 @@ use crate::scan::Micros;
 /// A day in microseconds.
 const DAY: Micros = 86_400_000_000;
 
-/// Buckets `from..until`; none where a series that looks back sees the event from no bucket: it occurs all the same.
+/// Buckets `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     pub(super) from: u32,
@@ -151,7 +151,8 @@ impl Slots<'_> {
                 (within(day), within(after))
             }
         };
-        Some(Slot { from: u32::try_from(from).ok()?, until: u32::try_from(until).ok()? })
+        let slot = Slot { from: u32::try_from(from).ok()?, until: u32::try_from(until).ok()? };
+        (slot.from < slot.until).then_some(slot)
     }
 }
 
