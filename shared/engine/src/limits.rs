@@ -38,6 +38,8 @@ pub const BREAKDOWN_COHORTS: usize = 50;
 pub const BUCKETS: usize = 10_000;
 /// Buckets of all series of an answer together.
 pub const POINTS: usize = 20_000;
+/// Numbers of all rows of a funnel with a breakdown together, in one partition.
+pub const FUNNEL_NUMBERS: usize = 1 << 22;
 /// Periods of all series together of a funnel over time with a breakdown; series beyond them are left out.
 pub const FUNNEL_POINTS: usize = 1_000;
 /// Numbers of all rows of an answer together.

@@ -92,6 +92,8 @@ pub(super) struct Ticks<'a> {
     bounds: (Micros, Micros),
     /// By run.
     heads: Vec<Head>,
+    /// The runs with events of the actor: of many names of events an actor has few.
+    active: Vec<usize>,
     /// The run whose event comes next.
     front: Option<usize>,
     tick: Vec<StepEvent>,
@@ -114,12 +116,13 @@ impl<'a> Ticks<'a> {
     /// Only events from the first to the last of these instants are given out.
     pub(super) fn new(runs: &'a [MarkedRun<'a>], bounds: (Micros, Micros)) -> Self {
         let heads = vec![Head { next: 0, end: 0, time: NEVER }; runs.len()];
-        Self { runs, bounds, heads, front: None, tick: Vec::new() }
+        Self { runs, bounds, heads, active: Vec::new(), front: None, tick: Vec::new() }
     }
 
     /// Goes on to an actor, who must stand behind the one before.
     pub(super) fn seek(&mut self, actor: u32) {
-        for (marked, head) in self.runs.iter().zip(&mut self.heads) {
+        self.active.clear();
+        for (index, (marked, head)) in self.runs.iter().zip(&mut self.heads).enumerate() {
             let actors = &marked.run.actors;
             head.next = head.end;
             while actors.get(head.next).is_some_and(|other| *other < actor) {
@@ -130,6 +133,9 @@ impl<'a> Ticks<'a> {
                 head.end += 1;
             }
             head.load(marked, self.bounds);
+            if head.time != NEVER {
+                self.active.push(index);
+            }
         }
         self.front = self.earliest();
     }
@@ -163,7 +169,8 @@ impl<'a> Ticks<'a> {
     fn earliest(&self) -> Option<usize> {
         let mut best = None;
         let mut time = NEVER;
-        for (index, head) in self.heads.iter().enumerate() {
+        for index in self.active.iter().copied() {
+            let head = &self.heads[index];
             if head.time < time {
                 (best, time) = (Some(index), head.time);
             } else if head.time == time

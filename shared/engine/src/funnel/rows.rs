@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use super::values::Values;
 use super::{Funnel, Outcome};
 use crate::dates::buckets::Buckets;
-use crate::error::CalcResult;
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
 use crate::scan::{Micros, Partition};
 
 /// Rows by the value of the breakdown; without one there is one, whose key is empty.
@@ -59,17 +60,51 @@ impl Row {
     }
 }
 
-/// The row of a value.
-fn row_of(rows: &mut Vec<Row>, value: u32, counts: usize, hops: usize) -> &mut Row {
-    let index = value as usize;
-    if rows.len() <= index {
-        rows.resize_with(index + 1, Row::default);
+/// The rows of a partition by code of the value, all of one size.
+struct Sheet {
+    rows: Vec<Row>,
+    counts: usize,
+    hops: usize,
+    /// Numbers that may still be made room for.
+    room: usize,
+    full: bool,
+}
+
+impl Sheet {
+    fn new(counts: usize, hops: usize) -> Self {
+        Self { rows: Vec::new(), counts, hops, room: limits::FUNNEL_NUMBERS, full: false }
     }
-    let row = &mut rows[index];
-    if row.counts.is_empty() {
-        row.widen(counts, hops);
+
+    /// The row of a value; none when there is no room for more rows.
+    fn row(&mut self, value: u32) -> Option<&mut Row> {
+        let index = value as usize;
+        if self.rows.len() <= index {
+            self.rows.resize_with(index + 1, Row::default);
+        }
+        let row = self.rows.get_mut(index)?;
+        if row.counts.is_empty() {
+            // A list takes as much as a few numbers.
+            let size = self.counts + 4 * self.hops;
+            match self.room.checked_sub(size) {
+                Some(room) => self.room = room,
+                None => self.full = true,
+            }
+            if self.full {
+                return None;
+            }
+            row.widen(self.counts, self.hops);
+        }
+        Some(row)
     }
-    row
+
+    fn keyed(self, funnel: &Funnel, values: &Values) -> CalcResult<Rows> {
+        if self.full {
+            let text = "The breakdown has too many values for so many steps or periods.";
+            return Err(CalcError::invalid("breakdown", text));
+        }
+        let rows = (0..).zip(self.rows).filter(|(_, row)| !row.counts.is_empty());
+        Ok(Rows(rows.map(|(value, row)| (funnel.split.key(value, values), row)).collect()))
+    }
 }
 
 impl Funnel {
@@ -77,9 +112,9 @@ impl Funnel {
     pub(super) fn step_rows(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Rows> {
         let steps = self.query.series.len();
         let optional = self.rules().optional;
-        let mut rows: Vec<Row> = Vec::new();
+        let mut sheet = Sheet::new(steps, steps);
         let values = self.outcomes(partition, stop, |Outcome { value, times, steps: reached, .. }| {
-            let row = row_of(&mut rows, value, steps, steps);
+            let Some(row) = sheet.row(value) else { return };
             let (mut left, mut before) = (reached, None);
             let mut times = times.iter();
             while left != 0 {
@@ -98,21 +133,22 @@ impl Funnel {
                 }
             }
         })?;
-        Ok(self.keyed(rows, &values))
+        sheet.keyed(self, &values)
     }
 
     /// How long those took who got from the one step to the other.
     pub(super) fn time_rows(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Rows> {
         let (from, to) = self.query.step_range();
-        let mut rows: Vec<Row> = Vec::new();
+        let mut sheet = Sheet::new(1, 1);
         let values = self.outcomes(partition, stop, |outcome| {
-            if let (Some(first), Some(last)) = (outcome.times.get(from), outcome.times.get(to)) {
-                let row = row_of(&mut rows, outcome.value, 1, 1);
+            if let (Some(first), Some(last)) = (outcome.times.get(from), outcome.times.get(to))
+                && let Some(row) = sheet.row(outcome.value)
+            {
                 row.counts[0] += 1;
                 row.hops[0].push(last - first);
             }
         })?;
-        Ok(self.keyed(rows, &values))
+        sheet.keyed(self, &values)
     }
 
     /// How many entered and converted in each period.
@@ -123,21 +159,30 @@ impl Funnel {
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Rows> {
         let periods = buckets.len();
-        let mut rows: Vec<Row> = Vec::new();
+        let mut sheet = Sheet::new(2 * periods, 0);
         let values = self.entries(buckets, partition, stop, |_, value, entries| {
             for entry in entries {
-                let row = row_of(&mut rows, value, 2 * periods, 0);
+                let Some(row) = sheet.row(value) else { return };
                 row.counts[entry.period] += 1;
                 if entry.converted {
                     row.counts[periods + entry.period] += 1;
                 }
             }
         })?;
-        Ok(self.keyed(rows, &values))
+        sheet.keyed(self, &values)
     }
+}
 
-    fn keyed(&self, rows: Vec<Row>, values: &Values) -> Rows {
-        let rows = (0..).zip(rows).filter(|(_, row)| !row.counts.is_empty());
-        Rows(rows.map(|(value, row)| (self.split.key(value, values), row)).collect())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_refused_when_there_is_no_room_for_their_numbers() {
+        let mut sheet = Sheet::new(limits::FUNNEL_NUMBERS / 4, 0);
+        for value in [0, 3, 5, 9, 3, 0] {
+            assert!(sheet.row(value).is_some());
+        }
+        assert!(!sheet.full && sheet.row(7).is_none() && sheet.full);
     }
 }

@@ -197,7 +197,7 @@ impl Values {
     }
 
     /// The codes of the values that the texts of the parts make, row by row.
-    fn codes(&mut self, parts: Vec<Texts>, rows: usize) -> CalcResult<Vec<u32>> {
+    pub(super) fn codes(&mut self, parts: Vec<Texts>, rows: usize) -> CalcResult<Vec<u32>> {
         let mut codes = vec![0; rows];
         for (part, texts) in parts.into_iter().enumerate() {
             let own: Vec<u32> = texts.values.into_iter().map(|text| self.text(text)).collect();
@@ -240,7 +240,7 @@ impl Values {
     }
 
     /// The texts of a value.
-    fn key(&self, value: u32) -> Vec<String> {
+    pub(super) fn key(&self, value: u32) -> Vec<String> {
         let mut key = Vec::with_capacity(self.parts);
         let mut next = value;
         while let Some((parent, text)) = (next as usize).checked_sub(1).and_then(|at| self.parents.get(at)) {

@@ -300,9 +300,7 @@ fn rule(raw: &RawSeries<'_>, step: &Series) -> CalcResult<StepRule> {
     let optional = Field { attr: raw.attr, ..Field::of(&raw.fields, "optionalInFunnel", raw.attr) };
     let first = match step.math_given.as_deref() {
         Some("first_time_for_user") => Some(FirstTime::Ever),
-        Some("first_time_for_user_with_filters" | "first_matching_event_for_user") => {
-            Some(FirstTime::Matching)
-        }
+        Some("first_time_for_user_with_filters") => Some(FirstTime::Matching),
         _ => None,
     };
     Ok(StepRule { optional: optional.switch()?, first })

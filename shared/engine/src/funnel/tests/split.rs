@@ -2,11 +2,12 @@
 
 use super::super::queues::UnorderedScanner;
 use super::super::scan::{Bound, Rules, Scanner};
-use super::super::values::{Only, Pass, Split};
+use super::super::values::{Only, Pass, Split, Values};
 use super::{StepEvent, story, told_of};
-use crate::breakdown::Reader;
+use crate::breakdown::{Reader, Texts};
+use crate::limits;
 use crate::query::{Attribution, CohortChoice};
-use crate::scan::{Column, FactKey, Micros, Run};
+use crate::scan::{Column, FactKey, MISSING, Micros, Run};
 
 fn split(attribution: Attribution, skip_empty: bool, unordered: bool) -> Split {
     Split::Values { reader: Reader::default(), parts: 1, attribution, skip_empty, unordered }
@@ -79,6 +80,47 @@ fn in_any_order_the_first_event_taken_is_bound() {
     assert_eq!(run(7, &[7, 8, 8]), [0, 1]);
     assert_eq!(run(8, &[7, 8, 8]), [1, 2]);
     assert_eq!(run(9, &[7, 8, 8]), Vec::<Micros>::new());
+}
+
+fn values_of(parts: usize) -> Values {
+    let attribution = Attribution::FirstTouch;
+    let reader = Reader::default();
+    Split::Values { reader, parts, attribution, skip_empty: true, unordered: false }.values()
+}
+
+#[test]
+fn values_of_several_keys_are_told_apart_by_place() {
+    let texts = |values: &[&str], codes: &[u32]| Texts {
+        codes: codes.to_vec(),
+        values: values.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    let mut values = values_of(2);
+    let mut keys = |first: Texts, second: Texts| {
+        let rows = first.codes.len();
+        let codes = values.codes(vec![first, second], rows).unwrap();
+        codes.into_iter().map(|code| (code == 0, values.key(code).join("|"))).collect::<Vec<_>>()
+    };
+    let (a, b) =
+        (texts(&["x", "y"], &[0, 0, MISSING, MISSING, 1]), texts(&["x", "z"], &[0, MISSING, 0, MISSING, 1]));
+    let want = [(false, "x|x"), (false, "x|"), (false, "|x"), (true, "|"), (false, "y|z")];
+    assert_eq!(keys(a, b), want.map(|(empty, key)| (empty, key.to_owned())));
+    // Another run has codes of its own; the values are the same.
+    let (a, b) = (texts(&["y", "x"], &[1, 0]), texts(&["z", "x"], &[1, 0]));
+    assert_eq!(keys(a, b), [(false, "x|x".to_owned()), (false, "y|z".to_owned())]);
+}
+
+#[test]
+fn more_values_than_the_limit_are_refused() {
+    let ask = |count: usize| {
+        let texts = Texts {
+            codes: (0..u32::try_from(count).unwrap()).collect(),
+            values: (0..count).map(|value| value.to_string()).collect(),
+        };
+        values_of(1).codes(vec![texts], count).map(|codes| codes.len())
+    };
+    let most = limits::BREAKDOWN_VALUES;
+    assert_eq!(ask(most), Ok(most));
+    assert_eq!(ask(most + 1).unwrap_err().attr.as_deref(), Some("breakdown"));
 }
 
 #[test]
