@@ -75,6 +75,16 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
 }
 
+/// As a local server reads and writes: without the SDK, several transactions to a commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_on_a_file_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let recorder = Recorder::new(TestApp::in_file().await);
+    run(&recorder, seed, CLIENTS, operations).await;
+    assert_sound(&recorder.history().await, seed);
+    assert_eq!(recorder.app().round_trips.calls().len(), 0, "nothing went through the SDK");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     let (seed, operations) = (seed(), operations());

@@ -1,11 +1,14 @@
 //! The embedded DynamoDB: a database in a file or in memory, spoken to through the ordinary SDK.
 //!
-//! The SDK's requests go to the database without a socket. The same database is offered on a loopback port, so that
-//! functions under `cargo lambda watch`, other commands and any AWS tool reach it while the server runs.
+//! The SDK's requests go to the database without a socket; most reads and transactions of the product go to its file
+//! without the SDK. The same database is offered on a loopback port, so that functions under `cargo lambda watch`, other
+//! commands and any AWS tool reach it while the server runs.
 
 mod connector;
+mod file;
 mod port;
 mod reads;
+mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +18,11 @@ use aws_sdk_dynamodb::types::StreamSpecification;
 use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
 use pennon_core::config::StoreConfig;
+use pennon_core::store::direct::Direct;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{Store, StoreError, schema};
-use reads::Reads;
+use writes::Turn;
 
 pub use connector::Connector;
 
@@ -34,7 +38,8 @@ const REGION: &str = "us-east-1";
 #[derive(Clone)]
 pub struct Embedded {
     database: Database,
-    reads: Option<Arc<Reads>>,
+    turn: Turn,
+    file: Option<Arc<dyn Direct>>,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -50,14 +55,15 @@ impl Embedded {
         let database = Database::new(&file.to_string_lossy())
             .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
         let names = StoreConfig::local();
-        let reads = Reads::new(&file, vec![names.records_table, names.blocks_table]);
-        Embedded::with_tables(Embedded { database, reads: Some(Arc::new(reads)) }).await
+        let turn = Turn::default();
+        let direct = file::File::new(&file, vec![names.records_table, names.blocks_table], turn.clone());
+        Embedded::with_tables(Embedded { database, turn, file: Some(Arc::new(direct)) }).await
     }
 
     /// A database that ends with the process, for tests.
     pub async fn in_memory() -> Result<Embedded, StoreError> {
         let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
-        Embedded::with_tables(Embedded { database, reads: None }).await
+        Embedded::with_tables(Embedded { database, turn: Turn::default(), file: None }).await
     }
 
     async fn with_tables(embedded: Embedded) -> Result<Embedded, StoreError> {
@@ -69,9 +75,14 @@ impl Embedded {
         Ok(embedded)
     }
 
+    /// Whether the database lies in a file, which is read and written without the SDK.
+    pub fn is_in_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// What carries an SDK client's requests to the database.
     pub fn connector(&self) -> Connector {
-        Connector::new(self.database.clone(), self.reads.clone())
+        Connector::new(self.database.clone(), self.turn.clone())
     }
 
     /// An SDK client without a socket. `round_trips` counts its calls.
@@ -87,9 +98,15 @@ impl Embedded {
         Client::from_conf(config.build())
     }
 
-    /// The two tables, through [`Embedded::client`].
+    /// The two tables: straight from the file, if there is one, and through [`Embedded::client`]. Where `round_trips`
+    /// are counted, every call goes through the client.
     pub fn store(&self, round_trips: Option<RoundTrips>) -> Store {
-        Store::new(&self.client(round_trips), &StoreConfig::local())
+        let is_counted = round_trips.is_some();
+        let store = Store::new(&self.client(round_trips), &StoreConfig::local());
+        match &self.file {
+            Some(file) if !is_counted => store.with_direct(file),
+            _ => store,
+        }
     }
 
     /// The two tables, through something that stands before [`Embedded::connector`].
@@ -99,7 +116,7 @@ impl Embedded {
 
     /// What offers the database on a port.
     pub fn port(&self) -> axum::Router {
-        port::router(self.database.clone())
+        port::router(self.database.clone(), self.turn.clone())
     }
 }
 
@@ -193,7 +210,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(FILE);
         let database = Database::new(&file.to_string_lossy()).unwrap();
-        let before = Embedded { database, reads: None };
+        let before = Embedded { database, turn: Turn::default(), file: None };
         let name = StoreConfig::local().records_table;
         schema::create(&before.client(None), &name, &schema::RECORDS).await.unwrap();
         let item = Item::empty(Key::new("P", "S"));

@@ -13,17 +13,19 @@ use axum::routing::any;
 use dynoxide::{Database, DynoxideError};
 
 use super::connector::dispatch;
+use super::writes::Turn;
 
 /// Largest request: DynamoDB's own limit.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// Answers DynamoDB requests from `database`.
-pub fn router(database: Database) -> Router {
-    Router::new().fallback(any(answer)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(database)
+/// Answers DynamoDB requests from `database`, which writes when it is its `turn`.
+pub fn router(database: Database, turn: Turn) -> Router {
+    let limit = DefaultBodyLimit::max(BODY_BYTES_MAX);
+    Router::new().fallback(any(answer)).layer(limit).with_state((database, turn))
 }
 
 async fn answer(
-    State(database): State<Database>,
+    State((database, turn)): State<(Database, Turn)>,
     method: Method,
     headers: HeaderMap,
     body: Bytes,
@@ -33,8 +35,9 @@ async fn answer(
     }
     let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-    let done =
-        tokio::task::spawn_blocking(move || dispatch(&database, &operation, &String::from_utf8_lossy(&body)));
+    let done = tokio::task::spawn_blocking(move || {
+        dispatch(&database, &turn, &operation, &String::from_utf8_lossy(&body))
+    });
     let outcome = done.await.unwrap_or_else(|e| Err(DynoxideError::InternalServerError(e.to_string())));
     let (status, body) = match outcome {
         Ok(body) => (StatusCode::OK, body),
@@ -69,7 +72,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let router = router(Database::memory().unwrap());
+        let router = router(Database::memory().unwrap(), Turn::default());
         let response = router.oneshot(request.body(Body::from("{}")).unwrap()).await.unwrap();
         assert!(!response.headers().contains_key("access-control-allow-origin"));
         response.status().as_u16()

@@ -3,108 +3,78 @@
 //! The database answers one operation at a time, a read behind a write that waits for the disk. It prepares each
 //! statement anew, takes every item apart and puts it together again, and fetches all of a partition to answer with its
 //! first megabyte. The reads that the product makes need none of that: the file holds each item as the JSON text that
-//! DynamoDB answers with, so they copy it out, over connections of their own.
+//! DynamoDB answers with, so they take it from there, over connections of their own.
 //!
-//! Must stay true: what is answered here is what the database would answer, and anything else is left to it (an operation,
-//! a member or a table that is not ours, a request to be refused, an error of the file). A read sees every write that was
-//! acknowledged before it, because each statement, and each batch, starts on the last commit.
+//! Must stay true: what is answered here is what the database would answer, and anything else is left to it (a table that
+//! is not ours, a request to be refused, an error of the file). A read sees every write that was acknowledged before it,
+//! because each statement, and each batch, starts on the last commit.
 
-use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pennon_core::store::direct::{Found, Range, from_json};
+use pennon_core::store::{Attributes, Key};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
-use serde::Deserialize;
-use serde_json::Value;
 
-/// DynamoDB's limits: keys of a batch, bytes of its answer, bytes of a page of a query.
-const BATCH_KEYS_MAX: usize = 100;
-const BATCH_BYTES_MAX: usize = 16 << 20;
+/// DynamoDB's limit on the bytes of a page of a query.
 const PAGE_BYTES_MAX: i64 = 1 << 20;
 /// A read waits for nobody but a process that recovers the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What the file has before a key that is a text.
 const TEXT: &str = "S:";
 /// Kept statements of a connection: for each table a few shapes of query.
-const STATEMENTS: usize = 32;
+pub(super) const STATEMENTS: usize = 32;
+/// Items that one statement reads.
+const AT_ONCE: usize = 8;
 
 /// Reads from one file.
 pub struct Reads {
     file: PathBuf,
-    tables: Vec<String>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Reads {
-    /// Reads of `tables`, whose keys are the texts `pk` and `sk`, from `file`.
-    pub fn new(file: &Path, tables: Vec<String>) -> Reads {
-        Reads { file: file.to_owned(), tables, idle: Mutex::default() }
+    /// Reads from `file`, of tables whose keys are the texts `pk` and `sk`.
+    pub fn new(file: &Path) -> Reads {
+        Reads { file: file.to_owned(), idle: Mutex::default() }
     }
 
-    /// The answer to a read of named items; `None` leaves it to the database.
-    pub fn items(&self, operation: &str, body: &[u8]) -> Option<String> {
-        match operation {
-            "GetItem" => {
-                let get: Get<'_> = serde_json::from_slice(body).ok()?;
-                let table = self.table(&get.table_name)?;
-                self.reading(|connection| {
-                    let item = item(connection, table, &get.key)?;
-                    Ok(Some(item.map_or_else(|| "{}".to_owned(), |item| format!(r#"{{"Item":{item}}}"#))))
-                })
-            }
-            "BatchGetItem" => {
-                let batch: BatchGet<'_> = serde_json::from_slice(body).ok()?;
-                let mut tables = batch.request_items.iter();
-                let (Some((name, wanted)), None) = (tables.next(), tables.next()) else { return None };
-                self.batch(self.table(name)?, &wanted.keys)
-            }
-            _ => None,
-        }
-    }
-
-    /// The answer to a query; `None` leaves it to the database. A page is up to a megabyte.
-    pub fn query(&self, operation: &str, body: &[u8]) -> Option<String> {
-        if operation != "Query" {
+    /// The items at `keys` in `table` that are there; `None` leaves it to the database.
+    pub fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>> {
+        if keys.iter().any(|key| key.pk.is_empty() || key.sk.is_empty()) {
             return None;
         }
-        let query: Query<'_> = serde_json::from_slice(body).ok()?;
-        let table = self.table(&query.table_name)?;
-        let range = query.range()?;
-        self.reading(|connection| page(connection, table, &range).map(Some))
-    }
-
-    fn table(&self, name: &str) -> Option<&str> {
-        self.tables.iter().map(String::as_str).find(|table| *table == name)
-    }
-
-    fn batch(&self, table: &str, keys: &[ItemKey<'_>]) -> Option<String> {
-        let distinct = keys.iter().map(|key| (&key.pk.text, &key.sk.text)).collect::<BTreeSet<_>>();
-        if keys.is_empty() || keys.len() > BATCH_KEYS_MAX || distinct.len() != keys.len() {
-            return None;
-        }
-        self.reading(|connection| {
-            let snapshot = connection.unchecked_transaction()?;
+        let items = self.reading(|connection| {
             let mut items = Vec::with_capacity(keys.len());
-            for key in keys {
-                items.extend(item(&snapshot, table, key)?);
+            if keys.len() <= AT_ONCE {
+                few(connection, table, keys, &mut items)?;
+                return Ok(items);
+            }
+            // All of one state.
+            let snapshot = connection.unchecked_transaction()?;
+            for keys in keys.chunks(AT_ONCE) {
+                few(&snapshot, table, keys, &mut items)?;
             }
             snapshot.commit()?;
-            let bytes = items.iter().map(String::len).sum::<usize>();
-            let fits = bytes <= BATCH_BYTES_MAX;
-            let items = items.join(",");
-            Ok(fits.then(|| format!(r#"{{"Responses":{{"{table}":[{items}]}},"UnprocessedKeys":{{}}}}"#)))
-        })
+            Ok(items)
+        })?;
+        items.into_iter().collect()
+    }
+
+    /// The page of `table` that `range` starts with, up to a megabyte; `None` leaves it to the database.
+    pub fn page(&self, table: &str, range: &Range) -> Option<Found> {
+        let rows = Rows::of(range)?;
+        self.reading(|connection| page(connection, table, &rows))?
     }
 
     /// What `read` finds, over an idle connection or a new one. After an error the database has its say.
-    fn reading(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<Option<String>>) -> Option<String> {
+    fn reading<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = idle.map_or_else(|| self.open(), Ok).ok()?;
         let answer = read(&connection).ok()?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        answer
+        Some(answer)
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
@@ -116,64 +86,98 @@ impl Reads {
     }
 }
 
+/// The items at a few `keys`, by one statement; none for one that is not of ours.
+fn few(
+    connection: &Connection,
+    table: &str,
+    keys: &[&Key],
+    items: &mut Vec<Option<Attributes>>,
+) -> rusqlite::Result<()> {
+    let one = |at: usize| {
+        format!(r#"SELECT item_json FROM "{table}" WHERE pk = ?{} AND sk = ?{}"#, 2 * at + 1, 2 * at + 2)
+    };
+    let sql = (0..keys.len()).map(one).collect::<Vec<_>>().join(" UNION ALL ");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let values = keys.iter().flat_map(|key| [stored(&key.pk), stored(&key.sk)]);
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    while let Some(row) = rows.next()? {
+        items.push(from_json(row.get_ref(0)?.as_str()?));
+    }
+    Ok(())
+}
+
 /// The item at `key` as the file has it.
-fn item(connection: &Connection, table: &str, key: &ItemKey<'_>) -> rusqlite::Result<Option<String>> {
+pub(super) fn item(connection: &Connection, table: &str, key: &Key) -> rusqlite::Result<Option<String>> {
     let mut statement = connection
         .prepare_cached(&format!(r#"SELECT item_json FROM "{table}" WHERE pk = ?1 AND sk = ?2"#))?;
-    statement.query_row([stored(&key.pk.text), stored(&key.sk.text)], |row| row.get(0)).optional()
+    statement.query_row([stored(&key.pk), stored(&key.sk)], |row| row.get(0)).optional()
 }
 
 /// A text as the file keeps it in a key.
-fn stored(text: &str) -> String {
+pub(super) fn stored(text: &str) -> String {
     format!("{TEXT}{text}")
 }
 
-/// One page of a query, as the database would cut it.
-fn page(connection: &Connection, table: &str, range: &Range) -> rusqlite::Result<String> {
+/// One page of a query, as the database would cut it; none where an item is not one of ours.
+fn page(connection: &Connection, table: &str, range: &Rows) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(&range.sql(table))?;
     let mut rows = statement.query(rusqlite::params_from_iter(&range.values))?;
-    let (mut items, mut last) = (String::new(), String::new());
-    let (mut count, mut bytes) = (0, 0);
+    let (mut items, mut bytes) = (Vec::new(), 0);
     let more = loop {
-        if range.limit == Some(count) {
+        if range.limit == Some(items.len()) {
             break true;
         }
         let Some(row) = rows.next()? else { break false };
-        bytes += row.get::<_, i64>(2)?;
-        if count > 0 && bytes > PAGE_BYTES_MAX {
+        bytes += row.get::<_, i64>(1)?;
+        if !items.is_empty() && bytes > PAGE_BYTES_MAX {
             break true;
         }
-        if count > 0 {
-            items.push(',');
-        }
-        items.push_str(row.get_ref(1)?.as_str()?);
-        row.get_ref(0)?.as_str()?.clone_into(&mut last);
-        count += 1;
+        let Some(item) = from_json(row.get_ref(0)?.as_str()?) else { return Ok(None) };
+        items.push(item);
     };
-    let mut answer = format!(r#"{{"Items":[{items}],"Count":{count},"ScannedCount":{count}"#);
-    if more {
-        let text = |stored: &str| Value::from(stored.strip_prefix(TEXT).unwrap_or(stored)).to_string();
-        let (pk, sk) = (text(&range.values[0]), text(&last));
-        answer.push_str(&format!(r#","LastEvaluatedKey":{{"pk":{{"S":{pk}}},"sk":{{"S":{sk}}}}}"#));
-    }
-    answer.push('}');
-    Ok(answer)
+    Ok(Some(Found { items, more }))
 }
 
 /// Which rows a query reads: its conditions on the sort key, and their values after the partition's.
-struct Range {
+struct Rows {
     conditions: String,
     values: Vec<String>,
     forward: bool,
     limit: Option<usize>,
 }
 
-impl Range {
+impl Rows {
+    /// The rows of `range`, unless the database would refuse it.
+    fn of(range: &Range) -> Option<Rows> {
+        let is_empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
+        if range.pk.is_empty() || is_empty(&range.prefix) || is_empty(&range.after) || range.limit == Some(0)
+        {
+            return None;
+        }
+        let mut rows = Rows {
+            conditions: String::new(),
+            values: vec![stored(&range.pk)],
+            forward: !range.descending,
+            limit: range.limit,
+        };
+        if let Some(prefix) = &range.prefix {
+            let prefix = stored(prefix);
+            rows.add("<", above(&prefix)?);
+            rows.add(">=", prefix);
+        }
+        if let Some(after) = &range.after {
+            let in_range = range.prefix.as_ref().is_none_or(|prefix| after.starts_with(prefix));
+            if !in_range {
+                return None;
+            }
+            rows.add(if range.descending { "<" } else { ">" }, stored(after));
+        }
+        Some(rows)
+    }
+
     fn sql(&self, table: &str) -> String {
         let (conditions, order) = (&self.conditions, if self.forward { "ASC" } else { "DESC" });
-        format!(
-            r#"SELECT sk, item_json, item_size FROM "{table}" WHERE pk = ?1{conditions} ORDER BY sk {order}"#
-        )
+        format!(r#"SELECT item_json, item_size FROM "{table}" WHERE pk = ?1{conditions} ORDER BY sk {order}"#)
     }
 
     fn add(&mut self, comparison: &str, value: String) {
@@ -195,257 +199,136 @@ fn above(prefix: &str) -> Option<String> {
     None
 }
 
-/// A key as requests carry it, with no attribute but its two texts.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ItemKey<'a> {
-    #[serde(borrow)]
-    pk: Text<'a>,
-    #[serde(borrow)]
-    sk: Text<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Text<'a> {
-    #[serde(rename = "S", borrow)]
-    text: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Get<'a> {
-    #[serde(borrow)]
-    table_name: Cow<'a, str>,
-    #[serde(borrow)]
-    key: ItemKey<'a>,
-    #[serde(rename = "ConsistentRead")]
-    _consistent_read: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct BatchGet<'a> {
-    #[serde(borrow)]
-    request_items: HashMap<Cow<'a, str>, Wanted<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Wanted<'a> {
-    #[serde(borrow)]
-    keys: Vec<ItemKey<'a>>,
-    #[serde(rename = "ConsistentRead")]
-    _consistent_read: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Query<'a> {
-    #[serde(borrow)]
-    table_name: Cow<'a, str>,
-    #[serde(borrow)]
-    key_condition_expression: Cow<'a, str>,
-    expression_attribute_names: HashMap<String, String>,
-    #[serde(borrow)]
-    expression_attribute_values: HashMap<String, Text<'a>>,
-    #[serde(rename = "ConsistentRead")]
-    _consistent_read: Option<bool>,
-    scan_index_forward: Option<bool>,
-    limit: Option<usize>,
-    exclusive_start_key: Option<ItemKey<'a>>,
-}
-
-impl Query<'_> {
-    /// The rows that it names, if it is put as the store puts its queries.
-    fn range(&self) -> Option<Range> {
-        let name = |name: &str| self.expression_attribute_names.get(name).map(String::as_str);
-        let value = |name: &str| {
-            self.expression_attribute_values
-                .get(name)
-                .map(|value| &*value.text)
-                .filter(|text| !text.is_empty())
-        };
-        let prefix = match &*self.key_condition_expression {
-            "#p = :p" => None,
-            "#p = :p AND begins_with(#s, :s)" => Some(value(":s")?),
-            _ => return None,
-        };
-        let used = 1 + usize::from(prefix.is_some());
-        let all_used = self.expression_attribute_names.len() == used
-            && self.expression_attribute_values.len() == used
-            && name("#p") == Some("pk")
-            && (prefix.is_none() || name("#s") == Some("sk"));
-        let partition = value(":p").filter(|_| all_used && self.limit != Some(0))?;
-        let forward = self.scan_index_forward.unwrap_or(true);
-        let mut range =
-            Range { conditions: String::new(), values: vec![stored(partition)], forward, limit: self.limit };
-        if let Some(prefix) = prefix {
-            let prefix = stored(prefix);
-            range.add("<", above(&prefix)?);
-            range.add(">=", prefix);
-        }
-        if let Some(start) = &self.exclusive_start_key {
-            let in_range =
-                start.pk.text == partition && prefix.is_none_or(|prefix| start.sk.text.starts_with(prefix));
-            if !in_range || start.sk.text.is_empty() {
-                return None;
-            }
-            range.add(if forward { ">" } else { "<" }, stored(&start.sk.text));
-        }
-        Some(range)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::connector::dispatch;
     use super::super::{Embedded, FILE};
     use super::*;
-    use pennon_core::config::StoreConfig;
-    use pennon_core::store::{Guard, Item, Key, Write};
+    use pennon_core::store::{Guard, Item, Query, Table, Write};
     use serde_json::json;
 
     /// A database in a file, with a partition of several pages and keys that stand at the edges of prefixes.
-    async fn filled() -> (tempfile::TempDir, Embedded, Reads) {
+    async fn filled() -> (tempfile::TempDir, Embedded) {
         let directory = tempfile::tempdir().unwrap();
         let embedded = Embedded::open(directory.path()).await.unwrap();
-        let table = embedded.store(None).records;
         let body = "ü\"\\\u{0}\u{1F600} ".repeat(90);
         let large =
-            (0..900).map(|number| Item::new(Key::new("LARGE", format!("{number:04}")), &vec![&body; 4]));
+            (0..900).map(|number| Item::new(Key::new("LARGE", format!("{number:04}")), &vec![&body; 2]));
         let edges = ["a", "a#", "a#1", "a#\u{10FFFF}", "a#\u{10FFFF}b", "a$", "b", "S:a#1", "\"quoted\" ü"];
         let edges = edges.map(|sk| Item::new(Key::new("EDGES", sk), &json!({"of": sk, "n": [50.0, 1]})));
         let items = large.chain(edges).collect::<Result<Vec<_>, _>>().unwrap();
         for some in items.chunks(100) {
             let writes =
                 some.iter().map(|item| Write::Put(item.clone().with_version(7), Guard::None)).collect();
-            table.transact(writes).await.unwrap();
+            ours(&embedded).transact(writes).await.unwrap();
         }
-        let names = StoreConfig::local();
-        let reads = Reads::new(&directory.path().join(FILE), vec![names.records_table, names.blocks_table]);
-        (directory, embedded, reads)
+        (directory, embedded)
     }
 
-    /// Both answers to a request: ours, if there is one, and the database's.
-    fn both(embedded: &Embedded, reads: &Reads, operation: &str, request: &Value) -> (Option<Value>, Value) {
-        let text = request.to_string();
-        let bytes = text.as_bytes();
-        let ours = reads.items(operation, bytes).or_else(|| reads.query(operation, bytes));
-        let ours = ours.map(|text| serde_json::from_str(&text).unwrap());
-        let theirs = match dispatch(&embedded.database, operation, &text) {
-            Ok(text) => text,
-            Err(error) => error.to_json(),
-        };
-        (ours, serde_json::from_str(&theirs).unwrap())
+    /// The table as the product reads it, and as the database answers through the SDK.
+    fn ours(embedded: &Embedded) -> Table {
+        embedded.store(None).records
     }
 
-    fn key(pk: &str, sk: &str) -> Value {
-        json!({"pk": {"S": pk}, "sk": {"S": sk}})
+    fn theirs(embedded: &Embedded) -> Table {
+        Embedded::store_through(embedded.connector(), None).records
     }
 
-    fn table() -> String {
-        StoreConfig::local().records_table
+    fn reads(directory: &tempfile::TempDir) -> Reads {
+        Reads::new(&directory.path().join(FILE))
+    }
+
+    fn name() -> String {
+        pennon_core::config::StoreConfig::local().records_table
     }
 
     #[tokio::test]
     async fn named_items_are_answered_as_by_the_database() {
-        let (_directory, embedded, reads) = filled().await;
+        let (directory, embedded) = filled().await;
         for sk in ["a", "\"quoted\" ü", "a#\u{10FFFF}", "missing"] {
-            let request = json!({"TableName": table(), "Key": key("EDGES", sk), "ConsistentRead": true});
-            let (ours, theirs) = both(&embedded, &reads, "GetItem", &request);
-            assert_eq!(ours, Some(theirs), "{sk}");
+            let key = Key::new("EDGES", sk);
+            assert_eq!(ours(&embedded).get(&key).await.unwrap(), theirs(&embedded).get(&key).await.unwrap());
+            let found = reads(&directory).items(&name(), &[&key]).unwrap();
+            assert_eq!(found.len(), usize::from(sk != "missing"), "{sk} was read from the file");
         }
-        let keys = [key("EDGES", "b"), key("NONE", "b"), key("LARGE", "0000"), key("EDGES", "a")];
-        let request = json!({"RequestItems": {table(): {"Keys": keys, "ConsistentRead": true}}});
-        let (ours, theirs) = both(&embedded, &reads, "BatchGetItem", &request);
-        assert_eq!(ours, Some(theirs));
+        let keys = [("EDGES", "b"), ("NONE", "b"), ("LARGE", "0000"), ("EDGES", "a"), ("EDGES", "b")];
+        let few = keys.map(|(pk, sk)| Key::new(pk, sk)).to_vec();
+        let many = (850..950).map(|number| Key::new("LARGE", format!("{number:04}"))).collect();
+        for (keys, there) in [(few, 4), (many, 50)] {
+            let found = ours(&embedded).batch_get(&keys).await.unwrap();
+            assert_eq!(found, theirs(&embedded).batch_get(&keys).await.unwrap());
+            assert_eq!(found.iter().flatten().count(), there);
+        }
     }
 
     #[tokio::test]
     async fn queries_are_answered_page_by_page_as_by_the_database() {
-        let (_directory, embedded, reads) = filled().await;
+        let (directory, embedded) = filled().await;
         let mut pages = 0;
         for (pk, prefix) in [("LARGE", ""), ("LARGE", "00"), ("EDGES", ""), ("EDGES", "a#"), ("EDGES", "zz")]
         {
-            for (forward, limit) in [(true, None), (false, None), (true, Some(2)), (false, Some(9))] {
-                let mut start = Value::Null;
+            for (descending, limit) in [(false, None), (true, None), (false, Some(2)), (true, Some(9))] {
+                let mut query = Query::partition(pk);
+                if !prefix.is_empty() {
+                    query = query.prefix(prefix);
+                }
+                if descending {
+                    query = query.descending();
+                }
+                if let Some(limit) = limit {
+                    query = query.limit(limit);
+                }
+                let (mut start, mut their_start) = (None, None);
                 // A few pages of each are enough.
                 for _ in 0..6 {
-                    let request = query(pk, prefix, forward, limit, &start);
-                    let (ours, theirs) = both(&embedded, &reads, "Query", &request);
-                    assert_eq!(ours.as_ref(), Some(&theirs), "{pk} {prefix} {forward} {limit:?}");
+                    let page = ours(&embedded).page(&query, start).await.unwrap();
+                    let their_page = theirs(&embedded).page(&query, their_start).await.unwrap();
+                    assert_eq!(page.items, their_page.items, "{pk} {prefix} {descending} {limit:?}");
+                    assert_eq!(page.next.is_some(), their_page.next.is_some(), "{pk} {prefix} {limit:?}");
                     pages += 1;
-                    start = theirs["LastEvaluatedKey"].clone();
-                    if start.is_null() {
+                    (start, their_start) = (page.next, their_page.next);
+                    if start.is_none() {
                         break;
                     }
                 }
             }
         }
         assert!(pages > 40, "{pages}");
-    }
-
-    fn query(pk: &str, prefix: &str, forward: bool, limit: Option<usize>, start: &Value) -> Value {
-        let mut request = json!({"TableName": table(), "ConsistentRead": true, "ScanIndexForward": forward,
-            "KeyConditionExpression": "#p = :p", "ExpressionAttributeNames": {"#p": "pk"},
-            "ExpressionAttributeValues": {":p": {"S": pk}}});
-        if !prefix.is_empty() {
-            request["KeyConditionExpression"] = json!("#p = :p AND begins_with(#s, :s)");
-            request["ExpressionAttributeNames"]["#s"] = json!("sk");
-            request["ExpressionAttributeValues"][":s"] = json!({"S": prefix});
-        }
-        if let Some(limit) = limit {
-            request["Limit"] = json!(limit);
-        }
-        if !start.is_null() {
-            request["ExclusiveStartKey"] = start.clone();
-        }
-        request
+        let all = Range { pk: "LARGE".into(), prefix: None, after: None, limit: None, descending: false };
+        assert!(reads(&directory).page(&name(), &all).unwrap().more, "it was read from the file");
     }
 
     #[tokio::test]
     async fn what_is_not_ours_is_left_to_the_database() {
-        let (_directory, embedded, reads) = filled().await;
-        let one = key("EDGES", "a");
-        let whole = query("EDGES", "", true, None, &Value::Null);
-        let with = |member: &str, value: Value| {
-            let mut request = whole.clone();
-            request[member] = value;
-            ("Query", request)
-        };
-        let cases = [
-            ("GetItem", json!({"TableName": "another", "Key": one})),
-            ("GetItem", json!({"TableName": "_tables", "Key": one})),
-            ("GetItem", json!({"TableName": table(), "Key": one, "ProjectionExpression": "pk"})),
-            ("GetItem", json!({"TableName": table(), "Key": {"pk": {"S": "EDGES"}}})),
-            ("GetItem", json!({"TableName": table(), "Key": {"pk": {"N": "1"}, "sk": {"S": "a"}}})),
-            ("BatchGetItem", json!({"RequestItems": {table(): {"Keys": [one, one]}}})),
-            ("BatchGetItem", json!({"RequestItems": {table(): {"Keys": []}}})),
-            with("FilterExpression", json!("v = :p")),
-            with("KeyConditionExpression", json!("#p = :p AND sk > :p")),
-            with("ExpressionAttributeValues", json!({":p": {"S": "EDGES"}, ":q": {"S": "unused"}})),
-            with("ExclusiveStartKey", key("LARGE", "0001")),
-            with("Limit", json!(0)),
-            with("Select", json!("COUNT")),
-            ("Scan", json!({"TableName": table()})),
-        ];
-        for (operation, request) in cases {
-            let (ours, theirs) = both(&embedded, &reads, operation, &request);
-            assert_eq!(ours, None, "{request}");
-            assert!(theirs.is_object());
+        let (directory, _embedded) = filled().await;
+        let reads = reads(&directory);
+        for key in [Key::new("", "a"), Key::new("EDGES", "")] {
+            assert_eq!(reads.items(&name(), &[&key]), None);
         }
+        assert_eq!(reads.items("another", &[&Key::new("EDGES", "a")]), None);
+        let whole = Range { pk: "EDGES".into(), prefix: None, after: None, limit: None, descending: false };
+        let refused = [
+            Range { pk: String::new(), ..whole.clone() },
+            Range { prefix: Some(String::new()), ..whole.clone() },
+            Range { prefix: Some("a#".into()), after: Some("b".into()), ..whole.clone() },
+            Range { limit: Some(0), ..whole.clone() },
+        ];
+        for range in refused {
+            assert!(reads.page(&name(), &range).is_none(), "{range:?}");
+        }
+        assert!(reads.page(&name(), &whole).is_some());
     }
 
     #[tokio::test]
     async fn a_read_sees_the_write_that_was_acknowledged_before_it() {
-        let (_directory, embedded, _reads) = filled().await;
-        let table = embedded.store(None).records;
+        let (_directory, embedded) = filled().await;
         for version in 0..50 {
             let item = Item::new(Key::new("P", "S"), &version).unwrap().with_version(version);
+            // Either way of writing, either way of reading.
+            let table = if version % 2 == 0 { ours(&embedded) } else { theirs(&embedded) };
             table.put(item.clone(), Guard::None).await.unwrap();
-            assert_eq!(table.get(&item.key).await.unwrap(), Some(item));
+            assert_eq!(ours(&embedded).get(&item.key).await.unwrap().as_ref(), Some(&item));
+            assert_eq!(theirs(&embedded).get(&item.key).await.unwrap(), Some(item));
         }
     }
 }

@@ -11,7 +11,7 @@ use pennon_core::store::Key;
 use pennon_core::store::keys::{self, ProjectId};
 
 use crate::Flags;
-use crate::store::{Stored, Version, flag_at, names, prepared};
+use crate::store::{Version, flag_at, names, prepared, record};
 use pennon_role_access::viewer::{Owned, Viewers, cohort_names};
 
 /// Shows a flag.
@@ -22,8 +22,8 @@ pub async fn retrieve(State(state): State<Flags>, call: Call) -> ApiResult<Respo
     let mut items = items.into_iter();
     let item = items.next().flatten().ok_or_else(ApiError::not_found)?;
     let number = items.next().map(|version| Version::of(version.as_ref()).number);
-    let stored = Stored::read(&item)?;
     let project = access.project.id;
+    let stored = record(&state, project, &item)?;
     let owned = Owned::from(&stored.flag);
     let cohorts = stored.flag.cohort_ids().into_iter().collect();
     let (viewers, names) = tokio::try_join!(

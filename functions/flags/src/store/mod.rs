@@ -14,7 +14,8 @@ pub use dependents::{dependents, first_dependents};
 pub use memory::{Bounded, Memory};
 pub use names::names;
 pub use rows::{
-    Early, RECORDS_KIB_MAX, Rows, Version, early, flags_of, kib, load, proven, read as read_row, remembered,
+    Early, RECORDS_KIB_MAX, Rows, Version, early, flags_of, kib, load, proven, read as read_row, record,
+    remembered,
 };
 pub use shown::{Shown, prepared, shown};
 

@@ -174,8 +174,7 @@ async fn one_change(
     let item = flags.app.store.records.get(&flag_at(project, number(id))).await?;
     let mut list: Vec<FlagRow> = known.all.iter().filter(|row| row.id != id).cloned().collect();
     if let Some(item) = &item {
-        let stored = Arc::new(Stored::read(item)?);
-        flags.memory.keep_flag(project, &stored, item.text.len());
+        let stored = record(flags, project, item)?;
         if !stored.flag.deleted {
             list.push(FlagRow::from(&stored.flag).at(stored.version).sized(item.text.len()));
         }
@@ -210,6 +209,17 @@ pub fn read(item: &Item) -> Result<FlagRow, StoreError> {
     Ok(item.body::<FlagRow>()?.at(item.version))
 }
 
+/// The record in `item`, decoded or remembered.
+pub fn record(flags: &Flags, project: ProjectId, item: &Item) -> Result<Arc<Stored>, StoreError> {
+    let id = item.key.sk.parse::<i64>().ok();
+    if let Some(known) = id.and_then(|id| flags.memory.flag(project, id, item.version)) {
+        return Ok(known);
+    }
+    let stored = Arc::new(Stored::read(item)?);
+    flags.memory.keep_flag(project, &stored, item.text.len());
+    Ok(stored)
+}
+
 /// The records of flags, in the order of `wanted`: pairs of id and version as rows have them. One round trip at most,
 /// none when all are remembered.
 ///
@@ -227,9 +237,7 @@ pub async fn flags_of(
         let items = flags.app.store.records.batch_get(&keys).await?;
         for (at, item) in missing.into_iter().zip(items) {
             let Some(item) = item else { continue };
-            let stored = Arc::new(Stored::read(&item)?);
-            flags.memory.keep_flag(project, &stored, item.text.len());
-            found[at] = Some(stored);
+            found[at] = Some(record(flags, project, &item)?);
         }
     }
     Ok(found.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())

@@ -41,7 +41,8 @@ const TAG: &str = "g";
 /// The attribute by which DynamoDB removes items, seconds since the epoch.
 pub const EXPIRES_AT: &str = "expires_at";
 
-pub(super) type Attributes = HashMap<String, AttributeValue>;
+/// An item as DynamoDB has it.
+pub type Attributes = HashMap<String, AttributeValue>;
 
 /// Where an item lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,6 +2,8 @@
 //! [`Write`]; only this module knows the SDK.
 
 mod bulk;
+mod change;
+pub mod direct;
 mod error;
 mod item;
 pub mod keys;
@@ -13,19 +15,22 @@ pub mod schema;
 mod table;
 mod within;
 
+pub use change::{Action, Change, Condition};
 pub use error::StoreError;
-pub use item::{BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
+pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
 pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
 pub use within::Within;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 use crate::config::StoreConfig;
+use direct::Direct;
 use round_trips::RoundTrips;
 
 /// Time for one try of a call, and for a call with all its tries. Above it the caller is told to come back, long before
@@ -48,6 +53,15 @@ impl Store {
         Store {
             records: Table::new(client.clone(), &config.records_table),
             blocks: Table::new(client.clone(), &config.blocks_table),
+        }
+    }
+
+    /// The same tables, `direct` answering what it can.
+    #[must_use]
+    pub fn with_direct(self, direct: &Arc<dyn Direct>) -> Store {
+        Store {
+            records: self.records.with_direct(direct.clone()),
+            blocks: self.blocks.with_direct(direct.clone()),
         }
     }
 

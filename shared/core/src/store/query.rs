@@ -1,8 +1,10 @@
 //! Reading the items of a partition in order, whole or page by page.
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::item::{Attributes, Item, PK, SK};
+use super::direct::{Found, Pending, Range};
+use super::item::{Attributes, Item, Key, PK, SK};
 use super::within::within;
 use super::{StoreError, Table};
 
@@ -97,6 +99,26 @@ impl Table {
         most: Option<usize>,
         start: Option<PageStart>,
     ) -> Result<Page, StoreError> {
+        let direct = match self.direct_page(query, limit, start.as_ref()) {
+            Some(pending) => pending.await,
+            None => None,
+        };
+        let (items, next) = match direct {
+            Some(found) => {
+                let last = found.items.last().filter(|_| found.more).map(Item::key_of).transpose()?;
+                (found.items, last.as_ref().map(Key::attributes))
+            }
+            None => {
+                let answer = self.called(query, limit, start).send().await?;
+                (answer.items.unwrap_or_default(), answer.last_evaluated_key)
+            }
+        };
+        let first = within(items, most.unwrap_or(usize::MAX))?;
+        let next = next.filter(|key| first.is_all && !key.is_empty());
+        Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
+    }
+
+    fn called(&self, query: &Query, limit: Option<usize>, start: Option<PageStart>) -> QueryFluentBuilder {
         let mut call = self
             .client
             .query()
@@ -113,13 +135,26 @@ impl Table {
                 .expression_attribute_names("#s", SK)
                 .expression_attribute_values(":s", string(prefix)),
         };
-        if let Some(limit) = limit {
-            call = call.limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        }
-        let answer = call.send().await?;
-        let first = within(answer.items.unwrap_or_default(), most.unwrap_or(usize::MAX))?;
-        let next = answer.last_evaluated_key.filter(|key| first.is_all && !key.is_empty());
-        Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
+        call.set_limit(limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX)))
+    }
+
+    /// The page as a database of this process has it, if there is one.
+    fn direct_page(
+        &self,
+        query: &Query,
+        limit: Option<usize>,
+        start: Option<&PageStart>,
+    ) -> Option<Pending<'_, Found>> {
+        let direct = self.direct.as_ref()?;
+        let after = start.map(|start| Item::key_of(&start.0)).transpose().ok()?;
+        let range = Range {
+            pk: query.pk.clone(),
+            prefix: query.prefix.clone(),
+            after: after.map(|key| key.sk),
+            limit,
+            descending: query.descending,
+        };
+        Some(direct.page(&self.name, range))
     }
 }
 

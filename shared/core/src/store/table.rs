@@ -11,16 +11,13 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
-use aws_sdk_dynamodb::types::builders::UpdateBuilder;
-use aws_sdk_dynamodb::types::{
-    ConditionCheck, Delete, KeysAndAttributes, Put, ReturnValue, TransactWriteItem, Update,
-};
+use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 
 use super::StoreError;
-use super::item::{
-    Attributes, COUNT, EDGES, EXPIRES_AT, Item, Key, LAST, PK, ROWS, Sums, VERSION, number, parsed,
-};
-use super::parts::{pack, size};
+use super::change::{Action, Change, changes};
+use super::direct::Direct;
+use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, Sums, number, parsed};
+use super::parts::size;
 
 /// Most writes of one transaction, by DynamoDB's rule.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
@@ -34,6 +31,8 @@ const CONFLICT_TRIES: u32 = 10;
 pub struct Table {
     pub(super) client: Client,
     pub(super) name: Arc<str>,
+    /// What answers before the client is asked.
+    pub(super) direct: Option<Arc<dyn Direct>>,
 }
 
 /// What must hold of the stored item for a write to happen.
@@ -85,7 +84,13 @@ pub struct Unchanged {
 impl Table {
     /// The table called `name`, reached through `client`.
     pub fn new(client: Client, name: &str) -> Table {
-        Table { client, name: name.into() }
+        Table { client, name: name.into(), direct: None }
+    }
+
+    /// The same table, `direct` answering what it can.
+    #[must_use]
+    pub fn with_direct(self, direct: Arc<dyn Direct>) -> Table {
+        Table { direct: Some(direct), ..self }
     }
 
     /// The item at `key`, if there is one.
@@ -101,6 +106,9 @@ impl Table {
 
     /// The item at `key` as it is stored.
     async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
+        if let Some(mut found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, &[key])) {
+            return Ok(found.pop());
+        }
         let answer = self
             .client
             .get_item()
@@ -145,6 +153,9 @@ impl Table {
         if let [key] = keys {
             return Ok(self.get_stored(key).await?.into_iter().collect());
         }
+        if let Some(found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, keys)) {
+            return Ok(found);
+        }
         let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
         let mut found = Vec::with_capacity(keys.len());
         for attempt in 0.. {
@@ -170,19 +181,22 @@ impl Table {
 
     /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
     pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
-        let mut parts = Vec::new();
-        let items = writes.iter().map(|write| self.transact_item(write, &mut parts));
-        let mut items = items.collect::<Result<Vec<_>, _>>()?;
-        // Parts come last, so that the position of a failed condition is that of the caller's write.
-        items.extend(parts);
-        if items.len() > TRANSACTION_WRITES_MAX {
-            return Err(StoreError::Failed(format!("a transaction of {} writes", items.len())));
+        let changes = changes(&writes)?;
+        if changes.len() > TRANSACTION_WRITES_MAX {
+            return Err(StoreError::Failed(format!("a transaction of {} writes", changes.len())));
         }
-        if items.iter().filter_map(TransactWriteItem::put).map(|put| size(put.item())).sum::<usize>()
-            > TRANSACTION_BYTES_MAX
-        {
+        let bytes = |change: &Change| if let Action::Put(item) = &change.action { size(item) } else { 0 };
+        if changes.iter().map(bytes).sum::<usize>() > TRANSACTION_BYTES_MAX {
             return Err(StoreError::TooLarge);
         }
+        let changes = Arc::new(changes);
+        if let Some(direct) = &self.direct
+            && let Some(done) = direct.transact(&self.name, changes.clone()).await
+        {
+            return done.map(|_| ());
+        }
+        let items = changes.iter().map(|change| change.to_sdk(&self.name));
+        let items = items.collect::<Result<Vec<_>, _>>()?;
         for attempt in 0.. {
             let sent =
                 self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
@@ -208,6 +222,13 @@ impl Table {
 
     /// Adds `by` to the counter at `key` and returns what it then is. Never gives the same number twice.
     pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
+        if let Some(direct) = &self.direct {
+            let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
+            let change = Change { key: key.clone(), action: add, when: Vec::new() };
+            if let Some(done) = direct.transact(&self.name, Arc::new(vec![change])).await {
+                return done;
+            }
+        }
         let answer = self
             .client
             .update_item()
@@ -281,111 +302,6 @@ impl Table {
             .send()
             .await;
         happened(sent)
-    }
-
-    fn add(&self, key: &Key, by: i64) -> UpdateBuilder {
-        Update::builder()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("ADD #n :by")
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_values(":by", number(by))
-    }
-
-    fn raising(&self, key: &Key, raise: Raise) -> UpdateBuilder {
-        let update = Update::builder()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("ADD #n :n, #s :s, #t :t SET #w = :w")
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_names("#s", ROWS)
-            .expression_attribute_names("#t", EDGES)
-            .expression_attribute_names("#w", LAST)
-            .expression_attribute_values(":n", number(1))
-            .expression_attribute_values(":s", number(raise.by.rows))
-            .expression_attribute_values(":t", number(raise.by.edges))
-            .expression_attribute_values(":w", number(raise.by.last));
-        let sums = [("#s", ":as", raise.when.rows), ("#t", ":at", raise.when.edges)];
-        let (mut update, mut conditions) = (update, Vec::new());
-        for (name, value, seen) in sums {
-            let Some(seen) = seen else { continue };
-            // Before the first write there is no row, and the sums are 0.
-            let unset = if seen == 0 { format!("attribute_not_exists({name}) OR ") } else { String::new() };
-            conditions.push(format!("({unset}{name} = {value})"));
-            update = update.expression_attribute_values(value, number(seen));
-        }
-        if conditions.is_empty() {
-            return update;
-        }
-        update.condition_expression(conditions.join(" AND "))
-    }
-
-    /// What `write` is for the SDK; the parts of its item, and the removal of parts that it had, go to `parts`.
-    fn transact_item(
-        &self,
-        write: &Write,
-        parts: &mut Vec<TransactWriteItem>,
-    ) -> Result<TransactWriteItem, StoreError> {
-        let built = TransactWriteItem::builder();
-        let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
-        Ok(match write {
-            Write::Put(item, guard) => {
-                let packed = pack(item)?;
-                for part in packed.parts {
-                    let put = Put::builder().table_name(&*self.name).set_item(Some(part));
-                    parts.push(built.clone().put(put.build().map_err(failed)?).build());
-                }
-                for key in packed.surplus {
-                    let delete = Delete::builder().table_name(&*self.name).set_key(Some(key.attributes()));
-                    parts.push(built.clone().delete(delete.build().map_err(failed)?).build());
-                }
-                let mut put = Put::builder().table_name(&*self.name).set_item(Some(packed.head));
-                if let Some((expression, name)) = guard.expression() {
-                    put = put.condition_expression(expression).expression_attribute_names("#g", name);
-                }
-                if let Guard::Version(version) = guard {
-                    put = put.expression_attribute_values(":g", number(version));
-                }
-                built.put(put.build().map_err(failed)?)
-            }
-            Write::Delete(key, guard) => {
-                let mut delete = Delete::builder().table_name(&*self.name).set_key(Some(key.attributes()));
-                if let Some((expression, name)) = guard.expression() {
-                    delete = delete.condition_expression(expression).expression_attribute_names("#g", name);
-                }
-                if let Guard::Version(version) = guard {
-                    delete = delete.expression_attribute_values(":g", number(version));
-                }
-                built.delete(delete.build().map_err(failed)?)
-            }
-            Write::Check(key, guard) => {
-                let (expression, name) = guard.expression().unwrap_or(("attribute_exists(#g)", PK));
-                let mut check = ConditionCheck::builder()
-                    .table_name(&*self.name)
-                    .set_key(Some(key.attributes()))
-                    .condition_expression(expression)
-                    .expression_attribute_names("#g", name);
-                if let Guard::Version(version) = guard {
-                    check = check.expression_attribute_values(":g", number(version));
-                }
-                built.condition_check(check.build().map_err(failed)?)
-            }
-            Write::Add(key, by) => built.update(self.add(key, *by).build().map_err(failed)?),
-            Write::Raise(key, raise) => built.update(self.raising(key, *raise).build().map_err(failed)?),
-        }
-        .build())
-    }
-}
-
-impl Guard {
-    /// The condition, and the attribute that it calls `#g`.
-    fn expression(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Guard::None => None,
-            Guard::Absent => Some(("attribute_not_exists(#g)", PK)),
-            Guard::Present => Some(("attribute_exists(#g)", PK)),
-            Guard::Version(_) => Some(("#g = :g", VERSION)),
-        }
     }
 }
 

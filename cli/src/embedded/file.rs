@@ -1,0 +1,56 @@
+//! The database's file, read and written without the SDK and the database between.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pennon_core::store::direct::{Direct, Found, Pending, Range};
+use pennon_core::store::{Attributes, Change, Key, StoreError};
+
+use super::reads::Reads;
+use super::writes::{Turn, Writes};
+
+/// The tables in one file.
+pub struct File {
+    tables: Vec<String>,
+    reads: Arc<Reads>,
+    writes: Writes,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("File")
+    }
+}
+
+impl File {
+    /// `tables`, whose keys are the texts `pk` and `sk`, in `file`; written to when it is its `turn`.
+    pub fn new(file: &Path, tables: Vec<String>, turn: Turn) -> File {
+        File { tables, reads: Arc::new(Reads::new(file)), writes: Writes::new(file, turn) }
+    }
+
+    fn has(&self, table: &str) -> bool {
+        self.tables.iter().any(|name| name == table)
+    }
+}
+
+impl Direct for File {
+    fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>> {
+        self.has(table).then(|| self.reads.items(table, keys)).flatten()
+    }
+
+    fn page(&self, table: &str, range: Range) -> Pending<'_, Found> {
+        if !self.has(table) {
+            return Box::pin(std::future::ready(None));
+        }
+        let (reads, table) = (self.reads.clone(), table.to_owned());
+        // A page may take milliseconds, and other requests must go on meanwhile.
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || reads.page(&table, &range)).await.ok().flatten()
+        })
+    }
+
+    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> Pending<'_, Result<i64, StoreError>> {
+        let table = self.has(table).then(|| table.to_owned());
+        Box::pin(async move { self.writes.transact(&table?, changes).await })
+    }
+}

@@ -1,0 +1,192 @@
+#![allow(clippy::unwrap_used)]
+use super::super::{Embedded, FILE};
+use pennon_core::config::StoreConfig;
+use pennon_core::store::{Guard, Item, Key, Raise, StoreError, Sums, Table, Unchanged, Write};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A small generator of numbers, so that a failure can be repeated.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    fn guard(&mut self) -> Guard {
+        match self.below(4) {
+            0 => Guard::Absent,
+            1 => Guard::Present,
+            2 => Guard::Version(self.below(3)),
+            _ => Guard::None,
+        }
+    }
+
+    fn write(&mut self, key: Key) -> Write {
+        match self.below(6) {
+            0 => Write::Delete(key, self.guard()),
+            1 => Write::Check(key, self.guard()),
+            2 => Write::Add(key, 1 + i64::try_from(self.below(5)).unwrap()),
+            3 => Write::Raise(key, self.raise()),
+            _ => {
+                let text = "ü\"".repeat(usize::try_from(self.below(3)).unwrap() * 1500);
+                let item = Item::new(key, &json!({"n": [50.0, 1], "text": text})).unwrap();
+                let bytes = vec![255; usize::try_from(self.below(9)).unwrap()];
+                Write::Put(Item { bytes, ..item }.with_version(self.below(3)), self.guard())
+            }
+        }
+    }
+
+    fn raise(&mut self) -> Raise {
+        let mut number = || i64::try_from(self.below(4)).unwrap() - 1;
+        let by = Sums { rows: number(), edges: number(), last: number() };
+        let seen = |number: i64| (number > 0).then_some(number - 1);
+        Raise { by, when: Unchanged { rows: seen(number()), edges: seen(number()) } }
+    }
+
+    fn transaction(&mut self) -> Vec<Write> {
+        let first = self.below(6);
+        let many = 1 + self.below(4);
+        (0..many).map(|at| self.write(Key::new("P", format!("{}", (first + at) % 6)))).collect()
+    }
+}
+
+fn word(outcome: &Result<(), StoreError>) -> String {
+    match outcome {
+        Ok(()) => "done".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// All rows of the records table: keys, size, prefix, item.
+fn rows(directory: &Path) -> Vec<(String, String, i64, String, Value)> {
+    let connection = rusqlite::Connection::open(directory.join(FILE)).unwrap();
+    let table = StoreConfig::local().records_table;
+    let sql = format!(r#"SELECT pk, sk, item_size, hash_prefix, item_json FROM "{table}" ORDER BY pk, sk"#);
+    let mut statement = connection.prepare(&sql).unwrap();
+    let rows = statement.query_map([], |row| {
+        let item: String = row.get(4)?;
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, serde_json::from_str(&item).unwrap()))
+    });
+    rows.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[tokio::test]
+async fn transactions_end_and_leave_rows_as_those_that_the_database_makes() {
+    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let direct = Embedded::open(ours.path()).await.unwrap().store(None).records;
+    let database = Embedded::open(theirs.path()).await.unwrap();
+    let database = Embedded::store_through(database.connector(), None).records;
+    let (mut numbers, mut done, mut refused) = (Numbers(7), 0, 0);
+    for round in 0..600 {
+        let writes = numbers.transaction();
+        let outcome = word(&direct.transact(writes.clone()).await);
+        assert_eq!(outcome, word(&database.transact(writes.clone()).await), "{round}: {writes:?}");
+        if outcome == "done" {
+            done += 1
+        } else {
+            refused += 1
+        }
+        if round % 25 == 0 {
+            assert_eq!(rows(ours.path()), rows(theirs.path()), "{round}");
+        }
+    }
+    assert_eq!(rows(ours.path()), rows(theirs.path()));
+    assert!(done > 100 && refused > 100, "{done} {refused}");
+}
+
+#[tokio::test]
+async fn what_the_database_would_refuse_is_left_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
+    let put = |key: Key| Write::Put(Item::empty(key), Guard::None);
+    let one = Key::new("P", "S");
+    let refused = [
+        vec![put(one.clone()), Write::Check(one.clone(), Guard::Absent)],
+        vec![put(Key::new("", "S"))],
+        vec![put(Key::new("P", ""))],
+        vec![put(Key::new("P", "s".repeat(1025)))],
+        vec![put(Key::new("p".repeat(2049), "S"))],
+    ];
+    for writes in refused {
+        let outcome = table.transact(writes.clone()).await;
+        assert!(matches!(outcome, Err(StoreError::Failed(_))), "{writes:?}: {outcome:?}");
+    }
+    assert_eq!(rows(directory.path()), []);
+    table.transact(vec![put(Key::new("p".repeat(2048), "s".repeat(1024)))]).await.unwrap();
+    assert_eq!(rows(directory.path()).len(), 1);
+    // A counter beyond what a number of ours holds.
+    table.transact(vec![Write::Add(one.clone(), i64::MAX)]).await.unwrap();
+    table.transact(vec![Write::Add(one, i64::MAX)]).await.unwrap();
+    assert_eq!(rows(directory.path())[0].4["n"]["N"], "18446744073709551614");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_writers_that_name_one_version_one_wins() {
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = Embedded::open(directory.path()).await.unwrap();
+    let direct = embedded.store(None).records;
+    let database = Embedded::store_through(embedded.connector(), None).records;
+    let item = |version| Item::empty(Key::new("P", "S")).with_version(version);
+    direct.put(item(0), Guard::None).await.unwrap();
+    for version in 0..20 {
+        let tries = (0..40).map(|number| {
+            let table: Table = if number % 8 == 0 { database.clone() } else { direct.clone() };
+            tokio::spawn(async move {
+                let writes = vec![
+                    Write::Add(Key::new("P", "tries won"), 1),
+                    Write::Put(item(version + 1), Guard::Version(version)),
+                ];
+                table.transact(writes).await
+            })
+        });
+        let mut won = 0;
+        for tried in tries.collect::<Vec<_>>() {
+            match tried.await.unwrap() {
+                Ok(()) => won += 1,
+                Err(error) => assert!(error.is_condition(1), "{error}"),
+            }
+        }
+        assert_eq!(won, 1);
+    }
+    let counter = direct.get(&Key::new("P", "tries won")).await.unwrap().unwrap();
+    assert_eq!(counter.count, 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn numbers_from_a_counter_differ() {
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = Embedded::open(directory.path()).await.unwrap();
+    let (direct, database) =
+        (embedded.store(None).records, Embedded::store_through(embedded.connector(), None).records);
+    let calls = (0..200).map(|number| {
+        let table = if number % 10 == 0 { database.clone() } else { direct.clone() };
+        tokio::spawn(async move { table.increment(&Key::new("COUNTER", "X"), 1).await.unwrap() })
+    });
+    let mut given = Vec::new();
+    for call in calls.collect::<Vec<_>>() {
+        given.push(call.await.unwrap());
+    }
+    given.sort_unstable();
+    assert_eq!(given, (1..=200).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn after_a_failure_of_the_file_writing_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
+    let put = |sk: &str| table.put(Item::empty(Key::new("P", sk)), Guard::None);
+    put("a").await.unwrap();
+    let connection = rusqlite::Connection::open(directory.path().join(FILE)).unwrap();
+    let name = StoreConfig::local().records_table;
+    let trigger = format!(
+        r#"CREATE TRIGGER full BEFORE INSERT ON "{name}" BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"#
+    );
+    connection.execute_batch(&trigger).unwrap();
+    assert!(matches!(put("b").await, Err(StoreError::Busy(text)) if text.contains("full")));
+    connection.execute_batch("DROP TRIGGER full").unwrap();
+    put("c").await.unwrap();
+    let kept: Vec<String> = rows(directory.path()).into_iter().map(|row| row.1).collect();
+    assert_eq!(kept, ["S:a", "S:c"]);
+}
