@@ -24,6 +24,7 @@ pub mod plan;
 pub mod query;
 mod regroup;
 pub mod scan;
+mod semver;
 mod sessions;
 pub mod sql;
 mod text;

@@ -86,7 +86,6 @@ fn what_would_change_the_numbers_is_refused_by_name() {
     for (attr, extra) in [
         ("events", json!({"events": [{"id": "a", "math": "first_matching_event_for_user"}]})),
         ("display", json!({"display": "CalendarHeatmap"})),
-        ("properties", json!({"properties": [{"key": "v", "operator": "semver_gt", "value": "1"}]})),
         ("smoothing_intervals", json!({"display": "ActionsLineGraphCumulative", "smoothing_intervals": 3})),
     ] {
         refused(trend(&with(extra)), attr);
@@ -135,10 +134,23 @@ fn wrong_values_name_the_field() {
         ),
         "properties",
     );
-    refused(
-        trend(&json!({"events": events, "properties": [{"key": "a", "operator": "like", "value": 1}]})),
-        "properties",
-    );
+    let world = support::World::of_case(&json!({"persons": [], "events": []}));
+    for filter in [
+        json!({"key": "a", "operator": "like", "value": 1}),
+        json!({"key": "a", "operator": "semver_gt", "value": "one"}),
+        json!({"key": "a", "operator": "between", "value": [2, 1]}),
+        json!({"key": "a", "type": "recording", "value": 1}),
+        json!({"key": "a", "type": "data_warehouse", "value": 1}),
+        json!({"key": "uuid", "type": "event_metadata", "value": 1}),
+        json!({"key": "$group_5", "type": "event_metadata", "value": 1}),
+    ] {
+        let filter = json!({"events": events, "properties": [filter], "date_from": "-7d"});
+        let parsed = trend(&filter).and_then(|parsed| match parsed {
+            Parsed::Query(query) => query.plan(&world.project, world.now).map(|_| Parsed::Empty),
+            other => Ok(other),
+        });
+        refused(parsed, "properties");
+    }
     refused(trend(&json!({"events": events, "breakdowns": [{}, {}, {}, {}]})), "breakdowns");
     refused(funnel(&json!({"events": events, "funnel_window_interval": "soon"})), "funnel_window_interval");
     refused(

@@ -11,8 +11,11 @@ use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::dates::instants::{filter_second, property_second};
+use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::scan::Micros;
+use crate::semver::{Range, Version};
 use crate::text::{number_of, text_of};
 
 /// A comparison of a property with a value.
@@ -42,9 +45,19 @@ pub enum Operator {
     IsDateExact,
     IsDateBefore,
     IsDateAfter,
+    IsCleanedPathExact,
+    SemverEq,
+    SemverNeq,
+    SemverGt,
+    SemverGte,
+    SemverLt,
+    SemverLte,
+    SemverTilde,
+    SemverCaret,
+    SemverWildcard,
 }
 
-const NAMES: [(&str, Operator); 23] = [
+const NAMES: [(&str, Operator); 33] = [
     ("exact", Operator::Exact),
     ("is_not", Operator::IsNot),
     ("in", Operator::In),
@@ -68,31 +81,22 @@ const NAMES: [(&str, Operator); 23] = [
     ("is_date_exact", Operator::IsDateExact),
     ("is_date_before", Operator::IsDateBefore),
     ("is_date_after", Operator::IsDateAfter),
-];
-
-/// Operators that exist but are not calculated yet.
-const LATER: [&str; 10] = [
-    "is_cleaned_path_exact",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
+    ("is_cleaned_path_exact", Operator::IsCleanedPathExact),
+    ("semver_eq", Operator::SemverEq),
+    ("semver_neq", Operator::SemverNeq),
+    ("semver_gt", Operator::SemverGt),
+    ("semver_gte", Operator::SemverGte),
+    ("semver_lt", Operator::SemverLt),
+    ("semver_lte", Operator::SemverLte),
+    ("semver_tilde", Operator::SemverTilde),
+    ("semver_caret", Operator::SemverCaret),
+    ("semver_wildcard", Operator::SemverWildcard),
 ];
 
 impl Operator {
     /// The operator of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
-    }
-
-    /// True for the name of an operator that this release refuses.
-    pub fn is_later(name: &str) -> bool {
-        LATER.contains(&name)
     }
 
     /// The name that requests use.
@@ -151,6 +155,8 @@ pub(crate) enum Test {
     Within { low: f64, high: f64, negated: bool },
     /// Present and not null, or not.
     Present { negated: bool },
+    /// A version in one of these ranges; what is no version is in none.
+    Version(Vec<Range>),
     /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
     Instant { order: Order, seconds: Vec<i64>, zone: Tz },
 }
@@ -209,7 +215,10 @@ impl Test {
         let texts = || values.iter().filter_map(text_of).map(Into::into);
         let lower = || values.iter().filter_map(text_of).map(|text| text.to_lowercase());
         Ok(match operator {
-            Operator::Exact | Operator::In => Self::OneOf { texts: texts().collect(), negated: false },
+            // Projects have no rules by which paths are cleaned, so a cleaned path is the path.
+            Operator::Exact | Operator::In | Operator::IsCleanedPathExact => {
+                Self::OneOf { texts: texts().collect(), negated: false }
+            }
             Operator::IsNot | Operator::NotIn => Self::OneOf { texts: texts().collect(), negated: true },
             Operator::Icontains | Operator::IcontainsMulti => {
                 Self::Contains { needles: lower().collect(), negated: false }
@@ -232,6 +241,7 @@ impl Test {
             Operator::IsDateExact => instants(Order::Equal),
             Operator::IsDateBefore => instants(Order::Less),
             Operator::IsDateAfter => instants(Order::Greater),
+            semver => Self::Version(ranges(semver, values, attr)?),
         })
     }
 
@@ -275,9 +285,27 @@ impl Test {
             Self::Within { low, high, negated } => {
                 value.and_then(number_of).is_some_and(|number| (*low..=*high).contains(&number) != *negated)
             }
+            Self::Version(ranges) => {
+                let text = value.and_then(text_of);
+                let version = text.as_deref().and_then(Version::parse);
+                version.is_some_and(|version| ranges.iter().any(|range| range.contains(&version)))
+            }
             Self::Instant { order, seconds, zone } => value
                 .and_then(|value| property_second(value, *zone))
                 .is_some_and(|second| seconds.iter().any(|bound| order.holds(&second, bound))),
+        }
+    }
+}
+
+impl Test {
+    /// Whether an instant passes: dates are compared as such, everything else with the text of the instant.
+    pub(crate) fn holds_at(&self, time: Micros) -> bool {
+        match self {
+            Self::Instant { order, seconds, .. } => {
+                let second = time.div_euclid(1_000_000);
+                seconds.iter().any(|bound| order.holds(&second, bound))
+            }
+            test => test.holds(Some(&Value::String(utc_text(&from_micros(time, chrono_tz::UTC))))),
         }
     }
 }
@@ -295,6 +323,15 @@ fn ends(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
         Some([low, high]) if low <= high => Ok((*low, *high)),
         _ => Err(CalcError::invalid(attr, "between needs two numbers, the smaller one first.")),
     }
+}
+
+fn ranges(operator: Operator, values: &[Value], attr: &str) -> CalcResult<Vec<Range>> {
+    let kind = operator.name().trim_start_matches("semver_");
+    let range = |value: &Value| {
+        let range = text_of(value).and_then(|text| Range::parse(kind, &text));
+        range.ok_or_else(|| CalcError::invalid(attr, format!("{value} is not a version.")))
+    };
+    values.iter().map(range).collect()
 }
 
 fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Option<Regex>>> {

@@ -14,8 +14,8 @@ use crate::limits;
 use crate::sessions;
 use crate::sql::Expression;
 
-/// Types that will be calculated later.
-const LATER: [&str; 8] = [
+/// Types of filters that are not about events, their persons, groups and sessions.
+const ELSEWHERE: [&str; 8] = [
     "behavioral",
     "recording",
     "log_entry",
@@ -128,11 +128,11 @@ impl Parser {
                     return self.cohort(object, attr);
                 }
                 "hogql" => return self.expression(object, attr),
-                later if LATER.contains(&later) || later.starts_with("data_warehouse") => {
-                    return Err(CalcError::unsupported(
-                        attr,
-                        format_args!("property filters of type {later}"),
-                    ));
+                // Whether a flag is on is a question between flags; among events it restricts nothing.
+                "flag" => return Ok(Some(Filter::none())),
+                other if ELSEWHERE.contains(&other) || other.starts_with("data_warehouse") => {
+                    let detail = format!("Property filters of type {other} do not apply to events.");
+                    return Err(CalcError::invalid(attr, detail));
                 }
                 _ => return Ok(None),
             },
@@ -229,13 +229,8 @@ fn is_group(object: &Map<String, Value>) -> bool {
 }
 
 fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
-    Operator::from_name(name).ok_or_else(|| {
-        if Operator::is_later(name) {
-            CalcError::unsupported(attr, format_args!("the operator {name}"))
-        } else {
-            CalcError::invalid(attr, format!("There is no operator \"{name}\"."))
-        }
-    })
+    let unknown = || CalcError::invalid(attr, format!("There is no operator \"{name}\"."));
+    Operator::from_name(name).ok_or_else(unknown)
 }
 
 /// The id that a value is or spells.
@@ -257,15 +252,20 @@ fn group_index(object: &Map<String, Value>, attr: &str) -> CalcResult<Option<u8>
     index.map(Some).ok_or_else(|| limits::no_group_type(attr, value))
 }
 
-/// Columns that are not read yet are refused.
+/// Events have few columns beside their properties.
 fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
-    if target == Target::Metadata && !matches!(key, "event" | "distinct_id") {
-        return Err(CalcError::unsupported(
-            attr,
-            format_args!("property filters of type event_metadata on {key}"),
-        ));
+    let known = matches!(key, "event" | "distinct_id" | "person_id" | "timestamp") || group_of(key).is_some();
+    if target == Target::Metadata && !known {
+        let detail = format!("Events have event, distinct_id, person_id, timestamp and $group_0, not {key}.");
+        return Err(CalcError::invalid(attr, detail));
     }
     Ok(())
+}
+
+/// The group type that a column of events is about.
+pub(super) fn group_of(key: &str) -> Option<u8> {
+    let index: u8 = key.strip_prefix("$group_")?.parse().ok()?;
+    (u64::from(index) < limits::GROUP_TYPES && key.len() == "$group_0".len()).then_some(index)
 }
 
 /// Elements have four keys, of which two compare whole values only.

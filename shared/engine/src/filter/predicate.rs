@@ -4,9 +4,11 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
+use super::parse::group_of;
 use super::{Budget, Filter, PropertyFilter, Target, Test};
 use crate::element::{self, ElementTest};
 use crate::error::CalcResult;
+use crate::facts::group_column;
 use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
 use crate::sql::Program;
 use crate::text::text_of;
@@ -24,6 +26,8 @@ pub(crate) enum Predicate {
     EventName(Test),
     /// An SQL expression holds.
     Expression(Box<Program>),
+    /// A test of the event's time.
+    Time(Test),
     /// A test of the elements that the event tells of.
     Elements(ElementTest),
 }
@@ -72,7 +76,16 @@ impl Predicate {
             Target::Metadata if leaf.key == "event" => {
                 return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::EventName);
             }
-            Target::Metadata => event(ColumnKey::DistinctId),
+            Target::Metadata if leaf.key == "timestamp" => {
+                return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
+            }
+            Target::Metadata if leaf.key == "person_id" => RowKey::Fact(FactKey::PersonId),
+            Target::Metadata => match group_of(&leaf.key) {
+                Some(index) => event(group_column(index)),
+                None => event(ColumnKey::DistinctId),
+            },
+            // Every event tells a distinct id of its person.
+            Target::Person if leaf.key == "distinct_id" => event(ColumnKey::DistinctId),
             Target::Event => event(ColumnKey::Property(leaf.key.clone())),
             Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key))),
             Target::Person => RowKey::Fact(FactKey::Person(leaf.key.clone())),
@@ -87,7 +100,7 @@ impl Predicate {
         match self {
             Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.reads(back)),
             Self::Column(key, _) => back(key),
-            Self::EventName(_) => {}
+            Self::EventName(_) | Self::Time(_) => {}
             Self::Expression(program) => program.reads(back),
             Self::Elements(_) => {
                 back(&RowKey::Event(element::chain_column()));
@@ -109,6 +122,7 @@ impl Predicate {
             }),
             Self::Expression(program) => program.mask(run),
             Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
+            Self::Time(test) => Mask::of(run.times.iter().map(|time| test.holds_at(*time)).collect()),
             Self::Elements(test) => Mask::of(test.rows(run)),
             Self::Column(key, test) => match run.column(key) {
                 Some(column) => column_mask(column, test),

@@ -18,7 +18,6 @@ pub(in crate::flag) mod order;
 mod patterns;
 pub(in crate::flag) mod predicate;
 mod program;
-mod semver;
 
 use std::collections::{BTreeMap, BTreeSet};
 

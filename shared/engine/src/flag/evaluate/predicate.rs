@@ -7,12 +7,8 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 
-use super::{
-    compile::Compiler,
-    instant::Clock,
-    patterns::Pattern,
-    semver::{Range, Version},
-};
+use super::{compile::Compiler, instant::Clock, patterns::Pattern};
+use crate::semver::{Range, Version};
 use crate::text;
 
 /// A property's value.

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cohort, Evaluation, Evaluator, GroupSubject, Subject, compile::Compiler, instant::Clock,
-    predicate::Given, semver::Version,
+    Cohort, Evaluation, Evaluator, GroupSubject, Subject, compile::Compiler, instant::Clock, predicate::Given,
 };
 use crate::flag::{Flag, blast, definitions, json::Object, testing};
+use crate::semver::Version;
 
 /// Words that mean something somewhere, so that random filters reach deep places.
 const WORDS: [&str; 44] = [
