@@ -1,0 +1,158 @@
+//! Answers as tables.
+//!
+//! Must stay true: no cell that came from events or from a user is taken for a formula by a spreadsheet; the same
+//! answer gives the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use csv::{QuoteStyle, Terminator, WriterBuilder};
+use serde_json::Value;
+
+/// The heading of the column with numbers over the whole range.
+const TOTAL: &str = "total count";
+
+/// Any JSON: a row for each element of a list, or one; a column for each leaf, named by the way to it.
+pub(crate) fn flat(value: &Value) -> Vec<u8> {
+    let rows = match value {
+        Value::Array(rows) => rows.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let rows: Vec<BTreeMap<String, String>> = rows
+        .iter()
+        .map(|row| {
+            let mut cells = BTreeMap::new();
+            leaves(row, String::new(), &mut cells);
+            cells
+        })
+        .collect();
+    let columns: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
+    let head = columns.iter().map(|name| safe(name)).collect();
+    let cell = |row: &BTreeMap<String, String>, name: &String| row.get(name).cloned().unwrap_or_default();
+    let body = rows.iter().map(|row| columns.iter().map(|name| cell(row, name)).collect());
+    written(std::iter::once(head).chain(body))
+}
+
+/// The series of a trend: a row each, a column for each bucket.
+pub(crate) fn series(result: &Value) -> Vec<u8> {
+    let series = result.as_array().map_or(&[][..], Vec::as_slice);
+    let list = |row: &Value, key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let is_total = series.first().is_some_and(|row| row.get("aggregated_value").is_some());
+    let mut head = vec!["series".to_owned()];
+    match series.first() {
+        Some(_) if is_total => head.push(TOTAL.to_owned()),
+        Some(first) => head.extend(list(first, "labels").iter().map(cell)),
+        None => {}
+    }
+    let rows = series.iter().map(|row| {
+        let own = Some(&row["action"]["custom_name"]).filter(|name| name.as_str().is_some_and(|it| !it.is_empty()));
+        let mut cells = vec![cell(own.unwrap_or(&row["label"]))];
+        match is_total {
+            true => cells.push(cell(&row["aggregated_value"])),
+            false => cells.extend(list(row, "data").iter().map(cell)),
+        }
+        cells
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    written(std::iter::once(head).chain(rows))
+}
+
+/// The name of a file, from what the client calls it.
+pub(crate) fn slug(name: Option<&str>) -> String {
+    let lower = name.unwrap_or_default().to_ascii_lowercase();
+    let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let slug: String = words.collect::<Vec<_>>().join("-").chars().take(100).collect();
+    if slug.is_empty() { "export".to_owned() } else { slug }
+}
+
+fn leaves(value: &Value, path: String, cells: &mut BTreeMap<String, String>) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| leaves(value, below(key), cells)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(index, value)| leaves(value, below(&index.to_string()), cells));
+        }
+        leaf => drop(cells.insert(path, cell(leaf))),
+    }
+}
+
+/// The text of a leaf.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(number) => {
+            let text = number.to_string();
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        Value::String(text) => safe(text),
+        other => safe(&other.to_string()),
+    }
+}
+
+/// A text that spreadsheets take for a text.
+fn safe(text: &str) -> String {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() }
+}
+
+/// Rows end in CRLF; fields are quoted where they must be.
+fn written(rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
+    let mut writer = WriterBuilder::new()
+        .terminator(Terminator::CRLF)
+        .quote_style(QuoteStyle::Necessary)
+        .flexible(true)
+        .from_writer(Vec::new());
+    for row in rows {
+        // Writing to a vector cannot fail.
+        let _ = writer.write_record(&row);
+    }
+    writer.into_inner().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[test]
+    fn series_are_rows_under_the_labels_of_the_first() {
+        let result = json!([
+            {"label": "a, \"b\"", "labels": ["8-Jan-2012", "9-Jan-2012"], "data": [0, 2.0], "action": {"custom_name": null}},
+            {"label": "x", "labels": ["8-Jan-2012", "9-Jan-2012"], "data": [1.5, -1], "action": {"custom_name": "test custom"}},
+        ]);
+        assert_eq!(
+            text(series(&result)),
+            "series,8-Jan-2012,9-Jan-2012\r\n\"a, \"\"b\"\"\",0,2\r\ntest custom,1.5,-1\r\n"
+        );
+        assert_eq!(text(series(&json!([]))), "series\r\n");
+        let total = json!([{"label": "x", "aggregated_value": 7.0, "data": [], "action": null}]);
+        assert_eq!(text(series(&total)), "series,total count\r\nx,7\r\n");
+    }
+
+    #[test]
+    fn anything_else_is_one_row_of_leaves_in_the_order_of_their_names() {
+        let value = json!({"b": [{"c": null, "a": true}, 2.0], "a": {"x": "1\n2"}, "none": [], "nothing": {}});
+        assert_eq!(text(flat(&value)), "a.x,b.0.a,b.0.c,b.1\r\n\"1\n2\",True,,2\r\n");
+        assert_eq!(text(flat(&json!([{"a": 1}, {"b": 2}]))), "a,b\r\n1,\r\n,2\r\n");
+    }
+
+    #[test]
+    fn no_text_is_taken_for_a_formula() {
+        for (given, shown) in [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@a", "'@a"), ("\tx", "'\tx")] {
+            assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n{shown}\r\n"));
+        }
+        assert_eq!(text(flat(&json!({"a": "\rx"}))), "a\r\n\"'\rx\"\r\n");
+        assert_eq!(text(flat(&json!({"=a": -1}))), "'=a\r\n-1\r\n");
+    }
+
+    #[test]
+    fn a_file_is_named_by_letters_and_digits() {
+        assert_eq!(slug(Some("My  Trend: 2024!")), "my-trend-2024");
+        assert_eq!(slug(Some("\"\r\n;ü")), "export");
+        assert_eq!(slug(None), "export");
+    }
+}
