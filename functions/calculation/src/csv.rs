@@ -44,7 +44,8 @@ pub(crate) fn series(result: &Value) -> Vec<u8> {
         None => {}
     }
     let rows = series.iter().map(|row| {
-        let own = Some(&row["action"]["custom_name"]).filter(|name| name.as_str().is_some_and(|it| !it.is_empty()));
+        let own =
+            Some(&row["action"]["custom_name"]).filter(|name| name.as_str().is_some_and(|it| !it.is_empty()));
         let mut cells = vec![cell(own.unwrap_or(&row["label"]))];
         match is_total {
             true => cells.push(cell(&row["aggregated_value"])),
@@ -69,7 +70,9 @@ fn leaves(value: &Value, path: String, cells: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(key, value)| leaves(value, below(key), cells)),
         Value::Array(list) => {
-            list.iter().enumerate().for_each(|(index, value)| leaves(value, below(&index.to_string()), cells));
+            list.iter()
+                .enumerate()
+                .for_each(|(index, value)| leaves(value, below(&index.to_string()), cells));
         }
         leaf => drop(cells.insert(path, cell(leaf))),
     }
@@ -135,14 +138,17 @@ mod tests {
 
     #[test]
     fn anything_else_is_one_row_of_leaves_in_the_order_of_their_names() {
-        let value = json!({"b": [{"c": null, "a": true}, 2.0], "a": {"x": "1\n2"}, "none": [], "nothing": {}});
+        let value =
+            json!({"b": [{"c": null, "a": true}, 2.0], "a": {"x": "1\n2"}, "none": [], "nothing": {}});
         assert_eq!(text(flat(&value)), "a.x,b.0.a,b.0.c,b.1\r\n\"1\n2\",True,,2\r\n");
         assert_eq!(text(flat(&json!([{"a": 1}, {"b": 2}]))), "a,b\r\n1,\r\n,2\r\n");
     }
 
     #[test]
     fn no_text_is_taken_for_a_formula() {
-        for (given, shown) in [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@a", "'@a"), ("\tx", "'\tx")] {
+        for (given, shown) in
+            [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@a", "'@a"), ("\tx", "'\tx")]
+        {
             assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n{shown}\r\n"));
         }
         assert_eq!(text(flat(&json!({"a": "\rx"}))), "a\r\n\"'\rx\"\r\n");

@@ -4,60 +4,93 @@
 //! project.
 
 use axum::extract::State;
-use axum::http::Method;
+use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
+use chrono::NaiveDate;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json, link};
-use pennon_engine::{CalcError, Parsed};
+use pennon_engine::{CalcError, Parsed, unbox_breakdown};
 use serde_json::{Value, json as object};
 
 use crate::Calculation;
-use crate::calculator::{Asked, Purpose, Question};
+use crate::calculator::{Asked, Purpose, Question, days};
+use crate::csv;
 use crate::errors::refusal;
-use crate::format::require_json;
+use crate::format::{Format, require_json, shaped, table};
 use crate::refresh::Refresh;
 use crate::request::{self, Endpoint, Request};
 
-const READ_INSIGHTS: &str = "insight:read";
+pub(crate) const READ_INSIGHTS: &str = "insight:read";
 /// How many series fill a page where the request does not say.
 const SERIES_OF_A_PAGE: usize = 25;
 
 /// `GET` and `POST P/insights/funnel/`
-pub async fn funnel(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    Ok(json(answer(&state, &call, Endpoint::Funnel).await?))
+pub async fn funnel(State(state): State<Calculation>, call: Call) -> Response {
+    let answer = answer(&state, &call, Endpoint::Funnel).await;
+    shaped(
+        &call,
+        answer.and_then(|answered| {
+            let Answered { mut body, request, .. } = answered;
+            unbox_breakdown(&request.merged, &mut body["result"]);
+            Ok(match Format::of(&call)? {
+                Format::Json => json(body),
+                Format::Csv => table(csv::flat(&body)),
+            })
+        }),
+    )
 }
 
 /// `GET` and `POST P/insights/trend/`
-pub async fn trend(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    let mut answer = answer(&state, &call, Endpoint::Trend).await?;
-    let series = answer["result"].as_array().map_or(0, Vec::len);
-    answer["next"] = object!(next(&call, series));
-    Ok(json(answer))
+pub async fn trend(State(state): State<Calculation>, call: Call) -> Response {
+    let answer = answer(&state, &call, Endpoint::Trend).await;
+    shaped(
+        &call,
+        answer.and_then(|answered| match Format::of(&call)? {
+            Format::Json => {
+                let mut body = answered.body;
+                let series = body["result"].as_array().map_or(0, Vec::len);
+                body["next"] = object!(next(&call, series));
+                Ok(json(body))
+            }
+            Format::Csv => Ok(exported(&call, &answered)),
+        }),
+    )
 }
 
 /// `GET` and `POST P/insights/funnel/correlation/`
-pub async fn correlation(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    state.app.project(&call, READ_INSIGHTS, |_| []).await?;
-    require_json(&call)?;
-    match request::read(&call, Endpoint::Funnel)?.parsed {
-        Parsed::Empty => Ok(json(object!({
-            "result": {"events": [], "skewed": false},
-            "last_refresh": timestamp(call.now),
-            "is_cached": false,
-        }))),
-        _ => Err(refusal(CalcError::unsupported("funnel_correlation_type", "correlation"))),
-    }
+pub async fn correlation(State(state): State<Calculation>, call: Call) -> Response {
+    let answer = async {
+        state.app.project(&call, READ_INSIGHTS, |_| []).await?;
+        require_json(&call)?;
+        match request::read(&call, Endpoint::Funnel)?.parsed {
+            Parsed::Empty => Ok(json(object!({
+                "result": {"events": [], "skewed": false},
+                "last_refresh": timestamp(call.now),
+                "is_cached": false,
+            }))),
+            _ => Err(refusal(CalcError::unsupported("funnel_correlation_type", "correlation"))),
+        }
+    };
+    shaped(&call, answer.await)
 }
 
-async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult<Value> {
+/// An answer before it has its form.
+struct Answered {
+    body: Value,
+    request: Request,
+    /// The days of the range, where the question has one; without the first where the range begins with the events.
+    days: Option<(Option<NaiveDate>, NaiveDate)>,
+}
+
+async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult<Answered> {
     let read = request::read(call, endpoint);
     let asked = read.as_ref().ok().and_then(asked);
     let (access, found) = state
         .app
         .project_with(call, READ_INSIGHTS, |id| asked.iter().flat_map(|asked| asked.keys(id)).collect())
         .await?;
-    require_json(call)?;
+    Format::of(call)?;
     let request = read?;
     let project = &access.project;
     let asked = match (&request.parsed, asked) {
@@ -66,7 +99,10 @@ async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResu
         _ if call.method == Method::POST => {
             return Err(ApiError::invalid("required", "This field is required.", Some("events")));
         }
-        _ => return Ok(envelope(object!([]), &project.timezone, timestamp(call.now), false)),
+        _ => {
+            let body = envelope(object!([]), &project.timezone, timestamp(call.now), false);
+            return Ok(Answered { body, request, days: None });
+        }
     };
     let deadline = state.calculator.deadline();
     let read = state.calculator.read_after(project, &asked, found).await?;
@@ -83,15 +119,38 @@ async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResu
     let refresh = if request.refresh.mode.is_forced() { Refresh::ForceBlocking } else { Refresh::Blocking };
     let shown = state.calculator.answer(&question, refresh).await?;
     let shown = shown.ok_or_else(|| ApiError::internal(&"a calculation gave no result"))?;
-    Ok(envelope(shown.result, &shown.timezone, timestamp(shown.last_refresh), shown.is_cached))
+    let body = envelope(shown.result, &shown.timezone, timestamp(shown.last_refresh), shown.is_cached);
+    Ok(Answered { body, request, days: Some(days(project, &asked.query, call.now)?) })
 }
 
 fn envelope(result: Value, timezone: &str, last_refresh: String, is_cached: bool) -> Value {
     object!({"result": result, "timezone": timezone, "last_refresh": last_refresh, "is_cached": is_cached})
 }
 
+/// The series of a trend as a file.
+fn exported(call: &Call, answered: &Answered) -> Response {
+    let said = |name: &str| call.query_value(name).filter(|text| !text.is_empty());
+    let mut text = Vec::new();
+    let insight = said("export_insight_id");
+    if let Some(id) = insight.filter(|id| id.chars().all(|letter| letter.is_ascii_alphanumeric())) {
+        text.extend(format!("{}/insights/{id}/\n", call.url.origin).into_bytes());
+    }
+    text.extend(csv::series(&answered.body["result"]));
+    let days = match answered.days {
+        Some((Some(from), to)) => format!(" ({from} - {to})"),
+        Some((None, to)) => format!(" (up until {to})"),
+        None => String::new(),
+    };
+    let name = format!("attachment; filename=\"{}{days}.csv\"", csv::slug(said("export_name")));
+    let mut response = table(text);
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+    }
+    response
+}
+
 /// The question of a request.
-fn asked(request: &Request) -> Option<Asked> {
+pub(crate) fn asked(request: &Request) -> Option<Asked> {
     let Parsed::Query(query) = &request.parsed else { return None };
     let asked = Asked::new(query.clone(), Purpose::Request, request.invalidation_key.as_deref());
     Some(Asked { passes_over_stored: request.refresh.mode.is_forced(), ..asked })

@@ -4,10 +4,12 @@
 //! exact or it is a refusal that says why.
 
 pub mod calculator;
+mod csv;
 mod errors;
 mod format;
 mod handlers;
 mod nodes;
+mod people;
 mod refresh;
 mod request;
 
@@ -18,7 +20,7 @@ use pennon_core::http::Routes;
 
 pub use calculator::{Calculated, Calculator, Limits, Stored};
 pub use errors::refusal;
-pub use format::require_json;
+pub use format::{Format, require_json};
 pub use refresh::Refresh;
 
 /// What the handlers are given. Cheap to clone.
@@ -32,17 +34,25 @@ pub struct Calculation {
 
 /// The route table.
 pub fn routes() -> Routes<Calculation> {
-    const FUNNEL: &str = "/api/projects/{project_id}/insights/funnel";
-    const CORRELATION: &str = "/api/projects/{project_id}/insights/funnel/correlation";
-    const TREND: &str = "/api/projects/{project_id}/insights/trend";
-    Routes::new()
-        .add(Method::GET, FUNNEL, handlers::funnel)
-        .add(Method::POST, FUNNEL, handlers::funnel)
-        .add(Method::GET, CORRELATION, handlers::correlation)
-        .add(Method::POST, CORRELATION, handlers::correlation)
-        .add(Method::GET, TREND, handlers::trend)
-        .add(Method::POST, TREND, handlers::trend)
-        .add(Method::POST, "/api/projects/{project_id}/query", nodes::query)
+    const PROJECT: &str = "/api/projects/{project_id}";
+    let mut routes = Routes::new().add(Method::POST, &format!("{PROJECT}/query"), nodes::query);
+    for method in [Method::GET, Method::POST] {
+        // An ending names the form of the answer.
+        for ending in ["", ".csv", ".json"] {
+            let path = |name: &str| format!("{PROJECT}/insights/{name}{ending}");
+            routes = routes
+                .add(method.clone(), &path("funnel"), handlers::funnel)
+                .add(method.clone(), &path("funnel/correlation"), handlers::correlation)
+                .add(method.clone(), &path("trend"), handlers::trend);
+        }
+        let path = |name: &str| format!("{PROJECT}/persons/{name}");
+        routes = routes.add(method.clone(), &path("funnel"), people::funnel).add(
+            method.clone(),
+            &path("trends"),
+            people::trends,
+        );
+    }
+    routes
 }
 
 /// The routes over `state`, without the edge.

@@ -28,12 +28,14 @@ pub struct Request {
     pub parsed: Parsed,
     /// What it says about stored results.
     pub refresh: Said,
+    /// Query string and body as one object.
+    pub merged: Fields,
     /// Told apart from the same question with another value, as clients do when they know that data changed.
     pub invalidation_key: Option<String>,
 }
 
 /// Parameters that are about the request, not about the numbers.
-const ABOUT_THE_REQUEST: [&str; 7] = [
+const ABOUT_THE_REQUEST: [&str; 10] = [
     "refresh",
     "client_query_id",
     "cache_invalidation_key",
@@ -41,6 +43,9 @@ const ABOUT_THE_REQUEST: [&str; 7] = [
     "token",
     "format",
     "export_insight_id",
+    "export_name",
+    "limit",
+    "offset",
 ];
 
 /// Reads the request of an endpoint.
@@ -55,7 +60,7 @@ pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
         };
     let merged = merge(call.query(), body);
     let parsed = parse(&merged, endpoint).map_err(refusal)?;
-    Ok(Request { parsed, refresh, invalidation_key })
+    Ok(Request { parsed, refresh, merged, invalidation_key })
 }
 
 fn parse(merged: &Fields, endpoint: Endpoint) -> CalcResult<Parsed> {

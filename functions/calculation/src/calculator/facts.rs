@@ -15,16 +15,12 @@ use uuid::Uuid;
 
 use super::Calculator;
 use super::definitions::Used;
+use super::run::Gathered;
 use crate::errors::unreadable;
 
 impl Calculator {
     /// The events of a plan, and what it has to know beside them.
-    pub(super) async fn gather(
-        &self,
-        project: &Project,
-        plan: &Plan,
-        used: &Used,
-    ) -> ApiResult<(Vec<Partition>, Facts)> {
+    pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
         let needs = plan.needs();
         let scan = self.scan(project, plan.scan());
         let further =

@@ -8,27 +8,29 @@ mod asked;
 mod cache;
 mod definitions;
 mod facts;
+mod people;
 mod run;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use pennon_core::app::App;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::Table;
 use pennon_engine::dates::WeekStart;
 use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_engine::{Definitions, ProjectContext, Query};
+use pennon_engine::{Definitions, Plan, ProjectContext, Query};
 use pennon_eventstore::EventStore;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 pub use asked::{Asked, Read};
 pub use cache::{Purpose, Stored, cache_key};
 pub use definitions::Known;
+pub use people::{Page, Person};
 
 use crate::Refresh;
 use crate::errors::{RETRY_AFTER_SECONDS, refusal, unreadable};
@@ -106,45 +108,47 @@ impl Calculator {
         now: DateTime<Utc>,
         deadline: Instant,
     ) -> ApiResult<Calculated> {
-        let calculation = self.run(project, query, used, now, Stop::at(deadline));
-        match tokio::time::timeout_at(deadline, calculation).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                tracing::warn!(project = project.id, "a calculation did not finish in its time");
-                Err(ApiError::busy(RETRY_AFTER_SECONDS))
-            }
-        }
+        let stop = Stop::at(deadline);
+        in_time(project, deadline, async {
+            let (context, plan) = self.plan(project, query, used, now).await?;
+            // What the engine refuses is refused before it waits for its turn.
+            let turn = self.turn().await?;
+            let gathered = self.gather(project, &plan, used).await?;
+            let answer = run::answer(plan, gathered, &stop, turn).await?;
+            Ok(Calculated {
+                result: answer.result,
+                has_more: answer.has_more,
+                hogql: query.describe(),
+                timezone: project.timezone.clone(),
+                last_refresh: now,
+                cache_target_age: cache_target_age(query, now),
+                next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
+                    .map_err(refusal)?,
+                is_cached: false,
+            })
+        })
+        .await
     }
 
-    async fn run(
+    async fn plan(
         &self,
         project: &Project,
         query: &Query,
         used: &Used,
         now: DateTime<Utc>,
-        stop: Stop,
-    ) -> ApiResult<Calculated> {
+    ) -> ApiResult<(ProjectContext, Arc<Plan>)> {
         let mut context = context(project, used.definitions.clone())?;
         if query.needs_earliest() {
             context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
         }
-        // What the engine refuses is refused before it waits for its turn.
-        let plan = Arc::new(query.plan(&context, now).map_err(refusal)?);
-        let permit =
-            self.permits.clone().acquire_owned().await.map_err(|error| ApiError::internal(&error))?;
-        let (partitions, facts) = self.gather(project, &plan, used).await?;
-        let answer = run::answer(plan, partitions, facts, &stop, Arc::new(permit)).await?;
-        Ok(Calculated {
-            result: answer.result,
-            has_more: answer.has_more,
-            hogql: query.describe(),
-            timezone: project.timezone.clone(),
-            last_refresh: now,
-            cache_target_age: cache_target_age(query, now),
-            next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
-                .map_err(refusal)?,
-            is_cached: false,
-        })
+        let plan = query.plan(&context, now).map_err(refusal)?;
+        Ok((context, Arc::new(plan)))
+    }
+
+    /// Waits until it may use the cores.
+    async fn turn(&self) -> ApiResult<Arc<OwnedSemaphorePermit>> {
+        let turn = self.permits.clone().acquire_owned().await;
+        turn.map(Arc::new).map_err(|error| ApiError::internal(&error))
     }
 
     /// What a synchronous mode shows; none where it may not calculate and nothing was stored. A result that is
@@ -190,6 +194,21 @@ pub struct Question<'a> {
     pub deadline: Instant,
 }
 
+/// Gives `work` until `deadline`; 503 when it is not done by then.
+async fn in_time<T>(
+    project: &Project,
+    deadline: Instant,
+    work: impl Future<Output = ApiResult<T>>,
+) -> ApiResult<T> {
+    match tokio::time::timeout_at(deadline, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            tracing::warn!(project = project.id, "a calculation did not finish in its time");
+            Err(ApiError::busy(RETRY_AFTER_SECONDS))
+        }
+    }
+}
+
 /// What the engine has to know of a project, but for its earliest event.
 fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectContext> {
     let timezone = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
@@ -202,6 +221,17 @@ fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectCont
         aggregate_by_distinct_id: project.aggregate_users_by_distinct_id,
         definitions,
     })
+}
+
+/// The first and the last day of a question's range, in the project's zone. No first where it begins with the events.
+pub(crate) fn days(
+    project: &Project,
+    query: &Query,
+    now: DateTime<Utc>,
+) -> ApiResult<(Option<NaiveDate>, NaiveDate)> {
+    let range = query.range(&context(project, Definitions::default())?, now).map_err(refusal)?;
+    let from = (!query.needs_earliest()).then(|| range.from.date_naive());
+    Ok((from, range.to.date_naive()))
 }
 
 /// Whether a result needs no recalculation. The end of its range decides, so the earliest event plays no part.

@@ -43,14 +43,39 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// The answer of `plan` over `partitions`, `facts` joined to them. `turn` is held until the last thread has stopped.
+/// What was gathered for a plan.
+pub(super) type Gathered = (Vec<Partition>, Facts);
+
+/// The answer of `plan` over what was gathered. `turn` is held until the last thread has stopped.
 pub(super) async fn answer(
     plan: Arc<Plan>,
-    partitions: Vec<Partition>,
-    facts: Facts,
+    gathered: Gathered,
     stop: &Stop,
     turn: Arc<OwnedSemaphorePermit>,
 ) -> ApiResult<Answer> {
+    let add = |sum: Partial, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
+        Ok(sum.merge(plan.partial(partition, is_due)?))
+    };
+    let parts = over(plan.clone(), gathered, stop, turn.clone(), add).await?;
+    let finished = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge))
+    });
+    finished.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
+}
+
+/// Goes over the partitions, facts joined, on all cores: `add` takes one of them into a part of the sum.
+pub(super) async fn over<T, F>(
+    plan: Arc<Plan>,
+    (partitions, facts): Gathered,
+    stop: &Stop,
+    turn: Arc<OwnedSemaphorePermit>,
+    add: F,
+) -> ApiResult<Vec<T>>
+where
+    T: Default + Send + 'static,
+    F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
+{
     let joining = (plan.clone(), turn.clone());
     let joined = tokio::task::spawn_blocking(move || {
         let (plan, _turn) = joining;
@@ -61,35 +86,27 @@ pub(super) async fn answer(
     let queue = Arc::new(Mutex::new(partitions.into_iter()));
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
-        let (plan, queue, is_due, turn) = (plan.clone(), queue.clone(), stop.is_due(), turn.clone());
+        let (plan, queue, is_due, turn, add) =
+            (plan.clone(), queue.clone(), stop.is_due(), turn.clone(), add.clone());
         tasks.spawn_blocking(move || {
             let _turn = turn;
-            count(&plan, &queue, &is_due)
+            let mut sum = T::default();
+            // Each partition is freed when it is done.
+            while let Some(partition) = next(&queue) {
+                sum = add(sum, &plan, &partition, &is_due)?;
+            }
+            Ok(sum)
         });
     }
     let mut parts = Vec::with_capacity(workers);
     while let Some(joined) = tasks.join_next().await {
         parts.push(joined.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?);
     }
-    let finished = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge))
-    });
-    finished.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
+    Ok(parts)
 }
 
-/// Counts partitions until none is left; each is freed when it is counted.
-fn count(
-    plan: &Plan,
-    queue: &Mutex<std::vec::IntoIter<Partition>>,
-    is_due: &dyn Fn() -> bool,
-) -> CalcResult<Partial> {
-    let mut sum = Partial::default();
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(partition) = next else { return Ok(sum) };
-        sum = sum.merge(plan.partial(&partition, is_due)?);
-    }
+fn next(queue: &Mutex<std::vec::IntoIter<Partition>>) -> Option<Partition> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 #[cfg(test)]

@@ -107,6 +107,19 @@ impl EventStore {
         Ok(made.await?)
     }
 
+    /// The properties of the groups with these keys, in their order; a group that nobody knows has none.
+    pub async fn groups_named(
+        &self,
+        project: ProjectId,
+        groups: &[(GroupType, String)],
+    ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
+        if groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.now(project, None).await?;
+        self.groups_with_keys(project, &now, groups).await
+    }
+
     /// The properties of single groups.
     pub(super) async fn groups_with_keys(
         &self,

@@ -1,0 +1,167 @@
+//! The people behind a number: found like the number is counted, shown a page at a time.
+//!
+//! Must stay true: whoever follows the pages sees everybody who counts once, as long as no event comes; memory for
+//! those who are found grows with the page and not with their number.
+
+use pennon_core::clock::timestamp;
+use pennon_core::error::ApiResult;
+use pennon_core::model::Project;
+use pennon_engine::people::{Matched, Selector};
+use pennon_engine::scan::Partition;
+use pennon_engine::{ActorKind, Plan};
+use pennon_eventstore::{GroupType, PersonInFull, derived};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::run::{self, Stop};
+use super::{Calculator, Question, in_time};
+use crate::errors::unreadable;
+
+/// A page of the people behind a number.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// How many there are on all pages.
+    pub total: usize,
+    /// Those of this page, as answers show them.
+    pub people: Vec<Person>,
+}
+
+/// One of them, as answers show it.
+pub type Person = Value;
+
+/// The first so many of those who were found so far, by their ids.
+#[derive(Debug, Default)]
+struct First {
+    total: usize,
+    people: Vec<Matched>,
+}
+
+impl First {
+    fn take(mut self, found: Vec<Matched>, most: usize) -> First {
+        self.total += found.len();
+        self.people.extend(found);
+        self.people.sort_by(|one, other| one.actor.cmp(&other.actor));
+        self.people.truncate(most);
+        self
+    }
+}
+
+impl Calculator {
+    /// The people behind the number that `selector` chooses: `limit` of them after the first `offset`.
+    pub async fn people(
+        &self,
+        question: &Question<'_>,
+        selector: Selector,
+        limit: usize,
+        offset: usize,
+    ) -> ApiResult<Page> {
+        let Question { project, asked, known, now, deadline, .. } = *question;
+        let used = known.of(project.id, &super::named_by(&asked.query, Some(project)))?;
+        let stop = Stop::at(deadline);
+        in_time(project, deadline, async {
+            let (_, plan) = self.plan(project, &asked.query, &used, now).await?;
+            let turn = self.turn().await?;
+            let gathered = self.gather(project, &plan, &used).await?;
+            let most = offset.saturating_add(limit);
+            let add = move |first: First, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
+                Ok(first.take(plan.people(partition, &selector, is_due)?, most))
+            };
+            let parts = run::over(plan.clone(), gathered, &stop, turn, add).await?;
+            let mut first = First::default();
+            for part in parts {
+                let total = first.total + part.total;
+                first = First { total, ..first.take(part.people, most) };
+            }
+            let page: Vec<Matched> = first.people.into_iter().skip(offset).collect();
+            let people = self.shown(project, plan.actors(), page).await?;
+            Ok(Page { total: first.total, people })
+        })
+        .await
+    }
+
+    async fn shown(&self, project: &Project, kind: ActorKind, page: Vec<Matched>) -> ApiResult<Vec<Person>> {
+        match kind {
+            ActorKind::Persons => {
+                let ids: Vec<Uuid> = page.iter().map(|one| one.actor).collect();
+                let persons = self.events.persons(project.id, &ids).await.map_err(unreadable)?;
+                Ok(page.iter().zip(persons).map(|(one, known)| person(known, one)).collect())
+            }
+            ActorKind::DistinctIds => {
+                let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
+                let key = |one: &Matched| one.key.clone().unwrap_or_default();
+                let ids: Vec<Uuid> =
+                    page.iter().map(|one| finals.of(derived(project.id, &key(one)))).collect();
+                let persons = self.events.persons(project.id, &ids).await.map_err(unreadable)?;
+                let shown = page
+                    .iter()
+                    .zip(persons)
+                    .map(|(one, known)| person(PersonInFull { distinct_ids: vec![key(one)], ..known }, one));
+                Ok(shown.collect())
+            }
+            ActorKind::Groups(index) => {
+                let name = project.group_types.get(usize::from(index)).cloned().unwrap_or_default();
+                let of = GroupType { index: u32::from(index), name };
+                let keys = page.iter().map(|one| (of.clone(), one.key.clone().unwrap_or_default()));
+                let keys: Vec<(GroupType, String)> = keys.collect();
+                let known = self.events.groups_named(project.id, &keys).await.map_err(unreadable)?;
+                let rows = page.iter().zip(keys.iter().zip(known));
+                Ok(rows.map(|(one, ((_, key), known))| group(index, key, known, one)).collect())
+            }
+        }
+    }
+}
+
+fn person(known: PersonInFull, matched: &Matched) -> Person {
+    json!({
+        "type": "person",
+        "id": known.id,
+        "uuid": known.id,
+        "name": name_of(&known),
+        "distinct_ids": known.distinct_ids,
+        "properties": known.properties,
+        "created_at": known.created_at.and_then(chrono::DateTime::from_timestamp_micros).map(timestamp),
+        "matched_times": times(matched),
+    })
+}
+
+fn group(index: u8, key: &str, properties: Map<String, Value>, matched: &Matched) -> Person {
+    json!({
+        "type": "group",
+        "id": key,
+        "group_type_index": index,
+        "group_key": key,
+        "properties": properties,
+        "created_at": null,
+        "matched_times": times(matched),
+    })
+}
+
+fn times(matched: &Matched) -> Vec<String> {
+    let instants = matched.times.iter().filter_map(|time| chrono::DateTime::from_timestamp_micros(*time));
+    instants.map(timestamp).collect()
+}
+
+/// What lists call a person: by a property that names it, else by a distinct id.
+fn name_of(person: &PersonInFull) -> Option<&str> {
+    const NAMING: [&str; 7] = ["email", "Email", "name", "Name", "username", "Username", "UserName"];
+    let named = NAMING.iter().filter_map(|key| person.properties.get(*key)?.as_str());
+    named.chain(person.distinct_ids.first().map(String::as_str)).find(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ids: &[u128]) -> Vec<Matched> {
+        ids.iter().map(|id| Matched { actor: Uuid::from_u128(*id), key: None, times: Vec::new() }).collect()
+    }
+
+    #[test]
+    fn the_first_ones_are_kept_and_all_are_counted_in_any_order() {
+        let one = First::default().take(found(&[5, 1, 9]), 3).take(found(&[4, 2]), 3);
+        let other = First::default().take(found(&[2, 4]), 3).take(found(&[9, 5, 1]), 3);
+        assert_eq!((one.total, one.people.clone()), (5, found(&[1, 2, 4])));
+        assert_eq!(one.people, other.people);
+        assert_eq!(First::default().take(found(&[1]), 0).total, 1);
+    }
+}
