@@ -18,7 +18,7 @@ use super::cache::digest;
 /// Most actions and cohorts that are read for the questions of one request.
 pub(crate) const DEFINITIONS_MAX: usize = 200;
 /// How often definitions may refer to further ones, the question's own counted: each time is a round trip.
-pub(crate) const LEVELS_MAX: usize = 16;
+pub(crate) const LEVELS_MAX: usize = 34;
 
 /// An action or a cohort of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
