@@ -48,7 +48,7 @@ async fn a_trend_is_a_row_a_series_under_the_names_of_its_days() {
     let body = days(
         json!({"events": [{"id": "signed up", "order": 0, "custom_name": "joined"}, {"id": "bought", "order": 1}]}),
     );
-    let answer = app.post(&format!("{TREND}/?format=csv&export_name=My Numbers"), body.clone()).await;
+    let answer = app.post(&format!("{TREND}/?format=csv&export_name=My%20Numbers"), body.clone()).await;
     assert_eq!(is_table(&answer), "series,1-Jan-2026,2-Jan-2026\r\njoined,1,1\r\nbought,1,0\r\n");
     let name = "attachment; filename=\"my-numbers (2026-01-01 - 2026-01-02).csv\"";
     assert_eq!((answer.status.as_u16(), answer.header("content-disposition")), (200, name));

@@ -141,8 +141,13 @@ impl Calculator {
         if query.needs_earliest() {
             context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
         }
-        let plan = query.plan(&context, now).map_err(refusal)?;
-        Ok((context, Arc::new(plan)))
+        // Compiling many patterns takes a while.
+        let query = query.clone();
+        let planned = tokio::task::spawn_blocking(move || {
+            let plan = query.plan(&context, now)?;
+            Ok((context, Arc::new(plan)))
+        });
+        planned.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
     }
 
     /// Waits until it may use the cores.
