@@ -11,7 +11,9 @@ use uuid::Uuid;
 use crate::error::CalcResult;
 use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
-use crate::query::Query;
+use crate::plan::Plan;
+use crate::query::{Math, Query, Who};
+use crate::regroup::ActorKind;
 use crate::scan::Micros;
 use crate::trends;
 pub use crate::trends::TrendPoint;
@@ -62,4 +64,17 @@ pub fn union(parts: impl IntoIterator<Item = Matched>) -> Vec<Matched> {
         }
     }
     people.into_values().collect()
+}
+
+impl Selector {
+    /// Whom the number counts: the groups of a series that counts groups, else the actors of the plan.
+    pub fn counts(&self, query: &Query, plan: &Plan) -> ActorKind {
+        if let (Self::Trend(point), Query::Trends(trends)) = (self, query)
+            && let Some(series) = trends.series.get(point.series)
+            && let Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) = series.math
+        {
+            return ActorKind::Groups(index);
+        }
+        plan.actors()
+    }
 }

@@ -6,7 +6,7 @@
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::people::{Matched, Selector};
+use pennon_engine::people::{Matched, Selector, union};
 use pennon_engine::scan::Partition;
 use pennon_engine::{ActorKind, Plan};
 use pennon_eventstore::{GroupType, PersonInFull, derived};
@@ -37,12 +37,21 @@ struct First {
 }
 
 impl First {
-    fn take(mut self, found: Vec<Matched>, most: usize) -> First {
+    /// Takes in who was found in a partition. Where partitions share those who count, all have to be kept.
+    fn take(mut self, found: Vec<Matched>, most: Option<usize>) -> First {
         self.total += found.len();
         self.people.extend(found);
-        self.people.sort_by(|one, other| one.actor.cmp(&other.actor));
-        self.people.truncate(most);
+        if let Some(most) = most {
+            self.people.sort_by(|one, other| one.actor.cmp(&other.actor));
+            self.people.truncate(most);
+        }
         self
+    }
+
+    /// Everybody once.
+    fn merged(self) -> First {
+        let people = union(self.people);
+        First { total: people.len(), people }
     }
 }
 
@@ -62,7 +71,10 @@ impl Calculator {
             let (_, plan) = self.plan(project, &asked.query, &used, now).await?;
             let turn = self.turn().await?;
             let gathered = self.gather(project, &plan, &used).await?;
-            let most = offset.saturating_add(limit);
+            let kind = selector.counts(&asked.query, &plan);
+            // Groups of a plan of persons are in several partitions.
+            let is_shared = kind != plan.actors();
+            let most = (!is_shared).then(|| offset.saturating_add(limit));
             let add = move |first: First, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
                 Ok(first.take(plan.people(partition, &selector, is_due)?, most))
             };
@@ -72,9 +84,13 @@ impl Calculator {
                 let total = first.total + part.total;
                 first = First { total, ..first.take(part.people, most) };
             }
-            let page: Vec<Matched> = first.people.into_iter().skip(offset).collect();
-            let people = self.shown(project, plan.actors(), page).await?;
-            Ok(Page { total: first.total, people })
+            if is_shared {
+                first = first.merged();
+            }
+            let total = first.total;
+            let page: Vec<Matched> = first.people.into_iter().skip(offset).take(limit).collect();
+            let people = self.shown(project, kind, page).await?;
+            Ok(Page { total, people })
         })
         .await
     }
@@ -158,10 +174,13 @@ mod tests {
 
     #[test]
     fn the_first_ones_are_kept_and_all_are_counted_in_any_order() {
-        let one = First::default().take(found(&[5, 1, 9]), 3).take(found(&[4, 2]), 3);
-        let other = First::default().take(found(&[2, 4]), 3).take(found(&[9, 5, 1]), 3);
+        let most = Some(3);
+        let one = First::default().take(found(&[5, 1, 9]), most).take(found(&[4, 2]), most);
+        let other = First::default().take(found(&[2, 4]), most).take(found(&[9, 5, 1]), most);
         assert_eq!((one.total, one.people.clone()), (5, found(&[1, 2, 4])));
         assert_eq!(one.people, other.people);
-        assert_eq!(First::default().take(found(&[1]), 0).total, 1);
+        assert_eq!(First::default().take(found(&[1]), Some(0)).total, 1);
+        let shared = First::default().take(found(&[7, 3]), None).take(found(&[3, 1]), None).merged();
+        assert_eq!((shared.total, shared.people), (3, found(&[1, 3, 7])));
     }
 }
