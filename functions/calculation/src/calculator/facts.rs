@@ -67,7 +67,7 @@ impl Calculator {
         let mut groups = Properties::new(keys);
         if let Some(name) = project.group_types.get(usize::from(index)) {
             let of = GroupType { index: u32::from(index), name: name.clone() };
-            for group in self.events.groups_of(project.id, &of, Some(keys)).await.map_err(unreadable)? {
+            for group in self.events.groups_of(project.id, &of, keys).await.map_err(unreadable)? {
                 groups.add(group.key, &group.properties);
             }
         }

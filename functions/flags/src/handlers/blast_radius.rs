@@ -71,7 +71,7 @@ async fn of_groups(
     };
     let of = GroupType { index, name: name.clone() };
     let keys = property_keys(body.get("condition"));
-    let groups = flags.events.groups_of(access.project.id, &of, Some(&keys)).await.map_err(refused)?;
+    let groups = flags.events.groups_of(access.project.id, &of, &keys).await.map_err(refused)?;
     let counted = tokio::task::spawn_blocking(move || {
         let total = groups.len() as u64;
         let reached = |group: &&pennon_eventstore::Group| {

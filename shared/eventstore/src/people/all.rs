@@ -7,12 +7,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Seq;
-use serde::de::DeserializeSeed;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Now;
-use super::wanted::Wanted;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
@@ -34,10 +33,8 @@ const ROWS_MAX: u64 = 20_000_000;
 /// The persons of a project.
 #[derive(Debug)]
 pub struct People {
-    /// The wanted properties; where all are wanted, those that were found so far.
+    /// The wanted properties.
     keys: Vec<String>,
-    /// Where all are wanted: the place of each in `keys`.
-    places: Option<HashMap<String, u16>>,
     clusters: HashMap<Uuid, Cluster>,
     resolved: Arc<Resolved>,
     bytes: usize,
@@ -67,24 +64,14 @@ impl EventStore {
         project: ProjectId,
         keys: &BTreeSet<String>,
     ) -> Result<People, EventStoreError> {
-        self.people_with(project, keys.iter().take(usize::from(u16::MAX)).cloned().collect(), None).await
-    }
-
-    /// The same with all properties of each.
-    pub async fn people_in_full(&self, project: ProjectId) -> Result<People, EventStoreError> {
-        self.people_with(project, Vec::new(), Some(HashMap::new())).await
-    }
-
-    async fn people_with(
-        &self,
-        project: ProjectId,
-        keys: Vec<String>,
-        places: Option<HashMap<String, u16>>,
-    ) -> Result<People, EventStoreError> {
         let now = self.now(project, None).await?;
         check_rows(&now)?;
-        let mut people =
-            People { keys, places, clusters: HashMap::new(), resolved: now.resolved.clone(), bytes: 0 };
+        let mut people = People {
+            keys: keys.iter().take(usize::from(u16::MAX)).cloned().collect(),
+            clusters: HashMap::new(),
+            resolved: now.resolved.clone(),
+            bytes: 0,
+        };
         for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
             people = self.add_records_of(people, place, object).await?;
         }
@@ -136,7 +123,7 @@ impl EventStore {
             return people.add_profile(profile).map(|()| people);
         };
         let file = self.opened(ids).await?;
-        let columns: &[&str] = if people.wants_nothing() { &file::PRESENCE } else { &file::ALL };
+        let columns: &[&str] = if people.keys.is_empty() { &file::PRESENCE } else { &file::ALL };
         for group in 0..file.groups() {
             let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
             let added = tokio::task::spawn_blocking(move || {
@@ -274,38 +261,6 @@ impl People {
         joined
     }
 
-    fn wants_nothing(&self) -> bool {
-        self.keys.is_empty() && self.places.is_none()
-    }
-
-    /// The wanted properties among those in a JSON text.
-    fn wanted_of(&mut self, text: &str) -> Result<Box<[(u16, Value)]>, EventStoreError> {
-        let Some(places) = &mut self.places else {
-            if self.keys.is_empty() {
-                return Ok(Box::default());
-            }
-            let mut json = serde_json::Deserializer::from_str(text);
-            return Ok(Wanted(&self.keys).deserialize(&mut json)?);
-        };
-        let all: Map<String, Value> = serde_json::from_str(text)?;
-        let mut found = Vec::with_capacity(all.len());
-        for (key, value) in all {
-            let place = match places.get(&key) {
-                Some(place) => *place,
-                None => {
-                    let most = usize::from(u16::MAX);
-                    let place = u16::try_from(self.keys.len());
-                    let place = place.map_err(|_| too_many("different properties of persons", most))?;
-                    self.keys.push(key.clone());
-                    places.insert(key, place);
-                    place
-                }
-            };
-            found.push((place, value));
-        }
-        Ok(found.into())
-    }
-
     fn properties_of(&self, base: &[(u16, Value)], into: &mut Map<String, Value>) {
         into.clear();
         for (key, value) in base {
@@ -323,7 +278,12 @@ impl People {
         let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
-            let base = self.wanted_of(properties.value(row))?;
+            let base = if self.keys.is_empty() {
+                Box::default()
+            } else {
+                let mut json = serde_json::Deserializer::from_str(properties.value(row));
+                Wanted(&self.keys).deserialize(&mut json)?
+            };
             self.bytes += base.iter().map(|(_, value)| value_bytes(value)).sum::<usize>();
             let place = ((place as Seq) << 64) | (first_row + row) as Seq;
             let cluster = self.cluster(*id, place, || {
@@ -350,11 +310,9 @@ impl People {
         first: Seq,
         mut changes: Changes,
     ) -> Result<(), EventStoreError> {
-        if self.places.is_none() {
-            let keys = std::mem::take(&mut self.keys);
-            changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
-            self.keys = keys;
-        }
+        let keys = std::mem::take(&mut self.keys);
+        changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
+        self.keys = keys;
         self.bytes += changes.bytes();
         let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
         if !changes.is_empty() {
@@ -404,6 +362,59 @@ fn value_bytes(value: &Value) -> usize {
     size_of::<(u16, Value)>() + inner
 }
 
+/// Reads the wanted members of a JSON object (`keys` ascend) and skips the others.
+struct Wanted<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Box<[(u16, Value)]>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Box<[(u16, Value)]>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
+            match place {
+                Some(place) => found.push((place, map.next_value()?)),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found.into())
+    }
+}
+
+/// The place of a member's name among the wanted ones.
+struct KeyPlace<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {
+    type Value = Option<u16>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeyPlace<'_> {
+    type Value = Option<u16>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.binary_search_by(|own| own.as_str().cmp(name)).ok().and_then(|at| u16::try_from(at).ok()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -413,7 +424,6 @@ mod tests {
     fn nobody(keys: &[&str]) -> People {
         People {
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-            places: None,
             clusters: HashMap::new(),
             resolved: Arc::default(),
             bytes: 0,

@@ -83,18 +83,18 @@ impl Wanted {
 }
 
 impl EventStore {
-    /// The groups of a type by key, each with those of its properties that are named in `keys`; none is all.
+    /// The groups of a type by key, each with those of its properties that are named in `keys`.
     ///
     /// [`EventStoreError::TooLarge`] when the project's groups are told of by more than [`GROUPS_MAX`] rows.
     pub async fn groups_of(
         &self,
         project: ProjectId,
         group_type: &GroupType,
-        keys: Option<&BTreeSet<String>>,
+        keys: &BTreeSet<String>,
     ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
-        let keys = keys.map(|keys| Arc::new(keys.clone()));
-        let wanted = Wanted { groups: Arc::new([(group_type.clone(), None)]), keys };
+        let wanted =
+            Wanted { groups: Arc::new([(group_type.clone(), None)]), keys: Some(Arc::new(keys.clone())) };
         let known = self.known_groups(project, &now, wanted).await?;
         let made = tokio::task::spawn_blocking(move || {
             let group =

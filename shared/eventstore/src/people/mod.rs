@@ -8,7 +8,6 @@
 mod all;
 mod groups;
 mod several;
-mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
