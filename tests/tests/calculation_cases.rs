@@ -1,58 +1,76 @@
-//! Every calculation case of the corpus through the real router, as legacy request and as query node: the same numbers.
+//! Every calculation case of the corpus through the real router: as legacy request in body and query string and as query
+//! node with the same numbers, and the links in the answers followed to as many people as the numbers say.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use pennon_tests::TestApp;
-use pennon_tests::questions::{Form, Question, Verdict, World};
+use pennon_tests::questions::{Followed, Form, Question, Verdict, World};
 
 /// Every so many questions are put as a query string too.
 const GET_EVERY: usize = 4;
-/// How many questions of the corpus there are, and in how many forms they are put.
-const QUESTIONS: usize = 335;
+/// Of so many questions the links of one are followed, but of funnels those of all.
+const LINKS_EVERY: usize = 3;
+/// How many questions of the corpus there are.
+const QUESTIONS: usize = 328;
+/// How many links are followed at least.
+const LINKS: usize = 600;
 /// Questions that may be refused as not supported yet.
 const NOT_COVERED: usize = 1_000;
 
+/// What became of a question.
+struct Outcome {
+    verdicts: Vec<(Form, Verdict)>,
+    followed: Followed,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_case_has_the_expected_numbers_in_every_form() {
+async fn every_case_has_the_expected_numbers_in_every_form_and_the_people_behind_them() {
     let world = World::of_corpus();
     let app = &world.install().await;
-    let asked = world.questions.iter().enumerate().flat_map(|(index, question)| {
-        let forms = [Form::Post, Form::Node, Form::Get].into_iter();
-        forms
-            .filter(move |form| *form != Form::Get || index % GET_EVERY == 0)
-            .filter(|form| question.has(*form))
-            .map(move |form| (question, form))
-    });
-    let asked: Vec<(&Question, Form)> = asked.collect();
-    let verdicts: Vec<(&Question, Form, Verdict)> =
-        futures::stream::iter(asked.into_iter().map(|one| verdict(app, one))).buffered(4).collect().await;
+    let asked = world.questions.iter().enumerate().map(|(index, question)| outcome(app, index, question));
+    let outcomes: Vec<Outcome> = futures::stream::iter(asked).buffered(4).collect().await;
     let (mut failed, mut not_covered) = (Vec::new(), BTreeSet::new());
-    for (question, form, verdict) in &verdicts {
-        match verdict {
-            Verdict::Passed => {}
-            Verdict::NotCovered(why) => drop(not_covered.insert(format!("{}: {why}", question.name))),
-            Verdict::Failed(why) => {
-                failed.push(format!("{} {form:?} in {}: {why}", question.name, question.project))
+    let (mut requests, mut links) = (0, 0);
+    for (question, outcome) in world.questions.iter().zip(outcomes) {
+        for (form, verdict) in outcome.verdicts {
+            requests += 1;
+            match verdict {
+                Verdict::Passed => {}
+                Verdict::NotCovered(why) => drop(not_covered.insert(format!("{}: {why}", question.name))),
+                Verdict::Failed(why) => {
+                    failed.push(format!("{} as {form:?} in {}: {why}", question.name, question.project));
+                }
             }
         }
+        links += outcome.followed.right;
+        not_covered.extend(outcome.followed.not_covered);
+        failed.extend(outcome.followed.wrong);
     }
     for line in &not_covered {
         println!("not covered: {line}");
     }
-    println!(
-        "{} questions in {} requests, {} not covered",
-        world.questions.len(),
-        verdicts.len(),
-        not_covered.len()
-    );
-    assert!(failed.is_empty(), "{} of {} wrong:\n{}", failed.len(), verdicts.len(), failed.join("\n"));
+    println!("{} questions in {requests} requests, {links} links", world.questions.len());
+    println!("{} not covered, {} wrong", not_covered.len(), failed.len());
+    assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));
     assert!(not_covered.len() <= NOT_COVERED, "{} are refused as not supported yet", not_covered.len());
     assert!(world.questions.len() >= QUESTIONS, "only {} questions", world.questions.len());
+    assert!(links >= LINKS, "only {links} links");
 }
 
-async fn verdict<'a>(app: &TestApp, (question, form): (&'a Question, Form)) -> (&'a Question, Form, Verdict) {
-    let answer = question.ask(app, form).await;
-    (question, form, question.judge(form, &answer))
+async fn outcome(app: &TestApp, index: usize, question: &Question) -> Outcome {
+    let mut outcome = Outcome { verdicts: Vec::new(), followed: Followed::default() };
+    for form in [Form::Post, Form::Node, Form::Get] {
+        if !question.has(form) || (form == Form::Get && index % GET_EVERY != 0) {
+            continue;
+        }
+        let answer = question.ask(app, form).await;
+        outcome.verdicts.push((form, question.judge(form, &answer)));
+        let follows = question.endpoint != "trend" || index % LINKS_EVERY == 0;
+        if form == Form::Post && answer.status == 200 && follows {
+            outcome.followed = question.follow(app, &answer.json()["result"]).await;
+        }
+    }
+    outcome
 }

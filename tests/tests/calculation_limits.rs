@@ -55,7 +55,8 @@ fn rows() -> Vec<Row> {
         let one = |at: usize| json!({"property": format!("p{at}"), "type": "event"});
         with(json!({"breakdowns": (0..count).map(one).collect::<Vec<_>>()}))
     };
-    let groups = |depth: usize| with(json!({"properties": nested(depth)}));
+    // As text, because a body itself is refused when it is nested as deep.
+    let groups = |depth: usize| with(json!({"properties": nested(depth).to_string()}));
     let formula = |text: String| with(json!({"formula": text}));
     let limit = |most: usize| with(json!({"breakdown": "p", "breakdown_limit": most}));
     vec![
@@ -75,7 +76,7 @@ fn rows() -> Vec<Row> {
         (TREND, values(limits::FILTER_VALUES), values(limits::FILTER_VALUES + 1), Some("properties")),
         (TREND, patterns(limits::REGEXES), patterns(limits::REGEXES + 1), Some("properties")),
         (TREND, groups(limits::FILTER_DEPTH), groups(limits::FILTER_DEPTH + 1), Some("properties")),
-        (TREND, with(hours(limits::BUCKETS)), with(hours(limits::BUCKETS + 1)), Some("date_from")),
+        (TREND, with(hours(limits::BUCKETS)), with(hours(limits::BUCKETS + 1)), Some("interval")),
         (TREND, breakdowns(limits::BREAKDOWNS), breakdowns(limits::BREAKDOWNS + 1), Some("breakdowns")),
         (TREND, limit(limits::BREAKDOWN_LIMIT), limit(limits::BREAKDOWN_LIMIT + 1), Some("breakdown_limit")),
         (

@@ -1,11 +1,9 @@
 //! The people behind numbers: links lead to as many as the number says, and show who they are.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use std::io::Write as _;
 
-use futures::StreamExt;
 use pennon::import::{ImportOptions, import_file};
-use pennon_tests::questions::{Form, NOT_SUPPORTED, Question, World, at};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -124,107 +122,4 @@ async fn keys_are_judged_and_numbers_that_are_not_there_are_refused() {
     assert_eq!(app.call(Keys::OWNER, "PUT", PEOPLE, json!({})).await.status, 405);
     let environment = app.get("/api/environments/1/persons/funnel").await;
     assert_eq!(environment.status, 400);
-}
-
-/// A link and how many people it has to lead to; none where the number is not one of people.
-type Link = (String, Option<u64>);
-
-/// The links of an answer.
-fn links(question: &Question, result: &Value) -> Vec<Link> {
-    match question.endpoint {
-        "funnel" => of_steps(result),
-        _ => of_series(result),
-    }
-}
-
-fn of_steps(result: &Value) -> Vec<Link> {
-    let rows = result.as_array().map_or(&[][..], Vec::as_slice);
-    let mut found = Vec::new();
-    for row in rows {
-        if row.is_array() {
-            found.extend(of_steps(row));
-        }
-    }
-    for (index, step) in rows.iter().enumerate() {
-        if let Some(link) = step["converted_people_url"].as_str() {
-            found.push((link.to_owned(), step["count"].as_u64()));
-        }
-        if let Some(link) = step["dropped_people_url"].as_str() {
-            let before = rows[index - 1]["count"].as_u64().unwrap();
-            found.push((link.to_owned(), before.checked_sub(step["count"].as_u64().unwrap())));
-        }
-    }
-    found
-}
-
-/// Of each series the links with the largest and with the last number.
-fn of_series(result: &Value) -> Vec<Link> {
-    let mut found = Vec::new();
-    for series in result.as_array().into_iter().flatten().take(6) {
-        let (data, urls) = (&series["data"], &series["persons_urls"]);
-        let Some(data) = data.as_array().filter(|data| !data.is_empty()) else { continue };
-        let number = |index: &usize| data[*index].as_f64().unwrap_or_default();
-        let most = (0..data.len()).max_by(|one, other| number(one).total_cmp(&number(other))).unwrap();
-        let people = matches!(
-            series["action"]["math"].as_str(),
-            Some("dau" | "unique_group" | "weekly_active" | "monthly_active")
-        );
-        for index in [most, data.len() - 1] {
-            if let Some(url) = urls[index]["url"].as_str() {
-                found.push((url.to_owned(), people.then(|| data[index].as_f64().unwrap() as u64)));
-            }
-        }
-    }
-    found
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn links_of_every_case_lead_to_as_many_people_as_their_numbers_say() {
-    let world = World::of_corpus();
-    let app = &world.install().await;
-    let followed = world
-        .questions
-        .iter()
-        .filter(|question| matches!(question.endpoint, "funnel" | "trend") && question.expect.status == 200)
-        .map(|question| async move {
-            let answer = question.ask(app, Form::Post).await;
-            let Some(result) = answer.json().get("result").cloned() else { return Vec::new() };
-            let optional =
-                question.body.get("events").is_some_and(|list| list.to_string().contains("optionalInFunnel"));
-            let cumulative = question.body.get("display") == Some(&json!("ActionsLineGraphCumulative"));
-            let mut problems = Vec::new();
-            for (link, count) in links(question, &result) {
-                let page = at(app, &question.now, "GET", &link, Value::Null).await;
-                if page.text.contains(NOT_SUPPORTED) {
-                    problems.push(Err(format!("{}: {}", question.name, page.text)));
-                    continue;
-                }
-                let total = page.json()["total_count"].as_u64();
-                let right =
-                    page.status == 200 && (optional || cumulative || count.is_none() || total == count);
-                problems.push(match right {
-                    true => Ok(()),
-                    false => Ok::<(), String>(())
-                        .and(Err(format!("WRONG {}: want {count:?}: {link}\n {}", question.name, page.text))),
-                });
-            }
-            problems
-        });
-    let followed: Vec<Vec<Result<(), String>>> = futures::stream::iter(followed).buffered(4).collect().await;
-    let (right, other): (Vec<_>, Vec<_>) = followed.into_iter().flatten().partition(Result::is_ok);
-    let other: Vec<String> = other.into_iter().filter_map(Result::err).collect();
-    let wrong: Vec<&String> = other.iter().filter(|text| text.starts_with("WRONG")).collect();
-    println!("{} links followed, {} not covered", right.len(), other.len() - wrong.len());
-    assert!(
-        wrong.is_empty(),
-        "{} of {}:\n{}",
-        wrong.len(),
-        right.len(),
-        wrong
-            .iter()
-            .take(20)
-            .map(|text| text.chars().take(1200).collect::<String>())
-            .collect::<Vec<_>>()
-            .join("\n")
-    );
 }

@@ -5,12 +5,14 @@
 
 mod compare;
 mod dates;
+mod links;
 mod node;
 mod world;
 
 use serde_json::{Map, Value, json};
 
 pub use compare::{any_order, differences};
+pub use links::Followed;
 pub use node::{node, unboxed};
 pub use world::World;
 

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
+use futures::{StreamExt, TryStreamExt};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_engine::scan::{Partition, ScanRequest};
-use pennon_engine::{Facts, Plan, Properties};
-use pennon_eventstore::GroupType;
+use pennon_engine::{Facts, Needs, Plan, Properties};
+use pennon_eventstore::{GroupType, ROWS_MAX};
 use uuid::Uuid;
 
 use super::Calculator;
@@ -18,13 +19,15 @@ use super::definitions::Used;
 use super::run::Gathered;
 use crate::errors::unreadable;
 
+/// Scans of sessions and behaviours that run side by side.
+const SCANS_AT_ONCE: usize = 3;
+
 impl Calculator {
     /// The events of a plan, and what it has to know beside them.
     pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
         let needs = plan.needs();
         let scan = self.scan(project, plan.scan());
-        let further =
-            futures::future::try_join_all(needs.further_scans().map(|scan| self.scan(project, scan)));
+        let further = self.further_scans(project, needs);
         let persons = self.persons(project, &needs.persons);
         let groups = needs.groups.iter().map(|(index, keys)| self.groups(project, *index, keys));
         let groups = futures::future::try_join_all(groups);
@@ -39,6 +42,26 @@ impl Calculator {
         let scan = self.events.scan(project.id, &project.group_types, request).await.map_err(unreadable)?;
         tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
         Ok(scan.partitions)
+    }
+
+    /// The scans of sessions and behaviours. All of them together may have as many events as one question.
+    async fn further_scans(&self, project: &Project, needs: &Needs) -> ApiResult<Vec<Vec<Partition>>> {
+        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        let scans = needs.further_scans().map(|scan| self.scan(project, scan)).collect::<Vec<_>>();
+        let mut scans = futures::stream::iter(scans).buffered(SCANS_AT_ONCE);
+        let (mut all, mut rows) = (Vec::new(), 0);
+        while let Some(partitions) = scans.try_next().await? {
+            let runs = partitions.iter().flat_map(|partition| &partition.runs);
+            rows += runs.map(|run| run.times.len() as u64).sum::<u64>();
+            if rows > ROWS_MAX {
+                let detail = format!(
+                    "The sessions and cohorts of the question cover more than {ROWS_MAX} events together."
+                );
+                return Err(ApiError::invalid("invalid_input", detail, None));
+            }
+            all.push(partitions);
+        }
+        Ok(all)
     }
 
     async fn persons(&self, project: &Project, keys: &BTreeSet<String>) -> ApiResult<Properties<Uuid>> {

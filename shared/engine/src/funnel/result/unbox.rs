@@ -13,7 +13,7 @@ pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
         return;
     }
     let several = request.get("breakdowns").is_some_and(|list| !list.is_null());
-    if !several && !request.get("breakdown").is_some_and(Value::is_string) {
+    if !several && !request.get("breakdown").is_some_and(is_one_key) {
         return;
     }
     for step in result.as_array_mut().into_iter().flatten().filter_map(Value::as_array_mut).flatten() {
@@ -30,6 +30,13 @@ pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
             }
         }
     }
+}
+
+/// A text, but for a list that came as JSON text, as query strings send it.
+fn is_one_key(breakdown: &Value) -> bool {
+    breakdown
+        .as_str()
+        .is_some_and(|text| !serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_array()))
 }
 
 /// The only entry of a list of one.
@@ -61,6 +68,7 @@ mod tests {
         let boxed = json!({"breakdown": ["v"], "breakdown_value": ["v"]});
         for request in [
             json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": ["k"]}),
+            json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "[\"k\"]"}),
             json!({"insight": "FUNNELS", "breakdown": "k"}),
             json!({"breakdown_type": "event", "breakdown": "k"}),
             json!({"insight": "funnels", "breakdown_type": "event", "breakdown": "k"}),
