@@ -1,6 +1,6 @@
 //! The links in answers to the people behind their numbers.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{NOT_SUPPORTED, Question, at};
 use crate::TestApp;
