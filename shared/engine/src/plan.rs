@@ -53,7 +53,7 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 enum Task {
     Trend(Trend),
-    Funnel(Funnel),
+    Funnel(Box<Funnel>),
 }
 
 /// What a share of the actors adds to an answer. The default is the share of nobody.
@@ -81,7 +81,9 @@ impl Query {
         let mut compiler = Compiler::new(project, now);
         let task = match self {
             Self::Trends(query) => Task::Trend(Trend::new(query, project, range, &mut compiler)?),
-            Self::Funnels(query) => Task::Funnel(Funnel::new(query, project, range, &mut compiler)?),
+            Self::Funnels(query) => {
+                Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+            }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
         Ok(Plan { needs, actors, cohorts, task })

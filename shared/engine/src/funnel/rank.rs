@@ -10,6 +10,9 @@ use super::rows::{Row, Rows};
 use crate::limits;
 use crate::query::{BreakdownBy, PartSource};
 
+/// The texts of a value.
+type Key = Vec<String>;
+
 /// The value of the row that the rest make.
 pub(super) const OTHER: &str = "Other";
 
@@ -33,7 +36,7 @@ impl Funnel {
     }
 
     /// The rows of the answer in its order, the rest added up; and if there is a rest, the values that are not in it.
-    pub(super) fn top(&self, rows: Rows) -> (Vec<(Vec<String>, Row)>, Option<Vec<Vec<String>>>) {
+    pub(super) fn top(&self, rows: Rows) -> (Vec<(Key, Row)>, Option<Vec<Key>>) {
         let mut rows: Vec<_> = rows.0.into_iter().collect();
         rows.sort_by(|left, right| ranked(&left.1, &right.1));
         if rows.len() <= self.limit() {

@@ -183,6 +183,8 @@ mod tests {
         for value in [0, 3, 5, 9, 3, 0] {
             assert!(sheet.row(value).is_some());
         }
-        assert!(!sheet.full && sheet.row(7).is_none() && sheet.full);
+        assert!(!sheet.full);
+        assert!(sheet.row(7).is_none());
+        assert!(sheet.full);
     }
 }

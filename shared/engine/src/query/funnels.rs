@@ -334,9 +334,8 @@ fn step_range(raw: &RawFunnels<'_>, viz: Viz, steps: usize) -> CalcResult<(Optio
     let last = i64::try_from(steps).unwrap_or(i64::MAX) - 1;
     let (first, second) = (raw.from_step.integer()?, raw.to_step.integer()?);
     let error = |text: String| Err(CalcError::coded("funnel_step_range_invalid", None, text));
-    if viz == Viz::TimeToConvert && second.is_some_and(|step| !(1..=last).contains(&step))
-        || last == 0 && viz == Viz::TimeToConvert
-    {
+    let reachable = second.map_or(last > 0, |step| (1..=last).contains(&step));
+    if viz == Viz::TimeToConvert && !reachable {
         let choices: Vec<String> = (1..=last).map(|step| step.to_string()).collect();
         let choices = choices.join(", ");
         return Err(CalcError::coded(
