@@ -52,7 +52,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 enum Task {
-    Trend(Trend),
+    Trend(Box<Trend>),
     Funnel(Box<Funnel>),
 }
 
@@ -80,7 +80,7 @@ impl Query {
         let range = self.range(project, now)?;
         let mut compiler = Compiler::new(project, now);
         let task = match self {
-            Self::Trends(query) => Task::Trend(Trend::new(query, project, range, &mut compiler)?),
+            Self::Trends(query) => Task::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?)),
             Self::Funnels(query) => {
                 Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
             }
