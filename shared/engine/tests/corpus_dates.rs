@@ -5,24 +5,27 @@ mod support;
 
 use chrono::{DateTime, Utc};
 use pennon_engine::dates::buckets::Buckets;
+use pennon_engine::dates::compare::Comparison;
 use pennon_engine::dates::range::{DateRange, DateSpec, Rounding};
 use pennon_engine::dates::{Interval, WeekStart};
 use serde_json::{Value, json};
 use support::flags::flag_matches;
 use support::{cases, instant};
 
-fn range(case: &Value, from: &Value) -> (DateRange, Interval) {
+fn spec(case: &Value, from: &Value) -> DateSpec {
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    DateSpec { from: text(from), to: text(&case["date_to"]), explicit: case["explicit_date"] == json!(true) }
+}
+
+fn rounding(interval: Interval) -> Rounding {
+    Rounding { interval, exact: false, cut_minutes: false }
+}
+
+fn range(case: &Value, from: &Value) -> (DateRange, Interval) {
     let interval = Interval::from_name(case["interval"].as_str().unwrap_or("day")).unwrap();
     let zone: chrono_tz::Tz = case["timezone"].as_str().unwrap().parse().unwrap();
-    let spec = DateSpec {
-        from: text(from),
-        to: text(&case["date_to"]),
-        explicit: case["explicit_date"] == json!(true),
-    };
-    let rounding = Rounding { interval, exact: false, cut_minutes: false };
     let now = instant(case["now"].as_str().unwrap()).with_timezone(&zone);
-    (spec.resolve(rounding, now, None).unwrap(), interval)
+    (spec(case, from).resolve(rounding(interval), now, None).unwrap(), interval)
 }
 
 fn same<Z: chrono::TimeZone>(got: &DateTime<Z>, want: &Value, name: &Value) {
@@ -63,10 +66,20 @@ fn dates_mean_the_expected_instants() {
                     expected => assert!(is("is_date_exact", expected), "{name}"),
                 }
             }
-            // Compared periods are refused for now.
-            "previous" | "compare_to" => run -= 1,
+            "previous" | "compare_to" => {
+                let (current, interval) = range(&case, &case["date_from"]);
+                let comparison = match case["compare_to"].as_str() {
+                    None => Comparison::Previous,
+                    Some(text) => Comparison::back(text, "compare_to").unwrap(),
+                };
+                let earlier =
+                    comparison.of(&current, &spec(&case, &case["date_from"]), rounding(interval), interval);
+                let earlier = earlier.unwrap();
+                same(&earlier.from, &case["expect_from"], name);
+                same(&earlier.to, &case["expect_to"], name);
+            }
             other => panic!("unknown kind {other}"),
         }
     }
-    assert_eq!(run, 27);
+    assert_eq!(run, 30);
 }

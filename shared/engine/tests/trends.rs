@@ -333,6 +333,61 @@ fn bad_breakdowns_are_refused_by_name() {
     let _ = trend(&at_the_limits);
 }
 
+#[test]
+fn questions_are_readable_and_every_part_of_them_makes_another_one() {
+    let plain = json!({"events": [{"id": "a", "math": "total"}, {"id": "b", "math": "dau"}]});
+    let with = |extra: Value| {
+        let mut body = plain.clone();
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        trend(&body)
+    };
+    let questions = [
+        (json!({}), "count()"),
+        (json!({"formula": "A / B"}), "-- formula: A / B"),
+        (json!({"compare": true}), "-- compared with: the period before"),
+        (json!({"compare": true, "compare_to": "-1m"}), "-- compared with: -1m"),
+        (json!({"smoothing_intervals": 3}), "-- trailing average: 3 intervals"),
+        (json!({"breakdown": "k"}), "GROUP BY bucket, event.`k`"),
+        (json!({"breakdown": "k", "breakdown_limit": 3}), "event.`k`"),
+        (json!({"breakdown": "k", "breakdown_hide_other_aggregation": true}), "event.`k`"),
+        (json!({"breakdown": "k", "breakdown_normalize_url": true}), "event.`k`"),
+        (json!({"breakdown": "k", "breakdown_histogram_bin_count": 3}), "event.`k`"),
+        (json!({"breakdowns": [{"property": "k"}]}), "event.`k`"),
+        (json!({"breakdown": "k", "breakdown_type": "person"}), "person.`k`"),
+        (json!({"breakdown": [1, "all"], "breakdown_type": "cohort"}), "COHORT 1"),
+        (json!({"events": [{"id": "a", "math": "sum", "math_property": "x"}]}), "sum(properties.`x`)"),
+        (json!({"events": [{"id": "a", "math": "sum", "math_property": "y"}]}), "sum(properties.`y`)"),
+        (json!({"events": [{"id": "a", "math": "dau", "math_group_type_index": 1}]}), "$group_1"),
+        (json!({"events": [{"id": "a", "math": "hogql", "math_hogql": "count()"}]}), "count()"),
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for (extra, text) in questions {
+        let query = with(extra.clone());
+        assert!(query.describe().contains(text), "{}", query.describe());
+        assert!(seen.insert(query.normalised()), "{extra}");
+        // What is echoed asks the same question again.
+        let again = trend(&Value::Object(query.to_legacy()));
+        assert_eq!(again.normalised(), query.normalised(), "{extra}");
+    }
+}
+
+#[test]
+fn too_many_series_and_numbers_are_refused_at_their_limits() {
+    let series = |count: usize| json!({"events": vec![json!({"id": "a"}); count]});
+    let _ = trend(&series(26));
+    assert_eq!(refusal(series(27)).attr.as_deref(), Some("events"));
+    // 20,000 numbers are as many as may be asked for: two periods of 10,000 hours.
+    let world = world("2020-01-01T00:00:00Z", &[]);
+    let hours = |last: &str| {
+        json!({"events": [{"id": "a"}], "interval": "hour", "compare": true,
+        "date_from": "2018-01-01 00:00:00", "date_to": last})
+    };
+    let rows = ask(&world, hours("2019-02-21 15:00:00"));
+    assert_eq!(rows[1]["data"].as_array().unwrap().len(), 10_000);
+    let error = world.answer(&trend(&hours("2019-02-21 16:00:00")), 1).unwrap_err();
+    assert_eq!(error.attr.as_deref(), Some("interval"), "{error}");
+}
+
 /// The people of every link of an answer are as many as its number says, and so are their events.
 #[test]
 fn links_lead_to_the_people_behind_each_number() {

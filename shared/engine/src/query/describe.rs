@@ -4,6 +4,7 @@ use super::{
     Breakdown, BreakdownBy, Common, Display, EventSource, FirstTime, FunnelsQuery, Math, NumberSource, Query,
     Series, Statistic, StepRule, TrendsQuery, Viz, Who,
 };
+use crate::dates::compare::Comparison;
 use crate::filter::{Filter, PropertyFilter};
 
 /// The text of a question.
@@ -15,22 +16,43 @@ pub fn text(query: &Query) -> String {
 }
 
 fn trend(query: &TrendsQuery) -> String {
+    let by = query.common.breakdown.as_ref().map(split);
     let series = query.series.iter().map(|series| {
         let number = number(&series.math);
         let conditions = conditions(series, &query.common);
         if query.display.is_total() {
-            format!("SELECT {number} FROM events WHERE {conditions}")
-        } else {
-            let interval = query.common.interval.name();
-            let running =
-                if query.display == Display::ActionsLineGraphCumulative { " /* running sum */" } else { "" };
-            format!(
-                "SELECT bucket({interval}, timestamp) AS bucket, {number}{running} FROM events \
-                 WHERE {conditions} GROUP BY bucket ORDER BY bucket"
-            )
+            let (column, group) = match &by {
+                Some(by) => (format!("{by}, "), format!(" GROUP BY {by}")),
+                None => Default::default(),
+            };
+            return format!("SELECT {column}{number} FROM events WHERE {conditions}{group}");
         }
+        let interval = query.common.interval.name();
+        let running =
+            if query.display == Display::ActionsLineGraphCumulative { " /* running sum */" } else { "" };
+        let by = by.as_ref().map(|by| format!(", {by}")).unwrap_or_default();
+        format!(
+            "SELECT bucket({interval}, timestamp) AS bucket{by}, {number}{running} FROM events \
+             WHERE {conditions} GROUP BY bucket{by} ORDER BY bucket"
+        )
     });
-    series.collect::<Vec<_>>().join("\nUNION ALL\n")
+    let mut text = series.collect::<Vec<_>>().join("\nUNION ALL\n");
+    let mut note = |what: &str, of: &str| {
+        let words = of.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.push_str(&format!("\n-- {what}: {words}"));
+    };
+    if let Some(formula) = &query.formula {
+        note("formula", formula.text());
+    }
+    if query.smoothing > 1 {
+        note("trailing average", &format!("{} intervals", query.smoothing));
+    }
+    match &query.comparison {
+        None => {}
+        Some(Comparison::Previous) => note("compared with", "the period before"),
+        Some(Comparison::Back(text)) => note("compared with", text),
+    }
+    text
 }
 
 /// What a series counts.
@@ -114,7 +136,7 @@ fn funnel(query: &FunnelsQuery) -> String {
     )
 }
 
-/// By what a funnel is split.
+/// By what the numbers are split.
 fn split(breakdown: &Breakdown) -> String {
     let keys: Vec<String> = match &breakdown.by {
         BreakdownBy::Parts { parts, .. } => parts
