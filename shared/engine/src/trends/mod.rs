@@ -158,15 +158,12 @@ impl Trend {
 
     /// Counts of events or persons that nothing splits, in the fastest loops.
     fn plain(&self, counter: &Counter, period: &Period, rows: &Rows<'_>) -> Option<Vec<u64>> {
+        if !matches!((&self.split, &counter.math), (Split::Whole, Math::Total | Math::Unique(Who::Actor))) {
+            return None;
+        }
         let slots = period.slots(&counter.math);
         let mut counts = vec![0; period.width()];
-        let list: Vec<(&Run, Mask)>;
-        match (&self.split, &counter.math) {
-            (Split::Whole, Math::Total | Math::Unique(Who::Actor)) => {
-                list = rows.list.iter().map(|(run, mask, _)| (*run, mask.clone())).collect();
-            }
-            _ => return None,
-        }
+        let list: Vec<(&Run, Mask)> = rows.list.iter().map(|(run, mask, _)| (*run, mask.clone())).collect();
         let counted = Counted { rows: &list, buckets: slots.buckets, bounds: slots.bounds };
         match counter.math {
             Math::Total => counted.events(&mut counts),

@@ -113,7 +113,7 @@ impl Shape {
             }
         }
         if breakdown.is_some() {
-            rows.sort_by(|left, right| Self::order(left, right));
+            rows.sort_by(Self::order);
         }
         (rows, cut)
     }
