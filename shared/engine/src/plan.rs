@@ -51,7 +51,6 @@ pub struct Plan {
 }
 
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "there is one a plan")]
 enum Task {
     Trend(Box<Trend>),
     Funnel(Box<Funnel>),
