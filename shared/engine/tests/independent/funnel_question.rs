@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use chrono::Timelike;
 use serde_json::{Map, Value, json};
 
+use crate::calendar::local;
 use crate::dice::Dice;
 use crate::history::{DAY, Event, Filter, HOUR, History, SECOND, Source, event, iso, people};
+use crate::trend_dates::{Asked, DateText, Range};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -13,18 +16,44 @@ pub struct Step {
     pub name: Option<&'static str>,
     pub filter: Option<Filter>,
     pub optional: bool,
+    pub first: Option<First>,
+}
+
+/// Only the first event that a person ever had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum First {
+    /// Of that name; it must pass the step's filter.
+    Named,
+    /// Of those that pass the step's filter.
+    Filtered,
 }
 
 impl Step {
-    pub fn matches(&self, event: &Event) -> bool {
-        self.name.is_none_or(|name| name == event.name)
-            && self.filter.as_ref().is_none_or(|filter| filter.passes(event))
+    fn matches(&self, history: &History, event: &Event) -> bool {
+        let named = |event: &Event| self.name.is_none_or(|name| name == event.name);
+        let passes =
+            |event: &Event| named(event) && self.filter.as_ref().is_none_or(|filter| filter.passes(event));
+        let person = history.actor(&event.id);
+        let is_first = |of: &dyn Fn(&Event) -> bool| {
+            let mut others = history.events.iter().filter(|other| history.actor(&other.id) == person);
+            others.all(|other| !of(other) || event.time <= other.time)
+        };
+        passes(event)
+            && match self.first {
+                None => true,
+                Some(First::Named) => is_first(&named),
+                Some(First::Filtered) => is_first(&passes),
+            }
     }
 
     fn body(&self) -> Map<String, Value> {
         let filters: Vec<_> = self.filter.iter().map(Filter::body).collect();
         let body = json!({"id": self.name, "type": "events", "properties": filters});
         let mut body = body.as_object().unwrap().clone();
+        if let Some(first) = self.first {
+            let math = ["first_time_for_user", "first_time_for_user_with_filters"][first as usize];
+            body.insert("math".to_owned(), json!(math));
+        }
         if self.optional {
             body.insert("optionalInFunnel".to_owned(), json!(true));
         }
@@ -64,6 +93,8 @@ pub struct Question {
     pub filter: Option<Filter>,
     pub from: i64,
     pub to: i64,
+    /// The same said in other words.
+    pub dates: Option<Asked>,
     pub group: Option<u8>,
     pub shape: Shape,
     /// Steps that trends and times are measured between, when they are given.
@@ -72,6 +103,8 @@ pub struct Question {
     pub limit: usize,
     /// The request says `insight: FUNNELS`.
     pub named: bool,
+    /// The breakdown stands in `breakdowns`.
+    pub listed: bool,
 }
 
 /// An event as the scans see it.
@@ -122,11 +155,22 @@ impl Question {
             "events": entries.collect::<Vec<_>>(), "exclusions": exclusions.collect::<Vec<_>>(),
             "funnel_order_type": order, "funnel_window_interval": self.window,
             "funnel_window_interval_unit": self.unit.0, "properties": filters,
-            "date_from": iso(self.from), "date_to": iso(self.to), "explicit_date": true,
             "breakdown_limit": self.limit,
         });
         let fields = body.as_object_mut().unwrap();
         let mut put = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+        match &self.dates {
+            None => {
+                put("date_from", json!(iso(self.from)));
+                put("date_to", json!(iso(self.to)));
+                put("explicit_date", json!(true));
+            }
+            Some(asked) => {
+                put("date_from", json!(asked.from.as_ref().map(DateText::text)));
+                put("date_to", json!(asked.to.as_ref().map(DateText::text)));
+                put("interval", json!(asked.interval));
+            }
+        }
         if self.named {
             put("insight", json!("FUNNELS"));
         }
@@ -162,8 +206,12 @@ impl Question {
                     ("cohort", ids.collect())
                 }
             };
-            put("breakdown_type", json!(kind));
-            put("breakdown", breakdown);
+            if self.listed {
+                put("breakdowns", json!([{"property": breakdown, "type": kind}]));
+            } else {
+                put("breakdown_type", json!(kind));
+                put("breakdown", breakdown);
+            }
             let kind = match attribution {
                 Attribution::FirstTouch => "first_touch",
                 Attribution::LastTouch => "last_touch",
@@ -186,7 +234,7 @@ impl Question {
             if event.time < self.from || self.to < event.time || !passes {
                 continue;
             }
-            let steps = self.numbers(event);
+            let steps = self.numbers(history, event);
             if steps.is_empty() && self.order != Order::Strict {
                 continue;
             }
@@ -213,17 +261,17 @@ impl Question {
         actors
     }
 
-    fn numbers(&self, event: &Event) -> Vec<i64> {
+    fn numbers(&self, history: &History, event: &Event) -> Vec<i64> {
         let mut numbers = Vec::new();
         for (number, step) in (1..).zip(&self.steps) {
-            if step.matches(event) {
+            if step.matches(history, event) {
                 numbers.push(number);
             }
         }
         for (number, _) in (1..).zip(&self.steps) {
             let excludes = |(step, from, to): &(Step, usize, usize)| {
                 let gap = usize::try_from(number).unwrap();
-                from + 1 < gap && gap <= to + 1 && step.matches(event)
+                from + 1 < gap && gap <= to + 1 && step.matches(history, event)
             };
             if self.exclusions.iter().any(excludes) {
                 numbers.push(-number);
@@ -240,7 +288,7 @@ fn steps(dice: &mut Dice) -> Vec<Step> {
         let name = if repeated { dice.pick(&["a", "b"]) } else { own };
         let filter = dice.percent(8).then(|| Filter::any(dice));
         let name = if dice.percent(2) { None } else { Some(name) };
-        steps.push(Step { name, filter, optional: false });
+        steps.push(Step { name, filter, optional: false, first: None });
     }
     steps
 }
@@ -254,12 +302,12 @@ fn make_optional(dice: &mut Dice, steps: &mut [Step]) {
 }
 
 fn exclusions(dice: &mut Dice, steps: usize, order: Order) -> Vec<(Step, usize, usize)> {
-    let count = if dice.percent(30) { dice.count(1, 2) } else { 0 };
+    let count = if dice.percent(40) { dice.count(1, 2) } else { 0 };
     let one = |dice: &mut Dice| {
         let from = dice.count(0, steps - 2);
         let to = dice.count(from + 1, steps - 1);
         let filter = dice.percent(20).then(|| Filter::any(dice));
-        let step = Step { name: Some("x"), filter, optional: false };
+        let step = Step { name: Some("x"), filter, optional: false, first: None };
         if order == Order::Unordered { (step, 0, steps - 1) } else { (step, from, to) }
     };
     (0..count).map(|_| one(dice)).collect()
@@ -275,6 +323,39 @@ fn breakdown(dice: &mut Dice, steps: usize, order: Order) -> (Source, Attributio
         _ => Attribution::FirstTouch,
     };
     (source, attribution)
+}
+
+/// The range in texts whose meaning depends on the interval, the zone and the time of the question.
+fn said_otherwise(dice: &mut Dice, history: &History, question: &mut Question) {
+    let interval = match question.shape {
+        Shape::Trends(interval) => interval,
+        _ => dice.pick(&["hour", "day", "day", "week"]),
+    };
+    let shown = |time| local(history.zone, time).naive_local().with_nanosecond(0).unwrap();
+    let relative = |count: i64, unit| {
+        let count = Some(u32::try_from(count).unwrap());
+        DateText::Relative { count, unit, edge: "" }
+    };
+    let back = history.now - question.from;
+    let from = match dice.within(0, 4) {
+        0 => Some(DateText::Day(shown(question.from).date())),
+        1 => Some(DateText::Clock(shown(question.from))),
+        2 => Some(relative(back / HOUR, 'h')),
+        3 => Some(relative(back / DAY, 'd')),
+        _ => None,
+    };
+    let to = match dice.within(0, 3) {
+        0 => Some(DateText::Day(shown(question.to).date())),
+        1 => Some(DateText::Clock(shown(question.to))),
+        2 => Some(relative((history.now - question.to) / HOUR, 'h')),
+        _ => None,
+    };
+    let asked = Asked { from, to, explicit: false, interval, total: false, bold: false };
+    let range = Range::current(&asked, history.zone, history.week_start, history.now, question.from);
+    if range.is_clear() && range.from < range.to {
+        (question.from, question.to) = (range.start_instant(), range.end_instant());
+        question.dates = Some(asked);
+    }
 }
 
 /// A history and a funnel over it.
@@ -312,7 +393,9 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let mut names = vec!["a", "a", "b", "b", "z"];
     names.extend(if steps.len() > 2 { vec!["c", "c", "d"] } else { Vec::new() });
     names.extend(if exclusions.is_empty() { Vec::new() } else { vec!["x", "x"] });
-    for _ in 0..dice.count(0, 20) {
+    // What an exclusion does shows in crowds.
+    let fewest = if exclusions.is_empty() { 0 } else { 10 };
+    for _ in 0..dice.count(fewest, 20) {
         let fraction = if dice.percent(5) { SECOND / 2 } else { 0 };
         let time = base + dice.within(0, reach) * scale + fraction;
         if apart && history.events.iter().any(|event| event.time == time) {
@@ -321,17 +404,29 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         let event = event(dice, &history, &names, time);
         history.events.push(event);
     }
+    if apart && !history.by_distinct_id && dice.percent(15) {
+        let index = dice.count(0, steps.len() - 1);
+        steps[index].first = Some(dice.pick(&[First::Named, First::Filtered]));
+    }
+    let firsts = steps.iter().any(|step| step.first.is_some());
     let cut = dice.percent(20);
     let (from, to) =
         if cut { (dice.within(0, reach / 2), dice.within(reach / 2, reach)) } else { (0, reach) };
-    let window = dice.within(1 + reach / 6, reach + 3) * scale / (unit.1 * SECOND);
+    let longest = dice.pick(&[reach / 3, reach + 3]);
+    let window = dice.within(1 + reach / 6, longest) * scale / (unit.1 * SECOND);
     let breakdown = dice.percent(35).then(|| breakdown(dice, steps.len(), order));
     let of_cohorts = matches!(breakdown, Some((Source::Cohorts(_), _)));
     let between = (!matches!(shape, Shape::Steps) && dice.percent(50)).then(|| {
         let from = dice.count(0, steps.len() - 2);
         (from, dice.count(from + 1, steps.len() - 1))
     });
-    let question = Question {
+    let single = match &breakdown {
+        Some((Source::Event(keys), _)) => keys.len() == 1,
+        Some((Source::Person(_), _)) => true,
+        _ => false,
+    };
+    let named = dice.percent(50);
+    let mut question = Question {
         order,
         window,
         unit,
@@ -340,13 +435,18 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         from: base + from * scale,
         to: base + to * scale + if dice.percent(50) { SECOND / 2 } else { 0 },
         // A group is in no cohort.
-        group: (dice.percent(10) && !of_cohorts).then_some(1),
+        group: (dice.percent(10) && !of_cohorts && !firsts).then_some(1),
         between,
         breakdown,
         limit: if dice.percent(20) { dice.count(1, 3) } else { 25 },
-        named: dice.percent(50),
+        named,
+        listed: single && !named && dice.percent(30),
+        dates: None,
         shape,
         steps,
     };
+    if dice.percent(25) {
+        said_otherwise(dice, &history, &mut question);
+    }
     (history, question)
 }

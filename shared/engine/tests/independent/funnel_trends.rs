@@ -200,8 +200,16 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
     let mut wrong = Vec::new();
     let got = got.as_array().cloned().unwrap_or_default();
     if rows.len() > question.limit && question.breakdown.is_some() {
-        // Which of several with as many entries stay is open.
-        return None;
+        let entries = |counts: &BTreeMap<Period, (usize, usize)>| {
+            counts.values().map(|(entered, _)| *entered).sum::<usize>()
+        };
+        let mut most: Vec<usize> = rows.values().map(entries).collect();
+        most.sort_by(|left, right| right.cmp(left));
+        if most[question.limit - 1] == most[question.limit] {
+            // Which of several with as many entries stay is open.
+            return None;
+        }
+        rows.retain(|_, counts| entries(counts) >= most[question.limit - 1]);
     }
     let mut compare = |want: &Value, got: &Value, path: &str| {
         crate::support::differences(want, got, path, 1e-6, &mut wrong);

@@ -36,6 +36,7 @@ pub fn wanted(question: &Question, history: &History) -> Wanted {
     Wanted::Rows(wanted)
 }
 
+/// Of a formula it is the sum whatever the display.
 fn count(question: &Question, row: &Row) -> f64 {
     if question.is_cumulative() && question.formula.is_none() {
         row.numbers.last().copied().unwrap_or(0.0)

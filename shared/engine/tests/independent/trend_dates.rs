@@ -212,6 +212,10 @@ impl Range {
         self.instant(self.first).unwrap()
     }
 
+    pub fn end_instant(&self) -> i64 {
+        self.instant(self.to).unwrap()
+    }
+
     /// In whole seconds.
     pub fn last_instant(&self) -> i64 {
         self.instant(self.to).unwrap().div_euclid(SECOND) * SECOND
