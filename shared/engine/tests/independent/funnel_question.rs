@@ -193,37 +193,42 @@ impl Question {
             }
         }
         if let Some((source, attribution)) = &self.breakdown {
-            let (kind, breakdown) = match source {
-                Source::Event(keys) if keys.len() == 1 => ("event", json!(keys[0])),
-                Source::Event(keys) => ("event", json!(keys)),
-                Source::Person(key) => ("person", json!(key)),
-                Source::Group(index, key) => {
-                    put("breakdown_group_type_index", json!(index));
-                    ("group", json!(key))
-                }
-                Source::Cohorts(ids) => {
-                    let ids = ids.iter().map(|id| if *id == 0 { json!("all") } else { json!(id) });
-                    ("cohort", ids.collect())
-                }
-            };
-            if self.listed {
-                put("breakdowns", json!([{"property": breakdown, "type": kind}]));
-            } else {
-                put("breakdown_type", json!(kind));
-                put("breakdown", breakdown);
-            }
-            let kind = match attribution {
-                Attribution::FirstTouch => "first_touch",
-                Attribution::LastTouch => "last_touch",
-                Attribution::AllEvents => "all_events",
-                Attribution::Step(step) => {
-                    put("breakdown_attribution_value", json!(step));
-                    "step"
-                }
-            };
-            put("breakdown_attribution_type", json!(kind));
+            self.put_breakdown(fields, source, *attribution);
         }
         body
+    }
+
+    fn put_breakdown(&self, fields: &mut Map<String, Value>, source: &Source, attribution: Attribution) {
+        let mut put = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+        let (kind, breakdown) = match source {
+            Source::Event(keys) if keys.len() == 1 => ("event", json!(keys[0])),
+            Source::Event(keys) => ("event", json!(keys)),
+            Source::Person(key) => ("person", json!(key)),
+            Source::Group(index, key) => {
+                put("breakdown_group_type_index", json!(index));
+                ("group", json!(key))
+            }
+            Source::Cohorts(ids) => {
+                let ids = ids.iter().map(|id| if *id == 0 { json!("all") } else { json!(id) });
+                ("cohort", ids.collect())
+            }
+        };
+        if self.listed {
+            put("breakdowns", json!([{"property": breakdown, "type": kind}]));
+        } else {
+            put("breakdown_type", json!(kind));
+            put("breakdown", breakdown);
+        }
+        let kind = match attribution {
+            Attribution::FirstTouch => "first_touch",
+            Attribution::LastTouch => "last_touch",
+            Attribution::AllEvents => "all_events",
+            Attribution::Step(step) => {
+                put("breakdown_attribution_value", json!(step));
+                "step"
+            }
+        };
+        put("breakdown_attribution_type", json!(kind));
     }
 
     /// Events of each actor, by time and arrival.
@@ -325,6 +330,26 @@ fn breakdown(dice: &mut Dice, steps: usize, order: Order) -> (Source, Attributio
     (source, attribution)
 }
 
+/// Adds events; where they are apart, no two at one instant.
+fn happen(
+    dice: &mut Dice,
+    history: &mut History,
+    names: &[&str],
+    some: usize,
+    time: impl Fn(&mut Dice) -> i64,
+    apart: bool,
+) {
+    for _ in 0..some {
+        let fraction = if dice.percent(5) { SECOND / 2 } else { 0 };
+        let time = time(dice) + fraction;
+        if apart && history.events.iter().any(|event| event.time == time) {
+            continue;
+        }
+        let event = event(dice, history, names, time);
+        history.events.push(event);
+    }
+}
+
 /// The range in texts whose meaning depends on the interval, the zone and the time of the question.
 fn said_otherwise(dice: &mut Dice, history: &History, question: &mut Question) {
     let interval = match question.shape {
@@ -395,15 +420,8 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     names.extend(if exclusions.is_empty() { Vec::new() } else { vec!["x", "x"] });
     // What an exclusion does shows in crowds.
     let fewest = if exclusions.is_empty() { 0 } else { 10 };
-    for _ in 0..dice.count(fewest, 20) {
-        let fraction = if dice.percent(5) { SECOND / 2 } else { 0 };
-        let time = base + dice.within(0, reach) * scale + fraction;
-        if apart && history.events.iter().any(|event| event.time == time) {
-            continue;
-        }
-        let event = event(dice, &history, &names, time);
-        history.events.push(event);
-    }
+    let some = dice.count(fewest, 20);
+    happen(dice, &mut history, &names, some, |dice| base + dice.within(0, reach) * scale, apart);
     if apart && !history.by_distinct_id && dice.percent(15) {
         let index = dice.count(0, steps.len() - 1);
         steps[index].first = Some(dice.pick(&[First::Named, First::Filtered]));
@@ -420,11 +438,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         let from = dice.count(0, steps.len() - 2);
         (from, dice.count(from + 1, steps.len() - 1))
     });
-    let single = match &breakdown {
-        Some((Source::Event(keys), _)) => keys.len() == 1,
-        Some((Source::Person(_), _)) => true,
-        _ => false,
-    };
+    let single = matches!(&breakdown, Some((Source::Event(keys), _)) if keys.len() == 1);
     let named = dice.percent(50);
     let mut question = Question {
         order,
