@@ -9,7 +9,7 @@ use crate::funnel_answer::{Share, shares, shown};
 use crate::funnel_definition as definition;
 use crate::funnel_question::{Candidate, Order, Question, Shape};
 use crate::funnel_scan::Queues;
-use crate::history::History;
+use crate::history::{History, Source};
 
 /// Converted or not, of each period that counts.
 type Entries = BTreeMap<Period, bool>;
@@ -199,7 +199,10 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
     };
     let mut wrong = Vec::new();
     let got = got.as_array().cloned().unwrap_or_default();
-    if rows.len() > question.limit && question.breakdown.is_some() {
+    // Cohorts are not limited.
+    let limited =
+        question.breakdown.as_ref().is_some_and(|(source, _)| !matches!(source, Source::Cohorts(_)));
+    if rows.len() > question.limit && limited {
         let entries = |counts: &BTreeMap<Period, (usize, usize)>| {
             counts.values().map(|(entered, _)| *entered).sum::<usize>()
         };
