@@ -158,6 +158,17 @@ fn refusals_have_the_words_of_the_contract() {
 }
 
 #[test]
+fn blank_texts_hide_no_other_field() {
+    let window = |extra: Value| match ask(&extra).unwrap() {
+        Query::Funnels(funnel) => funnel.window.micros() / 1_000_000,
+        Query::Trends(_) => panic!("a trend"),
+    };
+    assert_eq!(window(json!({"funnel_window_interval": "", "funnel_window_days": 1})), 86_400);
+    let unit = json!({"funnel_window_interval": 2, "funnel_window_interval_unit": "", "funnel_window_interval_type": "hour"});
+    assert_eq!(window(unit), 7_200);
+}
+
+#[test]
 fn optional_steps_are_refused_where_they_mean_nothing() {
     let steps = |steps: Value, extra: Value| {
         let mut extra = extra;

@@ -17,14 +17,16 @@ use crate::text::number_of;
 pub struct Field<'a> {
     /// The name to blame; nested fields join with `__`.
     pub attr: &'static str,
-    /// The value; none for absent and for null.
+    /// The value; none for absent, for null and for a blank text, as query strings send it.
     pub value: Option<Cow<'a, Value>>,
 }
 
 impl<'a> Field<'a> {
     /// A field of an object.
     pub fn of(object: &'a Map<String, Value>, key: &str, attr: &'static str) -> Self {
-        let value = object.get(key).filter(|value| !value.is_null()).map(Cow::Borrowed);
+        let blank =
+            |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
+        let value = object.get(key).filter(|value| !blank(value)).map(Cow::Borrowed);
         Self { attr, value }
     }
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 pub use breakdown::{Breakdown, BreakdownBy, CohortChoice, Form, Part, PartSource};
 pub(crate) use echo::with_dates;
-pub(crate) use field::{switch, whole};
+pub(crate) use field::{Field, switch, whole};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 pub use funnels::{Attribution, FirstTime, FunnelsQuery, Order, StepRule, Viz};
 pub use math::{Math, MathArguments, NumberSource, Statistic, Who};

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::query::Field;
+
 /// Rewrites the `result` of a legacy request where the request asks for the older form: its `insight` is `FUNNELS`, its
 /// `breakdown_type` is `person` or `event`, and `breakdown` is a text or `breakdowns` is there. Anything but rows of
 /// steps with a breakdown stays as it is.
@@ -12,7 +14,8 @@ pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
     if !is("insight", &["FUNNELS"]) || !is("breakdown_type", &["person", "event"]) {
         return;
     }
-    let several = request.get("breakdowns").is_some_and(|list| !list.is_null());
+    // An empty list is no breakdown: the question was asked by `breakdown`.
+    let several = Field::of(request, "breakdowns", "breakdowns").says_something();
     if !several && !request.get("breakdown").is_some_and(is_one_key) {
         return;
     }
