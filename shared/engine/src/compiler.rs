@@ -45,6 +45,8 @@ impl<'a> Compiler<'a> {
             facts: BTreeSet::new(),
             persons: BTreeSet::new(),
             groups: BTreeMap::new(),
+            whole_persons: false,
+            whole_groups: BTreeSet::new(),
             rosters: BTreeSet::new(),
             sessions: None,
             session_fields: BTreeSet::new(),
@@ -128,6 +130,11 @@ impl<'a> Compiler<'a> {
                     FactKey::PersonId => {}
                     FactKey::Person(property) => {
                         self.needs.persons.insert(property.clone());
+                    }
+                    FactKey::PersonProperties => self.needs.whole_persons = true,
+                    FactKey::GroupProperties(index) => {
+                        self.needs.whole_groups.insert(*index);
+                        self.column(facts::group_column(*index));
                     }
                     FactKey::Group(index, property) => {
                         self.needs.groups.entry(*index).or_default().insert(property.clone());

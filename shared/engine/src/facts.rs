@@ -24,6 +24,10 @@ pub struct Needs {
     pub persons: BTreeSet<String>,
     /// Properties of groups by their key, by the index of their type.
     pub groups: BTreeMap<u8, BTreeSet<String>>,
+    /// All properties of persons are needed, whatever their key: [`Properties::whole`].
+    pub whole_persons: bool,
+    /// The same of the groups of these types.
+    pub whole_groups: BTreeSet<u8>,
     /// Static cohorts whose lists are needed.
     pub rosters: BTreeSet<u64>,
     /// Events from which sessions are made; none when no session is asked for.
@@ -66,11 +70,13 @@ pub struct Properties<Id> {
     rows: HashMap<Id, u32>,
     columns: BTreeMap<String, Column>,
     codes: BTreeMap<String, HashMap<Value, u32>>,
+    /// All properties of each as one object, where they are wanted.
+    whole: Option<Column>,
 }
 
 impl<Id> Default for Properties<Id> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), columns: BTreeMap::new(), codes: BTreeMap::new() }
+        Self { rows: HashMap::new(), columns: BTreeMap::new(), codes: BTreeMap::new(), whole: None }
     }
 }
 
@@ -79,7 +85,12 @@ impl<Id: Eq + Hash> Properties<Id> {
     pub fn new(keys: &BTreeSet<String>) -> Self {
         let columns = keys.iter().map(|key| (key.clone(), Column::default())).collect();
         let codes = keys.iter().map(|key| (key.clone(), HashMap::new())).collect();
-        Self { rows: HashMap::new(), columns, codes }
+        Self { rows: HashMap::new(), columns, codes, whole: None }
+    }
+
+    /// Nobody yet, of whom these keys and all properties together will be known.
+    pub fn whole(keys: &BTreeSet<String>) -> Self {
+        Self { whole: Some(Column::default()), ..Self::new(keys) }
     }
 
     /// Adds somebody, once. Properties of other keys are passed over.
@@ -87,6 +98,10 @@ impl<Id: Eq + Hash> Properties<Id> {
         let Ok(row) = u32::try_from(self.rows.len()) else { return };
         if self.rows.insert(id, row).is_some() {
             return;
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.codes.push(row);
+            whole.values.push(Value::Object(properties.clone()));
         }
         for ((key, column), codes) in self.columns.iter_mut().zip(self.codes.values_mut()) {
             let code = properties.get(key).map_or(MISSING, |value| match codes.get(value) {
@@ -100,6 +115,19 @@ impl<Id: Eq + Hash> Properties<Id> {
             });
             column.codes.push(code);
         }
+    }
+
+    /// All properties of several, in their order.
+    pub(crate) fn objects<'a, Q: Eq + Hash + ?Sized + 'a>(
+        &self,
+        ids: impl Iterator<Item = Option<&'a Q>>,
+    ) -> Column
+    where
+        Id: Borrow<Q>,
+    {
+        let code = |id: Option<&Q>| self.rows.get(id?).copied();
+        let codes = ids.map(|id| code(id).unwrap_or(MISSING)).collect();
+        Column { codes, values: self.whole.as_ref().map(|whole| whole.values.clone()).unwrap_or_default() }
     }
 
     /// Everybody.
@@ -153,6 +181,12 @@ pub(crate) fn join(
                         .map(|groups| by_text(run, &group_column(*index), groups, property))
                         .unwrap_or_default()
                 }
+                (FactKey::GroupProperties(index), None) => {
+                    let groups = facts.groups.get(index);
+                    groups
+                        .map(|groups| objects_by_text(run, &group_column(*index), groups))
+                        .unwrap_or_default()
+                }
                 (FactKey::Session(field), None) => by_text(run, &session_column(), &facts.sessions, field),
                 _ => Column::default(),
             };
@@ -191,7 +225,8 @@ fn of_actors(
             },
             values: vec![Value::Bool(false), Value::Bool(true)],
         }),
-        FactKey::Group(..) | FactKey::Session(_) => None,
+        FactKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
+        FactKey::Group(..) | FactKey::GroupProperties(_) | FactKey::Session(_) => None,
     }
 }
 
@@ -202,6 +237,13 @@ fn spread(column: &Column, actors: &[u32]) -> Column {
         column.codes.get(actor).copied()
     };
     Column::gathered(actors.iter().map(|actor| code(actor).unwrap_or(MISSING)), &column.values)
+}
+
+/// All properties of those whom a column of the run names.
+fn objects_by_text(run: &Run, names: &ColumnKey, known: &Properties<String>) -> Column {
+    let Some(names) = run.columns.get(names) else { return Column::default() };
+    let texts = names.values.iter().map(crate::text::text_of).collect::<Vec<_>>();
+    spread(&known.objects(texts.iter().map(Option::as_deref)), &names.codes)
 }
 
 /// What is known of those whom a column of the run names.

@@ -8,6 +8,7 @@ mod action;
 mod breakdown;
 mod cohort;
 mod compiler;
+mod correlation;
 pub mod dates;
 pub mod definitions;
 mod element;

@@ -62,6 +62,12 @@ pub const EXPRESSION_NODES: usize = 500;
 pub const EXPRESSION_DEPTH: usize = 64;
 /// Bytes of a text that an SQL expression makes; a longer one counts as missing.
 pub const EXPRESSION_TEXT: usize = 1 << 16;
+/// Names in one list of a correlation.
+pub const CORRELATION_NAMES: usize = 1_000;
+/// Candidates of a correlation in one share of the actors.
+pub const CORRELATION_CANDIDATES: usize = 200_000;
+/// Bytes of the names and values of these.
+pub const CORRELATION_BYTES: usize = 64 << 20;
 /// Length of a conversion window, in seconds: a hundred years of 366 days.
 pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 

@@ -8,6 +8,8 @@ use std::collections::btree_map::Entry;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::correlation;
+pub use crate::correlation::CorrelationPoint;
 use crate::error::CalcResult;
 use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
@@ -36,6 +38,8 @@ pub enum Selector {
     Funnel(FunnelPoint),
     /// Of a trend.
     Trend(TrendPoint),
+    /// Of a correlation.
+    Correlation(CorrelationPoint),
 }
 
 impl Query {
@@ -43,6 +47,7 @@ impl Query {
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
             Self::Trends(query) => trends::point(query, request).map(Selector::Trend),
+            Self::Correlation(query) => correlation::point(query, request).map(Selector::Correlation),
             Self::Funnels(query) => funnel::point(query, request).map(Selector::Funnel),
         }
     }

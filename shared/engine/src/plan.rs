@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cohort::Cohorts;
 pub(crate) use crate::compiler::Compiler;
+use crate::correlation::{Correlation, Counts};
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
@@ -54,6 +55,7 @@ pub struct Plan {
 enum Task {
     Trend(Box<Trend>),
     Funnel(Box<Funnel>),
+    Correlation(Box<Correlation>),
 }
 
 /// What a share of the actors adds to an answer. The default is the share of nobody.
@@ -63,6 +65,8 @@ pub struct Partial {
     pub(crate) trend: trends::Sum,
     /// Funnels.
     pub(crate) rows: Rows,
+    /// Correlations.
+    pub(crate) pairs: Counts,
 }
 
 /// An answer.
@@ -83,6 +87,9 @@ impl Query {
             Self::Trends(query) => Task::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?)),
             Self::Funnels(query) => {
                 Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+            }
+            Self::Correlation(query) => {
+                Task::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
             }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
@@ -139,6 +146,9 @@ impl Plan {
             Task::Funnel(funnel) => {
                 Ok(Partial { rows: funnel.partial(partition, stop)?, ..Partial::default() })
             }
+            Task::Correlation(correlation) => {
+                Ok(Partial { pairs: correlation.partial(partition, stop)?, ..Partial::default() })
+            }
         }
     }
 
@@ -153,9 +163,10 @@ impl Plan {
         match (&self.task, selector) {
             (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, stop),
             (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, stop),
-            (Task::Trend(_), Selector::Funnel(_)) | (Task::Funnel(_), Selector::Trend(_)) => {
-                Err(CalcError::invalid("insight", "The number is not one of this question."))
+            (Task::Correlation(correlation), Selector::Correlation(point)) => {
+                correlation.people(partition, point, stop)
             }
+            _ => Err(CalcError::invalid("insight", "The number is not one of this question.")),
         }
     }
 
@@ -164,6 +175,9 @@ impl Plan {
         match &self.task {
             Task::Trend(trend) => trend.finish(sum.trend),
             Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows), has_more: None }),
+            Task::Correlation(correlation) => {
+                Ok(Answer { result: correlation.finish(sum.pairs), has_more: None })
+            }
         }
     }
 }
@@ -174,6 +188,7 @@ impl Partial {
     pub fn merge(mut self, other: Self) -> Self {
         self.trend = self.trend.merge(other.trend);
         self.rows = self.rows.merge(other.rows);
+        self.pairs = self.pairs.merge(other.pairs);
         self
     }
 }

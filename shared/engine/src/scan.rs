@@ -31,6 +31,8 @@ pub enum ColumnKey {
     Property(String),
     /// The distinct id that the event came with.
     DistinctId,
+    /// All properties of the event, as one object; with its groups as `$group_N` is not promised.
+    AllProperties,
 }
 
 /// A value of a row that its event does not carry: joined from what is known of persons, groups, sessions and cohorts.
@@ -40,6 +42,10 @@ pub enum FactKey {
     PersonId,
     /// A property of the person as it is now, by its key.
     Person(String),
+    /// All properties of the person as they are now, as one object.
+    PersonProperties,
+    /// All properties of the group that the event has of the type with this index, as one object.
+    GroupProperties(u8),
     /// A property, by its key, of the group that the event has of the type with this index.
     Group(u8, String),
     /// A field of the event's session.

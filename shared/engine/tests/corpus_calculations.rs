@@ -4,7 +4,7 @@
 
 mod support;
 
-use pennon_engine::{CalcError, Query, unbox_breakdown};
+use pennon_engine::{Query, unbox_breakdown};
 use serde_json::json;
 use support::{Tally, World, cases};
 
@@ -20,7 +20,7 @@ fn funnels_give_the_expected_rows() {
                 result
             })
         } else {
-            Err(CalcError::unsupported("endpoint", "correlation"))
+            world.ask(Query::from_legacy_correlation(body))
         };
         tally.judge(&case, answer, 1e-6);
     }

@@ -81,7 +81,7 @@ fn breakdowns_keep_ten_values_in_requests_and_twenty_five_in_nodes() {
 fn group_zero_is_persons_in_requests_only() {
     let group = |query: &Query| match query {
         Query::Funnels(funnel) => funnel.group,
-        Query::Trends(_) => panic!("a trend"),
+        other => panic!("{other:?}"),
     };
     for (index, want) in [(json!(null), None), (json!(0), None), (json!("0"), None), (json!(1), Some(1))] {
         assert_eq!(group(&ask(&json!({"aggregation_group_type_index": index})).unwrap()), want);
@@ -100,7 +100,7 @@ fn group_zero_is_persons_in_requests_only() {
 fn what_is_told_depends_on_the_type_and_then_on_the_display() {
     let viz = |extra: Value| match ask(&extra).unwrap() {
         Query::Funnels(funnel) => (funnel.viz, funnel.common.interval.name()),
-        Query::Trends(_) => panic!("a trend"),
+        other => panic!("{other:?}"),
     };
     assert_eq!(viz(json!({})), (Viz::Steps, "day"));
     assert_eq!(viz(json!({"display": "ActionsLineGraph"})), (Viz::Trends, "day"));
@@ -113,7 +113,7 @@ fn what_is_told_depends_on_the_type_and_then_on_the_display() {
 fn attributions_are_read_where_there_is_something_to_attribute() {
     let of = |extra: Value| match ask(&extra).map_err(|error| error.detail)? {
         Query::Funnels(funnel) => Ok((funnel.attribution, funnel.order)),
-        Query::Trends(_) => panic!("a trend"),
+        other => panic!("{other:?}"),
     };
     let step = |value: Value, order: &str| {
         json!({"breakdown": "k", "breakdown_attribution_type": "step", "breakdown_attribution_value": value,
@@ -161,7 +161,7 @@ fn refusals_have_the_words_of_the_contract() {
 fn blank_texts_hide_no_other_field() {
     let window = |extra: Value| match ask(&extra).unwrap() {
         Query::Funnels(funnel) => funnel.window.micros() / 1_000_000,
-        Query::Trends(_) => panic!("a trend"),
+        other => panic!("{other:?}"),
     };
     assert_eq!(window(json!({"funnel_window_interval": "", "funnel_window_days": 1})), 86_400);
     let unit = json!({"funnel_window_interval": 2, "funnel_window_interval_unit": "", "funnel_window_interval_type": "hour"});

@@ -93,7 +93,14 @@ async fn told(events: &EventStore) -> Told {
             assert_eq!(events.person_of(PROJECT, distinct_id).await.unwrap(), *id);
         }
     }
+    let mut whole = BTreeMap::new();
+    events.whole_people(PROJECT).await.unwrap().each(|id, first, properties| {
+        whole.insert(id, (first.to_owned(), properties.clone()));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(whole, people, "persons with all properties, and with all that are named");
     let groups = events.groups_of(PROJECT, &company(), &keys()).await.unwrap();
+    assert_eq!(events.whole_groups_of(PROJECT, &company()).await.unwrap(), groups);
     let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
         let hot = events.hot_if_few(PROJECT).await.unwrap();

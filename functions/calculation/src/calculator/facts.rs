@@ -28,8 +28,12 @@ impl Calculator {
         let needs = plan.needs();
         let scan = self.scan(project, plan.scan());
         let further = self.further_scans(project, needs);
-        let persons = self.persons(project, &needs.persons);
-        let groups = needs.groups.iter().map(|(index, keys)| self.groups(project, *index, keys));
+        let persons = self.persons(project, &needs.persons, needs.whole_persons);
+        let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
+        let groups = indexes.into_iter().map(|index| {
+            let keys = needs.groups.get(&index).cloned().unwrap_or_default();
+            self.groups(project, index, keys, needs.whole_groups.contains(&index))
+        });
         let groups = futures::future::try_join_all(groups);
         let rosters = self.rosters(project, &needs.rosters, used);
         let (partitions, further, persons, groups, rosters) =
@@ -64,12 +68,22 @@ impl Calculator {
         Ok(all)
     }
 
-    async fn persons(&self, project: &Project, keys: &BTreeSet<String>) -> ApiResult<Properties<Uuid>> {
-        if keys.is_empty() {
+    /// Properties of persons, by these keys, or all together as well.
+    async fn persons(
+        &self,
+        project: &Project,
+        keys: &BTreeSet<String>,
+        whole: bool,
+    ) -> ApiResult<Properties<Uuid>> {
+        if keys.is_empty() && !whole {
             return Ok(Properties::default());
         }
-        let people = self.events.people(project.id, keys).await.map_err(unreadable)?;
-        let mut persons = Properties::new(keys);
+        let (people, mut persons) = if whole {
+            (self.events.whole_people(project.id).await, Properties::whole(keys))
+        } else {
+            (self.events.people(project.id, keys).await, Properties::new(keys))
+        };
+        let people = people.map_err(unreadable)?;
         let gathered = tokio::task::spawn_blocking(move || {
             people.each(|id, _, properties| {
                 persons.add(id, properties);
@@ -85,12 +99,18 @@ impl Calculator {
         &self,
         project: &Project,
         index: u8,
-        keys: &BTreeSet<String>,
+        keys: BTreeSet<String>,
+        whole: bool,
     ) -> ApiResult<(u8, Properties<String>)> {
-        let mut groups = Properties::new(keys);
+        let mut groups = if whole { Properties::whole(&keys) } else { Properties::new(&keys) };
         if let Some(name) = project.group_types.get(usize::from(index)) {
             let of = GroupType { index: u32::from(index), name: name.clone() };
-            for group in self.events.groups_of(project.id, &of, keys).await.map_err(unreadable)? {
+            let found = if whole {
+                self.events.whole_groups_of(project.id, &of).await
+            } else {
+                self.events.groups_of(project.id, &of, &keys).await
+            };
+            for group in found.map_err(unreadable)? {
                 groups.add(group.key, &group.properties);
             }
         }

@@ -3,7 +3,7 @@
 //! The text form is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
 //! quotes inside values are escaped. The list form has one object for each element.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Element;
 use crate::text::text_of;
@@ -32,6 +32,26 @@ pub(super) fn of_list(value: &Value) -> Vec<Element> {
         },
         _ => Vec::new(),
     }
+}
+
+/// Elements in the text form.
+pub(super) fn text(elements: &[Element]) -> String {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let one = |element: &Element| {
+        let mut text = element.tag.clone();
+        let mut classes = element.classes.clone();
+        classes.sort();
+        classes.iter().for_each(|class| text.extend([".", class]));
+        text.push(':');
+        let mut attributes: Vec<(&str, &str)> =
+            element.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        attributes.extend(element.href.as_deref().map(|href| ("href", href)));
+        attributes.extend(element.text.as_deref().map(|of| ("text", of)));
+        attributes.sort_unstable();
+        attributes.iter().for_each(|(key, value)| text.push_str(&format!("{key}=\"{}\"", quoted(value))));
+        text
+    };
+    elements.iter().map(one).collect::<Vec<_>>().join(";")
 }
 
 /// The first element of a chain, and the chain after it.
@@ -136,6 +156,24 @@ impl Element {
                 self.attributes.push((key.to_owned(), value));
             }
         }
+    }
+
+    /// The element as an object; `order` is its place in the chain.
+    pub(super) fn json(&self, order: usize) -> Value {
+        let number = |key: &str| self.attribute(key).and_then(|text| text.parse::<u64>().ok());
+        let attributes: Map<String, Value> =
+            self.attributes.iter().map(|(key, value)| (format!("attr__{key}"), json!(value))).collect();
+        json!({
+            "text": self.text,
+            "tag_name": self.tag,
+            "attr_class": self.classes,
+            "href": self.href,
+            "attr_id": self.attribute("id"),
+            "nth_child": number("nth-child"),
+            "nth_of_type": number("nth-of-type"),
+            "attributes": attributes,
+            "order": order,
+        })
     }
 
     /// An attribute as selectors name it.

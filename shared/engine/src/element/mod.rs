@@ -10,12 +10,13 @@ mod tests;
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{CalcError, CalcResult};
 use crate::filter::Test;
 use crate::limits;
 use crate::scan::{Column, ColumnKey, Run};
+use crate::text::text_of;
 pub(crate) use selector::Selector;
 
 /// One element.
@@ -111,6 +112,24 @@ pub(crate) fn chain_column() -> ColumnKey {
 /// The column of the list form.
 pub(crate) fn list_column() -> ColumnKey {
     ColumnKey::Property("$elements".to_owned())
+}
+
+/// The chain of an event with these properties; none where it tells of no element.
+pub(crate) fn chain_text(properties: &Map<String, Value>) -> Option<String> {
+    let of = |key: &str| properties.get(key).filter(|value| tells(value));
+    match of("$elements_chain") {
+        Some(chain) => text_of(chain).map(Into::into),
+        None => {
+            let elements = chain::of_list(of("$elements")?);
+            (!elements.is_empty()).then(|| chain::text(&elements))
+        }
+    }
+}
+
+/// The elements of a chain as objects.
+pub(crate) fn described(chain: &str) -> Vec<Value> {
+    let elements = chain::of_chain(&Value::from(chain));
+    elements.iter().enumerate().map(|(order, element)| element.json(order)).collect()
 }
 
 /// Whether a value says anything about elements.

@@ -99,6 +99,16 @@ impl Funnel {
         }
     }
 
+    /// Calls back for everybody with a path, unless an exclusion voids what was done. For funnels without a breakdown.
+    pub(crate) fn each_outcome(
+        &self,
+        partition: &Partition,
+        stop: &dyn Fn() -> bool,
+        back: impl FnMut(Outcome<'_>),
+    ) -> CalcResult<()> {
+        self.outcomes(partition, stop, back).map(drop)
+    }
+
     /// The depths of an entry and of a conversion.
     fn goal(&self) -> Goal {
         let (from, to) = self.query.step_range();

@@ -176,16 +176,19 @@ impl Funnel {
         })
     }
 
+    /// Whether somebody who reached these steps did not reach this one, but the one before it that all have to take.
+    pub(crate) fn dropped_before(&self, step: usize, steps: u32) -> bool {
+        let reached = |step: usize| steps >> step & 1 != 0;
+        let rules = self.rules();
+        let before = (0..step).rev().find(|before| !rules.is_optional(*before)).unwrap_or(0);
+        reached(before) && !reached(step)
+    }
+
     /// Whether somebody did it who reached these steps.
     fn did(&self, which: &Which, steps: u32) -> bool {
-        let reached = |step: usize| steps >> step & 1 != 0;
         match which {
-            Which::Reached(step) => reached(*step),
-            Which::Dropped(step) => {
-                let rules = self.rules();
-                let before = (0..*step).rev().find(|before| !rules.is_optional(*before)).unwrap_or(0);
-                reached(before) && !reached(*step)
-            }
+            Which::Reached(step) => steps >> step & 1 != 0,
+            Which::Dropped(step) => self.dropped_before(*step, steps),
             Which::Entered { .. } => false,
         }
     }

@@ -1,8 +1,10 @@
 //! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
 
+use std::collections::BTreeSet;
+
 use super::{
-    Breakdown, BreakdownBy, Common, Display, EventSource, FirstTime, FunnelsQuery, Math, NumberSource, Query,
-    Series, Statistic, StepRule, TrendsQuery, Viz, Who,
+    Breakdown, BreakdownBy, Common, CorrelationQuery, Display, EventSource, Factor, FirstTime, FunnelsQuery,
+    Math, NumberSource, Query, Series, Statistic, StepRule, TrendsQuery, Viz, Who,
 };
 use crate::dates::compare::Comparison;
 use crate::filter::{Filter, PropertyFilter};
@@ -12,7 +14,28 @@ pub fn text(query: &Query) -> String {
     match query {
         Query::Trends(trends) => trend(trends),
         Query::Funnels(funnels) => funnel(funnels),
+        Query::Correlation(query) => correlation(query),
     }
+}
+
+fn correlation(query: &CorrelationQuery) -> String {
+    let list =
+        |names: &BTreeSet<String>| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+    let but = |names: &BTreeSet<String>| {
+        if names.is_empty() { String::new() } else { format!(" EXCEPT ({})", list(names)) }
+    };
+    let factor = match &query.factor {
+        Factor::Events { excluded } => format!("event{}", but(excluded)),
+        Factor::Properties { names: None, excluded } => format!("properties of the actor{}", but(excluded)),
+        Factor::Properties { names: Some(names), excluded } => {
+            format!("properties ({}) of the actor{}", list(names), but(excluded))
+        }
+        Factor::EventProperties { events, excluded } => {
+            format!("properties of events ({}){}", list(events), but(excluded))
+        }
+    };
+    let who = if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
+    format!("SELECT {factor}, oddsRatio(success, failure){who}\nFROM ({})", funnel(&query.funnel))
 }
 
 fn trend(query: &TrendsQuery) -> String {

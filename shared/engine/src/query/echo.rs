@@ -56,6 +56,12 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
         Query::Funnels(funnels) => {
             funnel(funnels, &mut put);
         }
+        Query::Correlation(correlation) => {
+            funnel(&correlation.funnel, &mut put);
+            for (key, value) in correlation.to_legacy() {
+                put(&key, value);
+            }
+        }
     }
     filter
 }

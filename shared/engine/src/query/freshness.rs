@@ -28,7 +28,9 @@ impl Query {
         let common = self.common();
         let rounding = match self {
             Self::Trends(trends) => Self::trend_rounding(trends),
-            Self::Funnels(_) => Rounding { interval: common.interval, exact: false, cut_minutes: true },
+            Self::Funnels(_) | Self::Correlation(_) => {
+                Rounding { interval: common.interval, exact: false, cut_minutes: true }
+            }
         };
         common.dates.resolve(rounding, now.with_timezone(&project.timezone), project.earliest_event)
     }

@@ -4,6 +4,7 @@
 //! calculated is refused while parsing, so that a [`Query`] that exists can be answered.
 
 mod breakdown;
+mod correlation;
 mod describe;
 mod echo;
 mod exclusions;
@@ -20,6 +21,7 @@ mod validate;
 use serde_json::{Map, Value};
 
 pub use breakdown::{Breakdown, BreakdownBy, CohortChoice, Form, Part, PartSource};
+pub use correlation::{CorrelationQuery, Factor};
 pub(crate) use echo::with_dates;
 pub(crate) use field::{Field, switch, whole};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
@@ -42,6 +44,8 @@ pub enum Query {
     Trends(TrendsQuery),
     /// How far people get through steps.
     Funnels(FunnelsQuery),
+    /// What goes with getting through a funnel.
+    Correlation(CorrelationQuery),
 }
 
 /// What a request or a node turned out to be.
@@ -240,6 +244,11 @@ impl Query {
         legacy::funnel(request)
     }
 
+    /// A correlation request (I13, I14): query string and body already merged into one object.
+    pub fn from_legacy_correlation(request: &Map<String, Value>) -> CalcResult<Parsed> {
+        correlation::build(request)
+    }
+
     /// The stored `filters` of an insight, a trend unless its `insight` says otherwise.
     pub fn from_filters(filters: &Map<String, Value>) -> CalcResult<Parsed> {
         match filters.get("insight").and_then(Value::as_str).unwrap_or("TRENDS") {
@@ -259,6 +268,7 @@ impl Query {
         match self {
             Self::Trends(query) => &query.common,
             Self::Funnels(query) => &query.common,
+            Self::Correlation(query) => &query.funnel.common,
         }
     }
 
@@ -267,6 +277,7 @@ impl Query {
         match self {
             Self::Trends(query) => &query.series,
             Self::Funnels(query) => &query.series,
+            Self::Correlation(query) => &query.funnel.series,
         }
     }
 
@@ -275,6 +286,7 @@ impl Query {
         match self {
             Self::Trends(_) => None,
             Self::Funnels(query) => Some(query.steps.get(order).copied().unwrap_or_default()),
+            Self::Correlation(query) => Some(query.funnel.steps.get(order).copied().unwrap_or_default()),
         }
     }
 
@@ -292,6 +304,7 @@ impl Query {
         let exclusions = match self {
             Self::Trends(_) => &[][..],
             Self::Funnels(query) => &query.exclusions,
+            Self::Correlation(query) => &query.funnel.exclusions,
         };
         let sources = self.series().iter().chain(exclusions.iter().map(|entry| &entry.series));
         let mut actions = std::collections::BTreeSet::new();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Exclusion, FirstTime, Query, Series, StepRule};
+use super::{Exclusion, FirstTime, FunnelsQuery, Query, Series, StepRule};
 use crate::dates::compare::Comparison;
 use crate::filter::filter_json;
 
@@ -39,24 +39,32 @@ pub fn text(query: &Query) -> String {
                 "formula": trends.formula.as_ref().map(super::Formula::text),
             });
         }
-        Query::Funnels(funnels) => {
-            node["kind"] = json!("FunnelsQuery");
-            node["funnelsFilter"] = json!({
-                "funnelVizType": funnels.viz.name(),
-                "funnelOrderType": funnels.order.name(),
-                "funnelWindowInterval": funnels.window.count,
-                "funnelWindowIntervalUnit": funnels.window.unit.name(),
-                "exclusions": funnels.exclusions.iter().map(exclusion).collect::<Vec<_>>(),
-                "funnelFromStep": funnels.from_step,
-                "funnelToStep": funnels.to_step,
-                "binCount": funnels.bin_count,
-                "breakdownAttributionType": funnels.attribution.name(),
-                "breakdownAttributionValue": funnels.attribution.step(),
-            });
-            node["aggregation_group_type_index"] = json!(funnels.group);
+        Query::Funnels(funnels) => funnel(funnels, &mut node),
+        Query::Correlation(correlation) => {
+            funnel(&correlation.funnel, &mut node);
+            node["kind"] = json!("FunnelCorrelationQuery");
+            node["correlation"] = json!(correlation.to_legacy());
         }
     }
     sorted(node).to_string()
+}
+
+/// What a funnel has beside its steps.
+fn funnel(funnels: &FunnelsQuery, node: &mut Value) {
+    node["kind"] = json!("FunnelsQuery");
+    node["funnelsFilter"] = json!({
+        "funnelVizType": funnels.viz.name(),
+        "funnelOrderType": funnels.order.name(),
+        "funnelWindowInterval": funnels.window.count,
+        "funnelWindowIntervalUnit": funnels.window.unit.name(),
+        "exclusions": funnels.exclusions.iter().map(exclusion).collect::<Vec<_>>(),
+        "funnelFromStep": funnels.from_step,
+        "funnelToStep": funnels.to_step,
+        "binCount": funnels.bin_count,
+        "breakdownAttributionType": funnels.attribution.name(),
+        "breakdownAttributionValue": funnels.attribution.step(),
+    });
+    node["aggregation_group_type_index"] = json!(funnels.group);
 }
 
 fn series(series: &Series, step: Option<StepRule>) -> Value {

@@ -90,12 +90,18 @@ impl World {
     /// What a plan has to know.
     pub fn facts(&self, plan: &Plan) -> Facts {
         let needs = plan.needs();
-        let mut facts = Facts { persons: Properties::new(&needs.persons), ..Facts::default() };
+        let persons = if needs.whole_persons {
+            Properties::whole(&needs.persons)
+        } else {
+            Properties::new(&needs.persons)
+        };
+        let mut facts = Facts { persons, ..Facts::default() };
         for (person, properties) in &self.persons {
             facts.persons.add(*person, properties.as_object().unwrap());
         }
-        for (index, keys) in &needs.groups {
-            let known = facts.groups.entry(*index).or_insert_with(|| Properties::new(keys));
+        for index in needs.groups.keys().chain(&needs.whole_groups) {
+            let keys = needs.groups.get(index).cloned().unwrap_or_default();
+            let known = facts.groups.entry(*index).or_insert_with(|| Properties::whole(&keys));
             for ((_, key), properties) in self.groups.iter().filter(|((of, _), _)| of == index) {
                 known.add(key.clone(), properties.as_object().unwrap());
             }
@@ -229,6 +235,7 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
             let value = match key {
                 ColumnKey::Property(key) => event.properties.get(key).cloned(),
                 ColumnKey::DistinctId => Some(json!(event.distinct_id)),
+                ColumnKey::AllProperties => Some(event.properties.clone()),
             };
             let code = value.map(|value| {
                 let known = column.values.iter().position(|other| *other == value);

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Seq;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Now;
+use super::wanted::Wanted;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
@@ -33,8 +34,10 @@ const ROWS_MAX: u64 = 20_000_000;
 /// The persons of a project.
 #[derive(Debug)]
 pub struct People {
-    /// The wanted properties.
+    /// The wanted properties; where all are wanted, those that were met so far.
     keys: Vec<String>,
+    /// The places of all keys that were met; none where only named ones are wanted.
+    places: Option<HashMap<String, u16>>,
     clusters: HashMap<Uuid, Cluster>,
     resolved: Arc<Resolved>,
     bytes: usize,
@@ -64,14 +67,24 @@ impl EventStore {
         project: ProjectId,
         keys: &BTreeSet<String>,
     ) -> Result<People, EventStoreError> {
+        self.people_with(project, keys.iter().take(usize::from(u16::MAX)).cloned().collect(), None).await
+    }
+
+    /// The same, each with all its properties.
+    pub async fn whole_people(&self, project: ProjectId) -> Result<People, EventStoreError> {
+        self.people_with(project, Vec::new(), Some(HashMap::new())).await
+    }
+
+    async fn people_with(
+        &self,
+        project: ProjectId,
+        keys: Vec<String>,
+        places: Option<HashMap<String, u16>>,
+    ) -> Result<People, EventStoreError> {
         let now = self.now(project, None).await?;
         check_rows(&now)?;
-        let mut people = People {
-            keys: keys.iter().take(usize::from(u16::MAX)).cloned().collect(),
-            clusters: HashMap::new(),
-            resolved: now.resolved.clone(),
-            bytes: 0,
-        };
+        let mut people =
+            People { keys, places, clusters: HashMap::new(), resolved: now.resolved.clone(), bytes: 0 };
         for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
             people = self.add_records_of(people, place, object).await?;
         }
@@ -123,7 +136,7 @@ impl EventStore {
             return people.add_profile(profile).map(|()| people);
         };
         let file = self.opened(ids).await?;
-        let columns: &[&str] = if people.keys.is_empty() { &file::PRESENCE } else { &file::ALL };
+        let columns: &[&str] = if people.wants_nothing() { &file::PRESENCE } else { &file::ALL };
         for group in 0..file.groups() {
             let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
             let added = tokio::task::spawn_blocking(move || {
@@ -278,8 +291,10 @@ impl People {
         let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
-            let base = if self.keys.is_empty() {
+            let base = if self.wants_nothing() {
                 Box::default()
+            } else if self.places.is_some() {
+                self.placed(serde_json::from_str(properties.value(row))?)?
             } else {
                 let mut json = serde_json::Deserializer::from_str(properties.value(row));
                 Wanted(&self.keys).deserialize(&mut json)?
@@ -296,6 +311,32 @@ impl People {
         Ok(())
     }
 
+    /// No property is wanted, only that somebody is there.
+    fn wants_nothing(&self) -> bool {
+        self.keys.is_empty() && self.places.is_none()
+    }
+
+    /// All members of an object, their keys by place.
+    fn placed(&mut self, object: Map<String, Value>) -> Result<Box<[(u16, Value)]>, EventStoreError> {
+        let Some(places) = &mut self.places else { return Ok(Box::default()) };
+        let mut placed = Vec::with_capacity(object.len());
+        for (key, value) in object {
+            let place = match places.get(&key) {
+                Some(place) => *place,
+                None => {
+                    let most = usize::from(u16::MAX);
+                    let place =
+                        u16::try_from(self.keys.len()).map_err(|_| too_many("different properties", most))?;
+                    self.keys.push(key.clone());
+                    places.insert(key, place);
+                    place
+                }
+            };
+            placed.push((place, value));
+        }
+        Ok(placed.into())
+    }
+
     fn add_profile(&mut self, profile: Profile) -> Result<(), EventStoreError> {
         for (id, found) in profile.ids {
             self.add_id(id, &found.distinct_id, found.first, found.changes)?;
@@ -310,9 +351,11 @@ impl People {
         first: Seq,
         mut changes: Changes,
     ) -> Result<(), EventStoreError> {
-        let keys = std::mem::take(&mut self.keys);
-        changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
-        self.keys = keys;
+        if self.places.is_none() {
+            let keys = std::mem::take(&mut self.keys);
+            changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
+            self.keys = keys;
+        }
         self.bytes += changes.bytes();
         let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
         if !changes.is_empty() {
@@ -362,59 +405,6 @@ fn value_bytes(value: &Value) -> usize {
     size_of::<(u16, Value)>() + inner
 }
 
-/// Reads the wanted members of a JSON object (`keys` ascend) and skips the others.
-struct Wanted<'a>(&'a [String]);
-
-impl<'de> DeserializeSeed<'de> for Wanted<'_> {
-    type Value = Box<[(u16, Value)]>;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Wanted<'_> {
-    type Value = Box<[(u16, Value)]>;
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Vec::new();
-        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
-            match place {
-                Some(place) => found.push((place, map.next_value()?)),
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(found.into())
-    }
-}
-
-/// The place of a member's name among the wanted ones.
-struct KeyPlace<'a>(&'a [String]);
-
-impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {
-    type Value = Option<u16>;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for KeyPlace<'_> {
-    type Value = Option<u16>;
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a name")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.binary_search_by(|own| own.as_str().cmp(name)).ok().and_then(|at| u16::try_from(at).ok()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -424,6 +414,7 @@ mod tests {
     fn nobody(keys: &[&str]) -> People {
         People {
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            places: None,
             clusters: HashMap::new(),
             resolved: Arc::default(),
             bytes: 0,

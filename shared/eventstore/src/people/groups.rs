@@ -92,9 +92,26 @@ impl EventStore {
         group_type: &GroupType,
         keys: &BTreeSet<String>,
     ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, Some(Arc::new(keys.clone()))).await
+    }
+
+    /// The groups of a type by key, each with all its properties.
+    pub async fn whole_groups_of(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, None).await
+    }
+
+    async fn groups_by_type(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+        keys: Option<Arc<BTreeSet<String>>>,
+    ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
-        let wanted =
-            Wanted { groups: Arc::new([(group_type.clone(), None)]), keys: Some(Arc::new(keys.clone())) };
+        let wanted = Wanted { groups: Arc::new([(group_type.clone(), None)]), keys };
         let known = self.known_groups(project, &now, wanted).await?;
         let made = tokio::task::spawn_blocking(move || {
             let group =

@@ -8,6 +8,7 @@
 mod all;
 mod groups;
 mod several;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

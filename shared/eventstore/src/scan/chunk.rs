@@ -33,6 +33,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) enum Source {
     DistinctId,
+    AllProperties,
     Property(String),
     /// The group of a type; an event whose groups do not name the type may have it as a property of its own.
     Group {
@@ -46,6 +47,7 @@ impl Wanted {
     pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> Wanted {
         let source = |key: &ColumnKey| match key {
             ColumnKey::DistinctId => Source::DistinctId,
+            ColumnKey::AllProperties => Source::AllProperties,
             ColumnKey::Property(key) => match group_type(key, group_types) {
                 Some(type_name) => Source::Group { type_name: type_name.clone(), own: key.clone() },
                 None => Source::Property(key.clone()),
@@ -76,6 +78,7 @@ impl Wanted {
         for (_, source) in &self.columns {
             match source {
                 Source::DistinctId => columns.push("distinct_id".to_owned()),
+                Source::AllProperties => columns.extend(values::all_places(footer)),
                 Source::Property(key) => columns.extend(values::places(footer, key)),
                 Source::Group { own, .. } => {
                     columns.extend(values::places(footer, GROUPS));
@@ -129,6 +132,10 @@ impl Chunk {
         let overflow = values::overflow(batch)?;
         let mut columns = Vec::with_capacity(wanted.columns.len());
         for (_, source) in &wanted.columns {
+            if let Source::AllProperties = source {
+                columns.push(values::objects(batch, footer, &overflow, &keep)?);
+                continue;
+            }
             let column = of_source(batch, footer, &overflow, source)?;
             columns.push(Column {
                 codes: keep.iter().map(|row| column.codes[*row]).collect(),
@@ -172,6 +179,10 @@ fn of_source(
     source: &Source,
 ) -> Result<Column, EventStoreError> {
     match source {
+        Source::AllProperties => {
+            let rows: Vec<usize> = (0..batch.num_rows()).collect();
+            values::objects(batch, footer, overflow, &rows)
+        }
         Source::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
@@ -210,6 +221,7 @@ fn of_events(rows: &[Row], source: &Source) -> Column {
         let properties = &row.event.properties;
         let value = match source {
             Source::DistinctId => Some(Value::from(row.event.distinct_id.as_str())),
+            Source::AllProperties => Some(Value::Object(properties.clone())),
             Source::Property(key) => properties.get(key).cloned(),
             Source::Group { type_name, own } => properties
                 .get(GROUPS)

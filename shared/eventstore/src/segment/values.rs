@@ -23,6 +23,18 @@ pub(crate) fn places(footer: &Footer, key: &str) -> Vec<String> {
     own.into_iter().chain(overflow).collect()
 }
 
+/// Columns that the values of all properties lie in, for a projection.
+pub(crate) fn all_places(footer: &Footer) -> Vec<String> {
+    let own = footer.columns.iter().map(|column| format!("{PROPERTY}{}", column.key));
+    own.chain(has_overflow(footer).then(|| "properties".to_owned())).collect()
+}
+
+/// Whether any value of any key may lie in `properties`.
+fn has_overflow(footer: &Footer) -> bool {
+    footer.overflow_keys.as_ref().is_none_or(|keys| !keys.is_empty())
+        || footer.columns.iter().any(|column| column.exceptions)
+}
+
 /// Whether some value of the key may lie in `properties`.
 fn in_overflow(footer: &Footer, key: &str) -> bool {
     match footer.columns.iter().find(|column| column.key == key) {
@@ -60,6 +72,30 @@ pub(crate) fn property(
         }
     }
     Ok(column)
+}
+
+/// All properties of these rows of the batch, one object a row.
+pub(crate) fn objects(
+    batch: &RecordBatch,
+    footer: &Footer,
+    overflow: &[Option<Map<String, Value>>],
+    rows: &[usize],
+) -> Result<Column, EventStoreError> {
+    let object = |row: &usize| overflow.get(*row).cloned().flatten().unwrap_or_default();
+    let mut objects: Vec<Map<String, Value>> = rows.iter().map(object).collect();
+    for own in &footer.columns {
+        let column = typed(batch, &format!("{PROPERTY}{}", own.key), own.kind)?;
+        for (row, object) in rows.iter().zip(&mut objects) {
+            let code = column.codes.get(*row).and_then(|code| usize::try_from(*code).ok());
+            if let Some(value) = code.and_then(|code| column.values.get(code)) {
+                object.insert(own.key.clone(), value.clone());
+            }
+        }
+    }
+    Ok(Column {
+        codes: (0..).take(rows.len()).collect(),
+        values: objects.into_iter().map(Value::Object).collect(),
+    })
 }
 
 fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Column, EventStoreError> {

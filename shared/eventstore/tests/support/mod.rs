@@ -75,7 +75,7 @@ pub fn request(names: &[&str], columns: &[&str]) -> ScanRequest {
     };
     let mut columns =
         columns.iter().map(|key| ColumnKey::Property((*key).to_owned())).collect::<BTreeSet<ColumnKey>>();
-    columns.insert(ColumnKey::DistinctId);
+    columns.extend([ColumnKey::DistinctId, ColumnKey::AllProperties]);
     ScanRequest { events, from: i64::MIN, to: i64::MAX, columns }
 }
 
@@ -129,6 +129,7 @@ pub fn expected(arrived: &[Event], request: &ScanRequest, person: impl Fn(&str) 
         if named && request.from <= event.timestamp && event.timestamp <= request.to {
             let properties = request.columns.iter().filter_map(|key| match key {
                 ColumnKey::DistinctId => None,
+                ColumnKey::AllProperties => Some(Some(Value::Object(event.properties.clone()))),
                 ColumnKey::Property(key) => Some(event.properties.get(key).cloned()),
             });
             let who = event.distinct_id.clone();
