@@ -17,7 +17,7 @@ use crate::Calculation;
 use crate::calculator::{Asked, Purpose, Question, days};
 use crate::csv;
 use crate::errors::refusal;
-use crate::format::{Format, require_json, shaped, table};
+use crate::format::{Format, shaped, table};
 use crate::refresh::Refresh;
 use crate::request::{self, Endpoint, Request};
 
@@ -60,19 +60,19 @@ pub async fn trend(State(state): State<Calculation>, call: Call) -> Response {
 
 /// `GET` and `POST P/insights/funnel/correlation/`
 pub async fn correlation(State(state): State<Calculation>, call: Call) -> Response {
-    let answer = async {
-        state.app.project(&call, READ_INSIGHTS, |_| []).await?;
-        require_json(&call)?;
-        match request::read(&call, Endpoint::Funnel)?.parsed {
-            Parsed::Empty => Ok(json(object!({
-                "result": {"events": [], "skewed": false},
-                "last_refresh": timestamp(call.now),
-                "is_cached": false,
-            }))),
-            _ => Err(refusal(CalcError::unsupported("funnel_correlation_type", "correlation"))),
-        }
-    };
-    shaped(&call, answer.await)
+    let answer = answer(&state, &call, Endpoint::Correlation).await;
+    shaped(
+        &call,
+        answer.and_then(|Answered { body, .. }| {
+            let body = object!({
+                "result": body["result"], "last_refresh": body["last_refresh"], "is_cached": body["is_cached"],
+            });
+            Ok(match Format::of(&call)? {
+                Format::Json => json(body),
+                Format::Csv => table(csv::flat(&body)),
+            })
+        }),
+    )
 }
 
 /// An answer before it has its form.
@@ -96,11 +96,15 @@ async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResu
     let asked = match (&request.parsed, asked) {
         (Parsed::OtherKind(kind), _) => return Err(refusal(CalcError::unsupported("insight", kind))),
         (_, Some(asked)) => asked,
-        _ if call.method == Method::POST => {
+        _ if call.method == Method::POST && endpoint != Endpoint::Correlation => {
             return Err(ApiError::invalid("required", "This field is required.", Some("events")));
         }
         _ => {
-            let body = envelope(object!([]), &project.timezone, timestamp(call.now), false);
+            let result = match endpoint {
+                Endpoint::Correlation => object!({"events": [], "skewed": false}),
+                Endpoint::Funnel | Endpoint::Trend => object!([]),
+            };
+            let body = envelope(result, &project.timezone, timestamp(call.now), false);
             return Ok(Answered { body, request, days: None });
         }
     };

@@ -46,11 +46,10 @@ pub fn routes() -> Routes<Calculation> {
                 .add(method.clone(), &path("trend"), handlers::trend);
         }
         let path = |name: &str| format!("{PROJECT}/persons/{name}");
-        routes = routes.add(method.clone(), &path("funnel"), people::funnel).add(
-            method.clone(),
-            &path("trends"),
-            people::trends,
-        );
+        routes = routes
+            .add(method.clone(), &path("funnel"), people::funnel)
+            .add(method.clone(), &path("funnel/correlation"), people::correlation)
+            .add(method.clone(), &path("trends"), people::trends);
     }
     routes
 }

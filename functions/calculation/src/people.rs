@@ -21,6 +21,11 @@ pub async fn funnel(State(state): State<Calculation>, call: Call) -> ApiResult<R
     page(&state, &call, Endpoint::Funnel).await
 }
 
+/// `GET` and `POST P/persons/funnel/correlation/`
+pub async fn correlation(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
+    page(&state, &call, Endpoint::Correlation).await
+}
+
 /// `GET` and `POST P/persons/trends/`
 pub async fn trends(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     page(&state, &call, Endpoint::Trend).await

@@ -17,6 +17,8 @@ use crate::refresh::{Refresh, Said};
 pub enum Endpoint {
     /// Funnels.
     Funnel,
+    /// What those have in common who get through a funnel.
+    Correlation,
     /// Trends.
     Trend,
 }
@@ -66,6 +68,7 @@ pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
 fn parse(merged: &Fields, endpoint: Endpoint) -> CalcResult<Parsed> {
     match endpoint {
         Endpoint::Funnel => pennon_engine::Query::from_legacy_funnel(merged),
+        Endpoint::Correlation => pennon_engine::Query::from_legacy_correlation(merged),
         Endpoint::Trend => pennon_engine::Query::from_legacy_trends(merged),
     }
 }

@@ -12,6 +12,7 @@ type Link = (String, Option<u64>);
 fn links(question: &Question, result: &Value) -> Vec<Link> {
     match question.endpoint {
         "funnel" => of_steps(result),
+        "correlation" => of_factors(result),
         _ => of_series(result),
     }
 }
@@ -34,6 +35,14 @@ fn of_steps(result: &Value) -> Vec<Link> {
         }
     }
     found
+}
+
+fn of_factors(result: &Value) -> Vec<Link> {
+    let rows = result["events"].as_array().into_iter().flatten();
+    let both = [("success_people_url", "success_count"), ("failure_people_url", "failure_count")];
+    let of =
+        |row: &Value| both.map(|(url, count)| Some((row[url].as_str()?.to_owned(), row[count].as_u64())));
+    rows.flat_map(of).flatten().collect()
 }
 
 /// Of each series the links with the largest and with the last number.
