@@ -87,7 +87,7 @@ impl Correlation {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        let funnel = Funnel::new(&query.funnel, project, range.clone(), compiler)?;
+        let funnel = Funnel::new(&query.funnel, project, range, compiler)?;
         let mut columns = Vec::new();
         let mut left_out = BTreeSet::new();
         match &query.factor {
