@@ -13,11 +13,11 @@ const GET_EVERY: usize = 4;
 /// Of so many questions the links of one are followed, but of funnels those of all.
 const LINKS_EVERY: usize = 3;
 /// How many questions of the corpus there are.
-const QUESTIONS: usize = 328;
+const QUESTIONS: usize = 335;
 /// How many links are followed at least.
-const LINKS: usize = 600;
+const LINKS: usize = 700;
 /// Questions that may be refused as not supported yet.
-const NOT_COVERED: usize = 1_000;
+const NOT_COVERED: usize = 0;
 
 /// What became of a question.
 struct Outcome {

@@ -110,7 +110,7 @@ impl Insights {
                     now: wish.now,
                     deadline,
                 };
-                (self.calculator.answer(&question, wish.refresh).await?, None)
+                (Box::pin(self.calculator.answer(&question, wish.refresh)).await?, None)
             }
             Asked::Refused(error) if calculates(wish.refresh) => return Err(refusal(error.clone())),
             other => (None, other.failure(wish.refresh)),
@@ -129,7 +129,7 @@ impl Insights {
             }
         }
         let questions: Vec<&Wanted> = questions.into_values().collect();
-        let read = self.calculator.read(wish.project, &questions).await?;
+        let read = Box::pin(self.calculator.read(wish.project, &questions)).await?;
         let known = &read.known;
         let questions: Vec<_> = questions.into_iter().cloned().zip(read.stored).collect();
         let answers = questions.into_iter().map(|(asked, stored)| async move {
@@ -141,7 +141,7 @@ impl Insights {
                 now: wish.now,
                 deadline,
             };
-            let answer = self.calculator.answer(&question, wish.refresh).await;
+            let answer = Box::pin(self.calculator.answer(&question, wish.refresh)).await;
             (asked.key, answer)
         });
         let answers: BTreeMap<String, ApiResult<Option<Calculated>>> =

@@ -26,8 +26,8 @@ impl Calculator {
     /// The events of a plan, and what it has to know beside them.
     pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
         let needs = plan.needs();
-        let scan = self.scan(project, plan.scan());
-        let further = self.further_scans(project, needs);
+        let scan = Box::pin(self.scan(project, plan.scan()));
+        let further = Box::pin(self.further_scans(project, needs));
         let persons = self.persons(project, &needs.persons, needs.whole_persons);
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
         let groups = indexes.into_iter().map(|index| {

@@ -109,7 +109,8 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<Calculated> {
         let stop = Stop::at(deadline);
-        in_time(project, deadline, async {
+        // In the heap: the futures of scans are large, and stand inside those of pages and handlers.
+        let work = Box::pin(async {
             let (context, plan) = self.plan(project, query, used, now).await?;
             // What the engine refuses is refused before it waits for its turn.
             let turn = self.turn().await?;
@@ -126,8 +127,8 @@ impl Calculator {
                     .map_err(refusal)?,
                 is_cached: false,
             })
-        })
-        .await
+        });
+        in_time(project, deadline, work).await
     }
 
     async fn plan(
@@ -176,7 +177,7 @@ impl Calculator {
             }
             _ => {}
         }
-        let calculated = self.calculate(project, query, &used, now, deadline).await?;
+        let calculated = Box::pin(self.calculate(project, query, &used, now, deadline)).await?;
         self.store(project, settings, &asked.key, &calculated).await;
         Ok(Some(calculated))
     }

@@ -67,7 +67,7 @@ impl Calculator {
         let Question { project, asked, known, now, deadline, .. } = *question;
         let used = known.of(project.id, &super::named_by(&asked.query, Some(project)))?;
         let stop = Stop::at(deadline);
-        in_time(project, deadline, async {
+        let work = Box::pin(async {
             let (_, plan) = self.plan(project, &asked.query, &used, now).await?;
             let turn = self.turn().await?;
             let gathered = self.gather(project, &plan, &used).await?;
@@ -91,8 +91,8 @@ impl Calculator {
             let page: Vec<Matched> = first.people.into_iter().skip(offset).take(limit).collect();
             let people = self.shown(project, kind, page).await?;
             Ok(Page { total, people })
-        })
-        .await
+        });
+        in_time(project, deadline, work).await
     }
 
     async fn shown(&self, project: &Project, kind: ActorKind, page: Vec<Matched>) -> ApiResult<Vec<Person>> {
