@@ -44,6 +44,8 @@ pub const FUNNEL_NUMBERS: usize = 1 << 22;
 pub const FUNNEL_POINTS: usize = 1_000;
 /// Numbers of all rows of an answer together.
 pub const ANSWER_POINTS: usize = 200_000;
+/// Bytes that the numbers, values and sets of one trend may take while they are counted.
+pub const HELD_BYTES: usize = 256 << 20;
 /// Bytes of one link in an answer: what servers take. A longer one is null.
 pub const LINK_BYTES: usize = 8_192;
 /// Bytes of all links in an answer together; beyond them links are null.
@@ -105,6 +107,15 @@ pub fn too_many(attr: &str, what: &str, most: usize) -> CalcError {
 /// The refusal of a text that is too long.
 pub fn too_long(attr: &str, what: &str, most: usize) -> CalcError {
     CalcError::invalid(attr, format!("The {what} is too long: at most {most} bytes are allowed."))
+}
+
+/// The refusal of a question that would take too much memory.
+pub fn holds_too_much() -> CalcError {
+    let most = HELD_BYTES >> 20;
+    let detail = format!(
+        "Counting this takes more than {most} MiB of values at once. Narrow the dates, the events or the breakdown."
+    );
+    CalcError::coded("invalid_input", None, detail)
 }
 
 /// Whether an answer can carry so many links of so many bytes each.

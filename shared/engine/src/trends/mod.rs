@@ -99,7 +99,7 @@ impl Trend {
         let layers: Vec<Vec<Layer>> =
             partition.runs.iter().map(|run| keys.layers(&self.split, run)).collect();
         if keys.keys.len() > limits::BREAKDOWN_VALUES {
-            return Err(too_many_values());
+            return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
         let mut sum = Sum::default();
@@ -128,7 +128,7 @@ impl Trend {
                 }
             }
         }
-        if sum.burst { Err(too_many_values()) } else { Ok(sum) }
+        if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) }
     }
 
     /// The rows of a series.
@@ -174,10 +174,11 @@ impl Trend {
     }
 
     pub(crate) fn finish(&self, sum: Sum) -> CalcResult<Answer> {
-        if sum.burst
-            || sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len()
-        {
-            return Err(too_many_values());
+        if sum.burst {
+            return Err(limits::holds_too_much());
+        }
+        if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
+            return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let (outputs, cut) = self.outputs(sum);
         let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
@@ -247,8 +248,4 @@ fn counts_actors(math: &Math) -> bool {
         Math::FirstTime | Math::PerActor(_) => true,
         Math::Total | Math::Property(..) | Math::Expression(_) => false,
     }
-}
-
-fn too_many_values() -> CalcError {
-    limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES)
 }

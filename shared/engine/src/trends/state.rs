@@ -9,10 +9,8 @@ use super::counter::Counter;
 use super::keys::Key;
 use super::numbers::Numbers;
 use super::slot::Slot;
+use crate::limits;
 use crate::sql;
-
-/// The bytes that one sum may hold.
-const HELD_BYTES: usize = 256 << 20;
 
 /// What was counted, by channel (a series in a period) and value.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,7 +61,7 @@ impl Sum {
                 self.held = self.held + entry.get().weight() - before;
             }
         }
-        if self.held > HELD_BYTES {
+        if self.held > limits::HELD_BYTES {
             *self = Self { burst: true, ..Self::default() };
         }
     }
@@ -194,5 +192,24 @@ pub(super) fn count_one(slots: impl Iterator<Item = Slot>, first: bool, counts: 
             }
         }
         done = done.max(slot.until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_that_would_hold_too_much_holds_nothing_and_says_so() {
+        let seen = |count: usize| {
+            Tally::Seen(vec![Seen { id: 1, slot: Slot { from: 0, until: 1 }, number: None }; count])
+        };
+        let fits = (limits::HELD_BYTES - 96) / size_of::<Seen>();
+        let mut sum = Sum::default();
+        sum.add(0, Key::Whole, seen(fits));
+        assert!(!sum.burst);
+        sum.add(0, Key::Whole, seen(1));
+        assert!(sum.burst && sum.tallies.is_empty());
+        assert!(Sum::default().merge(sum).burst);
     }
 }
