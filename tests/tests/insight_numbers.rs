@@ -143,10 +143,11 @@ async fn what_cannot_be_calculated_is_stored_and_says_so_when_asked() {
     let app = with_views().await;
     let retention =
         json!({"kind": "InsightVizNode", "source": {"kind": "RetentionQuery", "retentionFilter": {}}});
-    let breakdown = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
-                           "breakdownFilter": {"breakdown": "page", "breakdown_type": "event"}});
+    // There is no second series.
+    let formula = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
+                         "trendsFilter": {"formula": "A + B"}});
     let other = made(&app, json!({"query": retention})).await["id"].clone();
-    let refused = made(&app, json!({"query": breakdown})).await["id"].clone();
+    let refused = made(&app, json!({"query": formula})).await["id"].clone();
     let fine = made(&app, json!({"query": views()})).await["id"].clone();
     for id in [&other, &refused] {
         let got = app.get(&one(id)).await.expect(200);
@@ -162,16 +163,16 @@ async fn what_cannot_be_calculated_is_stored_and_says_so_when_asked() {
     assert_eq!((&status["team_id"], &status["insight_id"]), (&json!(1), &other));
     assert!(status["error_message"].as_str().unwrap().contains("RetentionQuery"));
     let answer = app.get(&format!("{}?refresh=blocking", one(&refused))).await.expect(400);
-    assert_eq!(answer["attr"], "breakdownFilter__breakdown");
+    assert_eq!(answer["attr"], "trendsFilter__formula");
     // In a list the others are not kept from their numbers.
     let list = app.get(&format!("{INSIGHTS}?refresh=blocking&order=id")).await.expect(200);
     let rows = list["results"].as_array().unwrap();
     assert_eq!(rows[0]["query_status"]["error"], true);
-    assert!(rows[1]["query_status"]["error_message"].as_str().unwrap().starts_with("Not supported yet"));
+    assert!(rows[1]["query_status"]["error_message"].as_str().unwrap().contains('B'));
     assert_eq!((&rows[2]["id"], &rows[2]["result"][0]["count"]), (&fine, &json!(3.0)));
     assert_eq!(rows[2]["query_status"], Value::Null);
     // Nothing is written when what was asked for with it fails.
-    let body = json!({"name": "new", "query": breakdown});
+    let body = json!({"name": "new", "query": formula});
     assert_eq!(app.post(&format!("{INSIGHTS}?refresh=blocking"), body).await.status, 400);
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 3);
     for mode in ["async", "lazy_async", "force_async", "async_except_on_cache_miss"] {
