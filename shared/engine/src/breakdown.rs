@@ -18,7 +18,17 @@ use crate::text::text_of;
 /// A breakdown made ready: what each of its parts reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reader {
-    parts: Vec<(Source, bool)>,
+    parts: Vec<ReadPart>,
+    /// A missing URL is the empty one.
+    urls_never_miss: bool,
+}
+
+#[derive(Debug, Clone)]
+struct ReadPart {
+    source: Source,
+    normalize_url: bool,
+    /// It reads a property that may be missing.
+    may_miss: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -48,15 +58,49 @@ impl Reader {
                 if let Source::Column(key) = &source {
                     compiler.read(key, attr)?;
                 }
-                Ok((source, part.normalize_url))
+                let may_miss = matches!(
+                    part.source,
+                    PartSource::Event(_) | PartSource::Person(_) | PartSource::Session(_)
+                );
+                Ok(ReadPart { source, normalize_url: part.normalize_url, may_miss })
             })
             .collect::<CalcResult<Vec<_>>>()?;
-        Ok(Self { parts })
+        Ok(Self { parts, urls_never_miss: false })
+    }
+
+    /// The same, where a URL that is missing is the empty one and is cut like it, to `/`.
+    #[must_use]
+    pub(crate) fn with_missing_urls(self) -> Self {
+        Self { urls_never_miss: true, ..self }
     }
 
     /// The texts of each part, in their order.
     pub(crate) fn texts(&self, run: &Run) -> Vec<Texts> {
-        self.parts.iter().map(|(source, normalize_url)| source.texts(run, *normalize_url)).collect()
+        let texts = |part: &ReadPart| {
+            let texts = part.source.texts(run, part.normalize_url);
+            if self.urls_never_miss && part.normalize_url && part.may_miss {
+                texts.with_root()
+            } else {
+                texts
+            }
+        };
+        self.parts.iter().map(texts).collect()
+    }
+}
+
+impl Texts {
+    /// Rows without a text have that of the empty URL.
+    fn with_root(mut self) -> Self {
+        if self.codes.contains(&MISSING) {
+            let known = self.values.iter().position(|text| text == ROOT);
+            let at = known.unwrap_or(self.values.len());
+            if known.is_none() {
+                self.values.push(ROOT.to_owned());
+            }
+            let root = u32::try_from(at).unwrap_or(MISSING);
+            self.codes.iter_mut().filter(|code| **code == MISSING).for_each(|code| *code = root);
+        }
+        self
     }
 }
 
@@ -136,10 +180,13 @@ fn texts(column: &Column, normalize_url: bool) -> Texts {
     Texts { codes: column.codes.iter().map(|of| code(of).unwrap_or(MISSING)).collect(), values }
 }
 
+/// What is left of a URL of which nothing is left.
+const ROOT: &str = "/";
+
 /// A URL without the slashes, question marks and hashes at its end; `/` when nothing is left.
 fn normalized(url: &str) -> &str {
     match url.trim_end_matches(['/', '?', '#']) {
-        "" => "/",
+        "" => ROOT,
         rest => rest,
     }
 }
@@ -172,5 +219,10 @@ mod tests {
         }
         let column = Column { codes: vec![0, 1, 2], values: vec![json!("u/"), json!("u"), json!("")] };
         assert_eq!(texts(&column, true).codes, [0, 0, MISSING]);
+        let rooted = texts(&column, true).with_root();
+        assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 1], vec!["u".to_owned(), "/".to_owned()]));
+        let column = Column { codes: vec![1, 0, MISSING], values: vec![json!("/?"), json!(null)] };
+        let rooted = texts(&column, true).with_root();
+        assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 0], vec!["/".to_owned()]));
     }
 }

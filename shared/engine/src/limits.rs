@@ -42,6 +42,8 @@ pub const POINTS: usize = 20_000;
 pub const FUNNEL_NUMBERS: usize = 1 << 22;
 /// Periods of all series together of a funnel over time with a breakdown; series beyond them are left out.
 pub const FUNNEL_POINTS: usize = 1_000;
+/// Steps of all rows of a funnel together, where every value of its breakdown has a row: a thousand rows of 32 steps.
+pub const FUNNEL_OBJECTS: usize = 32_000;
 /// Numbers of all rows of an answer together.
 pub const ANSWER_POINTS: usize = 200_000;
 /// Bytes that the numbers, values and sets of one trend may take while they are counted.

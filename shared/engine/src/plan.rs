@@ -174,7 +174,7 @@ impl Plan {
     pub fn finish(&self, sum: Partial) -> CalcResult<Answer> {
         match &self.task {
             Task::Trend(trend) => trend.finish(sum.trend),
-            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows), has_more: None }),
+            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows)?, has_more: None }),
             Task::Correlation(correlation) => {
                 Ok(Answer { result: correlation.finish(sum.pairs), has_more: None })
             }

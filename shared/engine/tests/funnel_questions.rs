@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pennon_engine::query::{Attribution, Order, Viz};
+use pennon_engine::query::{Attribution, BreakdownBy, Order, PartSource, Viz};
 use pennon_engine::{CalcError, Parsed, Query};
 use serde_json::{Value, json};
 
@@ -155,6 +155,42 @@ fn refusals_have_the_words_of_the_contract() {
         let error = refused(json!({"funnel_viz_type": "time_to_convert", "funnel_to_step": to}));
         assert_eq!(error.detail, text);
     }
+}
+
+#[test]
+fn more_steps_than_there_may_be_are_refused_in_the_words_for_what_is_told() {
+    let refused = |viz: &str, steps: usize| {
+        let steps: Vec<Value> = (0..steps).map(|order| json!({"id": "a", "order": order})).collect();
+        ask(&json!({"events": steps, "funnel_viz_type": viz})).map_err(|error| (error.code, error.detail))
+    };
+    for viz in ["steps", "trends"] {
+        assert!(refused(viz, 32).is_ok(), "{viz}");
+    }
+    let (code, detail) = refused("steps", 33).unwrap_err();
+    assert_eq!((&code[..], &detail[..]), ("funnel_max_steps_exceeded", "Funnels support up to 32 steps."));
+    let (code, detail) = refused("trends", 33).unwrap_err();
+    assert_ne!(code, "funnel_max_steps_exceeded");
+    assert_eq!(detail, "Not supported yet: funnels over time of more than 32 steps.");
+}
+
+#[test]
+fn an_entry_of_breakdowns_takes_what_it_does_not_say_from_the_request() {
+    let parts = |extra: Value| match ask(&extra).unwrap().common().breakdown.clone().unwrap().by {
+        BreakdownBy::Parts { parts, .. } => parts,
+        other => panic!("{other:?}"),
+    };
+    let url = parts(
+        json!({"breakdowns": [{"property": "$current_url", "type": "event"}], "breakdown_normalize_url": true}),
+    );
+    assert!(url[0].normalize_url);
+    let own = json!([{"property": "$current_url", "type": "event", "normalize_url": false}]);
+    assert!(!parts(json!({"breakdowns": own, "breakdown_normalize_url": true}))[0].normalize_url);
+    let group = json!([{"property": "industry", "type": "group"}]);
+    let group = parts(json!({"breakdowns": group, "breakdown_group_type_index": "1"}));
+    assert_eq!(group[0].source, PartSource::Group(1, "industry".to_owned()));
+    let own = json!([{"property": "industry", "type": "group", "group_type_index": 2}]);
+    let own = parts(json!({"breakdowns": own, "breakdown_group_type_index": 1}));
+    assert_eq!(own[0].source, PartSource::Group(2, "industry".to_owned()));
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod scan;
 mod tests;
 mod values;
 mod walk;
+mod watch;
 
 use serde_json::Value;
 
@@ -91,12 +92,15 @@ impl Funnel {
         }
     }
 
-    pub(crate) fn finish(&self, sum: Rows) -> Value {
-        match (&self.buckets, self.query.viz) {
+    pub(crate) fn finish(&self, sum: Rows) -> CalcResult<Value> {
+        Ok(match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => result::periods::series(self, buckets, sum),
             (None, Viz::TimeToConvert) => result::bins::bins(&self.query, sum),
-            (None, _) => result::steps::steps(self, sum),
-        }
+            (None, _) => {
+                self.check_rows(&sum)?;
+                result::steps::steps(self, sum)
+            }
+        })
     }
 
     /// Calls back for everybody with a path, unless an exclusion voids what was done. For funnels without a breakdown.

@@ -2,13 +2,16 @@
 //!
 //! Must stay true: an actor counts once in a period; a period that converted is closed; in a period the latest start
 //! replaces the earlier. Here events of one instant are taken in order of arrival. Periods whose window has passed are
-//! put aside, so that the work for an event is bounded by the periods that a window covers.
+//! put aside, so that the work for an event is bounded by the periods that a window covers; these may be thousands, so
+//! every event is paid for by the periods that it is held against.
 
 use std::collections::VecDeque;
 
 use super::queues::Queues;
 use super::scan::{Bound, Rules, StepEvent};
+use super::watch::Watch;
 use crate::dates::buckets::Buckets;
+use crate::error::CalcResult;
 use crate::scan::Micros;
 
 /// One period of one actor: it got to `from_step`, and it got to `to_step` or not.
@@ -66,15 +69,15 @@ pub struct PeriodScanner {
     /// Slots to be used again.
     spare: Vec<Vec<Option<(Micros, bool)>>>,
     entries: Vec<Entry>,
-    /// The period of the newest event, and how many entries there were when it began.
-    current: (usize, usize),
+    /// The period of the newest event, and whether it converted.
+    current: (usize, bool),
 }
 
 impl PeriodScanner {
     /// For a funnel with these rules and no optional step.
     pub fn new(rules: Rules, goal: Goal) -> Self {
         let (closed, spare, entries) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rules, goal, bound: None, open: VecDeque::new(), closed, spare, entries, current: (0, 0) }
+        Self { rules, goal, bound: None, open: VecDeque::new(), closed, spare, entries, current: (0, false) }
     }
 
     /// The periods of one actor's events, which come in order of time and arrival.
@@ -83,15 +86,16 @@ impl PeriodScanner {
         bound: Option<Bound>,
         buckets: &Buckets,
         events: impl IntoIterator<Item = &'e StepEvent>,
-    ) -> &[Entry] {
+        watch: &mut Watch<'_>,
+    ) -> CalcResult<&[Entry]> {
         self.bound = bound;
         self.spare.extend(self.open.drain(..).map(|open| open.starts));
         self.closed.clear();
         self.entries.clear();
-        self.current = (0, 0);
+        self.current = (0, false);
         for event in events {
             if let Some(period) = buckets.index(event.time) {
-                self.event(event, period);
+                self.event(event, period, watch)?;
             }
         }
         while let Some(open) = self.open.pop_front() {
@@ -104,12 +108,12 @@ impl PeriodScanner {
                 }
             }
         }
-        &self.entries
+        Ok(&self.entries)
     }
 
-    fn event(&mut self, event: &StepEvent, period: usize) {
+    fn event(&mut self, event: &StepEvent, period: usize, watch: &mut Watch<'_>) -> CalcResult<()> {
         if self.current.0 != period {
-            self.current = (period, self.entries.len());
+            self.current = (period, false);
         }
         while let Some(open) = self.open.front()
             && open.period < period
@@ -118,6 +122,7 @@ impl PeriodScanner {
         {
             self.put_aside(open);
         }
+        watch.spend(1 + self.open.len() * self.rules.work(event.marks))?;
         let mut gaps = event.marks.exclusions();
         while gaps != 0 {
             let gap = gaps.trailing_zeros() as usize;
@@ -143,6 +148,7 @@ impl PeriodScanner {
                 }
             }
         }
+        Ok(())
     }
 
     fn put_aside(&mut self, open: Open) {
@@ -152,11 +158,11 @@ impl PeriodScanner {
 
     /// A first step in a period.
     fn enter(&mut self, time: Micros, period: usize) {
-        // A period converts while it is the current one or later.
-        if self.entries.iter().skip(self.current.1).any(|entry| entry.period == period) {
+        if self.current.1 {
             return;
         }
         if self.goal.to == 1 {
+            self.current.1 = true;
             return self.entries.push(Entry { period, converted: true });
         }
         match self.open.back_mut().filter(|open| open.period == period) {
@@ -184,6 +190,7 @@ impl PeriodScanner {
         let mut index = 0;
         while let Some(open) = self.open.get_mut(index) {
             if open.extend(time, depth, self.rules.window, self.goal.to) {
+                self.current.1 |= open.period == self.current.0;
                 self.entries.push(Entry { period: open.period, converted: true });
                 if let Some(open) = self.open.remove(index) {
                     self.spare.push(open.starts);
@@ -253,11 +260,13 @@ impl UnorderedPeriodScanner {
         bound: Option<Bound>,
         buckets: &Buckets,
         events: impl IntoIterator<Item = &'e StepEvent>,
-    ) -> &[Entry] {
+        watch: &mut Watch<'_>,
+    ) -> CalcResult<&[Entry]> {
         self.queues.begin(bound);
         self.depths.clear();
         self.entries.clear();
         for event in events {
+            watch.spend(1)?;
             while self.queues.leaving(event.time).is_some() {
                 self.drop_oldest(buckets);
             }
@@ -271,7 +280,7 @@ impl UnorderedPeriodScanner {
                 self.entries.push(Entry { period: *period, converted: *depth >= self.goal.to });
             }
         }
-        &self.entries
+        Ok(&self.entries)
     }
 
     /// What waits counts for the period of the oldest of it, which leaves.

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 
 use super::scan::{Bound, Reached, StepEvent};
+use super::watch::Watch;
+use crate::error::CalcResult;
 use crate::scan::Micros;
 
 /// Events that wait for others, by the step that they serve.
@@ -104,10 +106,12 @@ impl UnorderedScanner {
         &mut self,
         bound: Option<Bound>,
         events: impl IntoIterator<Item = &'e StepEvent>,
-    ) -> Option<Reached<'_>> {
+        watch: &mut Watch<'_>,
+    ) -> CalcResult<Option<Reached<'_>>> {
         self.queues.begin(bound);
         self.best.clear();
         for event in events {
+            watch.spend(1)?;
             while self.queues.leaving(event.time).is_some() {
                 self.record();
                 self.queues.drop_oldest();
@@ -119,8 +123,8 @@ impl UnorderedScanner {
         }
         self.record();
         let steps = (1_u64 << self.best.len()) - 1;
-        (!self.best.is_empty())
-            .then(|| Reached { times: &self.best, steps: u32::try_from(steps).unwrap_or(u32::MAX) })
+        Ok((!self.best.is_empty())
+            .then(|| Reached { times: &self.best, steps: u32::try_from(steps).unwrap_or(u32::MAX) }))
     }
 
     /// Keeps what waits now, if it is more than ever before.

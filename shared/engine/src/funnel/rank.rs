@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use super::Funnel;
 use super::rows::{Row, Rows};
+use crate::error::CalcResult;
 use crate::limits;
 use crate::query::{BreakdownBy, PartSource};
 
@@ -23,7 +24,7 @@ fn ranked(left: &Row, right: &Row) -> Ordering {
 }
 
 impl Funnel {
-    /// How many rows stay.
+    /// How many rows stay; those of cohorts and expressions all do.
     pub(super) fn limit(&self) -> usize {
         let Some(breakdown) = &self.query.common.breakdown else { return 1 };
         let all = match &breakdown.by {
@@ -32,7 +33,17 @@ impl Funnel {
                 parts.iter().any(|part| matches!(part.source, PartSource::Expression(_)))
             }
         };
-        if all { limits::BREAKDOWN_LIMIT } else { breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT) }
+        if all { usize::MAX } else { breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT) }
+    }
+
+    /// Refuses more rows than an answer can carry, where none may be added up.
+    pub(super) fn check_rows(&self, rows: &Rows) -> CalcResult<()> {
+        let most = limits::FUNNEL_OBJECTS / self.query.series.len().max(1);
+        if self.limit() == usize::MAX && rows.0.len() > most {
+            let what = "values of an expression for so many steps";
+            return Err(limits::too_many("breakdown", what, most));
+        }
+        Ok(())
     }
 
     /// The rows of the answer in its order, the rest added up; and if there is a rest, the values that are not in it.

@@ -85,6 +85,12 @@ impl Rules {
     pub fn is_optional(self, step: usize) -> bool {
         self.optional >> step & 1 != 0
     }
+
+    /// How many slots of one table an event is held against.
+    pub fn work(self, marks: Marks) -> usize {
+        let own = marks.steps().count_ones() + marks.exclusions().count_ones();
+        own as usize + if self.strict { self.steps } else { 0 }
+    }
 }
 
 /// A value that the event of a step must have.

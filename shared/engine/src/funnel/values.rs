@@ -84,7 +84,8 @@ impl Split {
         Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
             None => Self::Whole,
             Some(BreakdownBy::Parts { parts, .. }) => Self::Values {
-                reader: Reader::new(parts, compiler, attr)?,
+                // Of a funnel missing is the empty text before URLs are cut.
+                reader: Reader::new(parts, compiler, attr)?.with_missing_urls(),
                 parts: parts.len(),
                 attribution: query.attribution,
                 skip_empty: !is_plain(query),

@@ -1,24 +1,19 @@
 //! The pass over a partition: actor by actor, what its events amount to.
 //!
 //! Must stay true: whoever has an event that may begin a path is looked at once for each value it counts under, and
-//! nobody else; the clock is looked at again after a bounded number of actors and events.
+//! nobody else; the clock is looked at again after a bounded amount of work, be it of one actor or of many.
 
 use super::merge::{self, Ticks};
 use super::periods::{Entry, PeriodScanner, UnorderedPeriodScanner};
 use super::queues::UnorderedScanner;
 use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
 use super::values::{Only, Pass, Split, Values};
+use super::watch::Watch;
 use super::{Funnel, Outcome};
 use crate::dates::buckets::Buckets;
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::query::Order;
 use crate::scan::Partition;
-
-/// Actors between two looks at the clock.
-const ACTORS_PER_LOOK: usize = 4_096;
-
-/// Events between two looks at the clock, of those that are read several times.
-const EVENTS_PER_LOOK: usize = 1 << 20;
 
 /// The events of one actor after the other, as a pass sees them.
 #[derive(Default)]
@@ -80,23 +75,26 @@ impl Funnel {
         };
         if self.query.order == Order::Unordered {
             let mut scanner = UnorderedScanner::new(rules.steps, rules.window);
-            return self.passes(partition, stop, |actor, pass, events| {
-                told(actor, pass.value, scanner.run(pass.bound, events));
+            return self.passes(partition, stop, |actor, pass, events, watch| {
+                told(actor, pass.value, scanner.run(pass.bound, events, watch)?);
+                Ok(())
             });
         }
         let mut scanner = Scanner::new(rules);
         if let Split::Whole = self.split {
             return self.ordered(partition, stop, &mut scanner, told);
         }
-        self.passes(partition, stop, |actor, pass, events| {
+        self.passes(partition, stop, |actor, pass, events, watch| {
             scanner.begin(pass.bound);
             let mut ticks = events.chunk_by(|one, next| one.time == next.time);
             while !scanner.is_complete()
                 && let Some(tick) = ticks.next()
             {
+                watch.spend(tick.len())?;
                 scanner.tick(tick);
             }
             told(actor, pass.value, scanner.reached());
+            Ok(())
         })
     }
 
@@ -111,15 +109,15 @@ impl Funnel {
         let runs = self.marker.marked(partition, stop, |_| Ok(None))?;
         let entrants = merge::entrants(&runs, |marks| marks.takes(0));
         let mut ticks = Ticks::new(&runs, self.bounds);
-        for (looked, actor) in entrants.into_iter().enumerate() {
-            if looked % ACTORS_PER_LOOK == 0 && stop() {
-                return Err(CalcError::timeout());
-            }
+        let mut watch = Watch::new(stop);
+        for actor in entrants {
+            watch.spend(runs.len())?;
             ticks.seek(actor);
             scanner.begin(None);
             while !scanner.is_complete()
                 && let Some(tick) = ticks.next()
             {
+                watch.spend(tick.len())?;
                 scanner.tick(tick);
             }
             told(actor, 0, scanner.reached());
@@ -138,13 +136,15 @@ impl Funnel {
         let (rules, goal) = (self.rules(), self.goal());
         if self.query.order == Order::Unordered {
             let mut scanner = UnorderedPeriodScanner::new(rules, goal);
-            return self.passes(partition, stop, |actor, pass, events| {
-                back(actor, pass.value, scanner.run(pass.bound, buckets, events));
+            return self.passes(partition, stop, |actor, pass, events, watch| {
+                back(actor, pass.value, scanner.run(pass.bound, buckets, events, watch)?);
+                Ok(())
             });
         }
         let mut scanner = PeriodScanner::new(rules, goal);
-        self.passes(partition, stop, |actor, pass, events| {
-            back(actor, pass.value, scanner.run(pass.bound, buckets, events));
+        self.passes(partition, stop, |actor, pass, events, watch| {
+            back(actor, pass.value, scanner.run(pass.bound, buckets, events, watch)?);
+            Ok(())
         })
     }
 
@@ -153,7 +153,7 @@ impl Funnel {
         &self,
         partition: &Partition,
         stop: &dyn Fn() -> bool,
-        mut back: impl FnMut(u32, Pass, &[StepEvent]),
+        mut back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
     ) -> CalcResult<Values> {
         let mut values = self.split.values();
         let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
@@ -161,25 +161,16 @@ impl Funnel {
         let begins = |marks: Marks| if unordered { marks.steps() != 0 } else { marks.takes(0) };
         let mut ticks = Ticks::new(&runs, self.bounds);
         let (mut sight, mut passes) = (Sight::default(), Vec::new());
-        let mut read = 0;
-        for (looked, actor) in merge::entrants(&runs, begins).into_iter().enumerate() {
-            if looked % ACTORS_PER_LOOK == 0 && stop() {
-                return Err(CalcError::timeout());
-            }
+        let mut watch = Watch::new(stop);
+        for actor in merge::entrants(&runs, begins) {
+            watch.spend(runs.len())?;
             ticks.seek(actor);
             ticks.collect(&mut sight.events);
             sight.by_value.clear();
             self.split.passes(&sight.events, &values, &mut passes);
             for pass in &passes {
                 let events = sight.of(*pass, &values);
-                read += events.len();
-                if read > EVENTS_PER_LOOK {
-                    read = 0;
-                    if stop() {
-                        return Err(CalcError::timeout());
-                    }
-                }
-                back(actor, *pass, events);
+                back(actor, *pass, events, &mut watch)?;
             }
         }
         Ok(values)

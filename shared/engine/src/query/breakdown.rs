@@ -222,7 +222,7 @@ impl Part {
 /// The breakdown that the fields ask for.
 pub fn build(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<Option<Breakdown>> {
     let by = match several(&raw.breakdowns)? {
-        Some(entries) => from_entries(&entries, &raw.breakdowns, asker)?,
+        Some(entries) => from_entries(&entries, raw, asker)?,
         None if raw.breakdown.says_something() => from_single(raw, asker)?,
         None => return Ok(None),
     };
@@ -317,8 +317,9 @@ fn from_single(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<BreakdownBy> 
     Ok(BreakdownBy::Parts { parts, form })
 }
 
-fn from_entries(list: &[Value], field: &Field<'_>, asker: Asker) -> CalcResult<BreakdownBy> {
-    let attr = field.attr;
+/// Of a funnel an entry stands for the request's key and type; what it does not say otherwise the request's own fields say.
+fn from_entries(list: &[Value], raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<BreakdownBy> {
+    let attr = raw.breakdowns.attr;
     let entries = list
         .iter()
         .map(|entry| {
@@ -344,12 +345,22 @@ fn from_entries(list: &[Value], field: &Field<'_>, asker: Asker) -> CalcResult<B
         .map(|(entry, kind)| {
             let of = |key: &str| Field::of(entry, key, attr);
             let key = key_of(entry.get("property").unwrap_or(&Value::Null), attr)?;
-            let source = source(kind, key, &of("group_type_index"), attr)?;
+            let group = own_or(of("group_type_index"), &raw.group_index, asker);
+            let source = source(kind, key, &group, attr)?;
             let bins = bins(&of("histogram_bin_count"))?.filter(|_| asker == Asker::Trend);
-            Ok(Part { source, normalize_url: of("normalize_url").switch()?, bins })
+            let normalize_url = own_or(of("normalize_url"), &raw.normalize_url, asker).switch()?;
+            Ok(Part { source, normalize_url, bins })
         })
         .collect::<CalcResult<Vec<_>>>()?;
     Ok(BreakdownBy::Parts { parts, form: Form::Several })
+}
+
+/// A field of an entry; of a funnel the request's where it is absent.
+fn own_or<'a>(own: Field<'a>, asked: &Field<'a>, asker: Asker) -> Field<'a> {
+    match asker {
+        Asker::Funnel => own.or(asked.clone()),
+        Asker::Trend => own,
+    }
 }
 
 /// The type, `event` when none is named.

@@ -166,6 +166,12 @@ pub fn build(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
     let mut parser = Parser::default();
     let viz = viz(raw)?;
     if raw.common.series.len() > limits::STEPS {
+        // The contract's refusal is not for funnels over time.
+        if viz == Viz::Trends {
+            let attr = raw.common.series.first().map_or("events", |series| series.attr);
+            let most = limits::STEPS;
+            return Err(CalcError::unsupported(attr, format!("funnels over time of more than {most} steps")));
+        }
         return Err(limits::too_many_steps());
     }
     let order = choice(&raw.order_type, &Order::NAMES)?.unwrap_or_default();

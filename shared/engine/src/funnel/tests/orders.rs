@@ -2,6 +2,7 @@
 
 use super::super::queues::UnorderedScanner;
 use super::super::scan::Rules;
+use super::super::watch::Watch;
 use super::{event, scan_by, story, told_of};
 use crate::scan::Micros;
 
@@ -12,7 +13,7 @@ fn strict(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
 
 fn unordered(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
     let mut scanner = UnorderedScanner::new(funnel.len(), window);
-    told_of(scanner.run(None, &story(funnel, text))).0
+    told_of(scanner.run(None, &story(funnel, text), &mut Watch::new(&|| false)).unwrap()).0
 }
 
 #[test]
@@ -56,7 +57,10 @@ fn in_any_order_an_event_serves_the_step_that_waits_longest() {
     assert_eq!(unordered("aaa", 10, "a0 a1 a2 a3"), [0, 1, 2]);
     // The second event serves the first step as well: the other one waits for what it alone takes.
     let events = [event(0, &[0], &[]), event(1, &[0, 1], &[])];
-    assert_eq!(told_of(UnorderedScanner::new(2, 10).run(None, &events)).0, [0, 1]);
+    assert_eq!(
+        told_of(UnorderedScanner::new(2, 10).run(None, &events, &mut Watch::new(&|| false)).unwrap()).0,
+        [0, 1]
+    );
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use super::super::periods::{Entry, Goal, PeriodScanner, UnorderedPeriodScanner};
 use super::super::scan::Rules;
+use super::super::watch::Watch;
 use super::story;
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
 use crate::dates::zone::from_micros;
 use crate::dates::{Interval, WeekStart};
+use crate::error::ErrorKind;
 use crate::scan::Micros;
 
 const HOUR: Micros = 3_600_000_000;
@@ -54,15 +56,20 @@ impl Asked {
     fn tell(&self, text: &str) -> String {
         let (rules, goal) = self.rules();
         let mut scanner = PeriodScanner::new(rules, goal);
-        let told = shown(scanner.run(None, &buckets(), &self.events(text)));
+        let told =
+            shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap());
         // The working memory forgets.
-        assert_eq!(shown(scanner.run(None, &buckets(), &self.events(text))), told);
+        assert_eq!(
+            shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap()),
+            told
+        );
         told
     }
 
     fn unordered(&self, text: &str) -> String {
         let (rules, goal) = self.rules();
-        shown(UnorderedPeriodScanner::new(rules, goal).run(None, &buckets(), &self.events(text)))
+        let mut scanner = UnorderedPeriodScanner::new(rules, goal);
+        shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap())
     }
 }
 
@@ -143,4 +150,27 @@ fn many_periods_that_never_convert_are_put_aside() {
     let text: String = (0..9).map(|hour| format!("a{} ", hour * 60)).collect();
     assert_eq!(asked("ab", 61).tell(&format!("{text} b590")), "0- 1- 2- 3- 4- 5- 6- 7- 8-");
     assert_eq!(asked("ab", 130).tell(&format!("{text} b590")), "0- 1- 2- 3- 4- 5- 6- 7- 8+");
+}
+
+#[test]
+fn the_work_for_one_actor_ends_when_the_time_is_over() {
+    // A year of hours that all stay open: one actor, who never gets to the third step.
+    let hours = 24 * 365;
+    let at = |hour| from_micros(hour * HOUR, chrono_tz::UTC);
+    let range = DateRange { from: at(0), first: at(0), to: at(hours) };
+    let buckets = Buckets::new(&range, Interval::Hour, WeekStart::Sunday).unwrap();
+    let events: Vec<_> = (0..hours)
+        .flat_map(|hour| [super::event(hour * HOUR, &[0], &[]), super::event(hour * HOUR + 1, &[1], &[])])
+        .collect();
+    let rules = Rules { steps: 3, window: hours * HOUR, strict: false, optional: 0 };
+    let mut scanner = PeriodScanner::new(rules, Goal { from: 1, to: 3 });
+    let looks = std::cell::Cell::new(0);
+    let stop = || {
+        looks.set(looks.get() + 1);
+        looks.get() == 5
+    };
+    let error = scanner.run(None, &buckets, &events, &mut Watch::new(&stop)).unwrap_err();
+    assert_eq!((error.kind, looks.get()), (ErrorKind::Timeout, 5));
+    // The periods that were open count for nobody else.
+    assert_eq!(scanner.run(None, &buckets, &events[..2], &mut Watch::new(&|| false)).unwrap().len(), 1);
 }

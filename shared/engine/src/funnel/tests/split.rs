@@ -3,6 +3,7 @@
 use super::super::queues::UnorderedScanner;
 use super::super::scan::{Bound, Rules, Scanner};
 use super::super::values::{Only, Pass, Split, Values};
+use super::super::watch::Watch;
 use super::{StepEvent, story, told_of};
 use crate::breakdown::{Reader, Texts};
 use crate::limits;
@@ -75,7 +76,7 @@ fn in_any_order_the_first_event_taken_is_bound() {
     let run = |value: u32, values: &[u32]| -> Vec<Micros> {
         let events = valued("ab", "b0 a1 b2", values);
         let bound = Some(Bound { step: 0, value });
-        told_of(UnorderedScanner::new(2, 10).run(bound, &events)).0
+        told_of(UnorderedScanner::new(2, 10).run(bound, &events, &mut Watch::new(&|| false)).unwrap()).0
     };
     assert_eq!(run(7, &[7, 8, 8]), [0, 1]);
     assert_eq!(run(8, &[7, 8, 8]), [1, 2]);
