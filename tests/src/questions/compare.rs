@@ -21,7 +21,8 @@ pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, proble
         (Value::Number(one), Value::Number(other)) => {
             let (one, other) = (one.as_f64().unwrap_or(f64::NAN), other.as_f64().unwrap_or(f64::NAN));
             let most = tolerance * one.abs().max(other.abs()).max(1.0);
-            if one != other && !((one - other).abs() <= most) {
+            let near = (one - other).abs() <= most;
+            if one != other && !near {
                 problems.push(format!("{path}: want {one} got {other}"));
             }
         }

@@ -42,7 +42,7 @@ impl First {
         self.total += found.len();
         self.people.extend(found);
         if let Some(most) = most {
-            self.people.sort_by(|one, other| one.actor.cmp(&other.actor));
+            self.people.sort_by_key(|one| one.actor);
             self.people.truncate(most);
         }
         self
