@@ -10,7 +10,7 @@ use chrono_tz::Tz;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::pattern::{Count, Pattern, Seen};
+use super::pattern::{Count, Pattern, Seen, Span};
 use crate::compiler::Compiler;
 use crate::dates::Interval;
 use crate::dates::grammar::DateText;
@@ -222,16 +222,18 @@ impl Criterion<'_> {
         }
     }
 
-    /// How long after the first event the second may come. A month has 31 days here, as conversion windows have it, and
-    /// a year 365.
-    fn within(&self) -> CalcResult<Micros> {
-        let days = match self.unit("seq_time_interval")? {
-            "day" => 1,
-            "week" => 7,
-            "month" => 31,
-            _ => 365,
+    /// How long after the first event the second may come.
+    fn within(&self) -> CalcResult<Span> {
+        let (unit, number) = (self.unit("seq_time_interval")?, self.positive("seq_time_value")?);
+        // What is more than all years together is as good as any.
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let (months, days) = match unit {
+            "day" => (0, number),
+            "week" => (0, number.saturating_mul(7)),
+            "month" => (number, 0),
+            _ => (number.saturating_mul(12), 0),
         };
-        Ok(self.positive("seq_time_value")?.saturating_mul(days * 86_400_000_000))
+        Ok(Span { months, days, zone: self.now.timezone() })
     }
 
     /// In how many periods, and of how many.

@@ -2,6 +2,10 @@
 //!
 //! Must stay true: the events of a person come ordered by time; whoever has no event at all shows nothing.
 
+use chrono::{Days, Months};
+use chrono_tz::Tz;
+
+use crate::dates::zone;
 use crate::scan::Micros;
 
 /// An event that a criterion names.
@@ -24,15 +28,13 @@ pub(super) enum Count {
 }
 
 impl Count {
-    /// None is never enough.
     fn holds(self, count: usize) -> bool {
         let count = count as u64;
-        count > 0
-            && match self {
-                Self::Exactly(number) => count == number,
-                Self::AtLeast(number) => count >= number,
-                Self::AtMost(number) => count <= number,
-            }
+        match self {
+            Self::Exactly(number) => count == number,
+            Self::AtLeast(number) => count >= number,
+            Self::AtMost(number) => count <= number,
+        }
     }
 }
 
@@ -43,13 +45,13 @@ pub(super) enum Pattern {
     Times(Count),
     /// None before an instant.
     First { since: Micros },
-    /// One of the one kind and, no later than this after it, another of the other.
-    Sequence { within: Micros },
+    /// One of the one kind and, after it and no later than so far from it, one of the other.
+    Sequence { within: Span },
     /// Some, but none from an instant on.
     Stopped { since: Micros },
     /// Some before the one instant, none up to the other, some from there on.
     Restarted { from: Micros, again: Micros },
-    /// So many in so many of the periods between edges.
+    /// So many in so many of the periods between edges; a period may have none at all.
     Regularly { edges: Vec<Micros>, count: Count, periods: usize },
 }
 
@@ -60,7 +62,7 @@ impl Pattern {
         match self {
             Self::Times(count) => count.holds(rows.len()),
             Self::First { since } => before(*since) == 0,
-            Self::Sequence { within } => follows(rows, *within),
+            Self::Sequence { within } => follows(rows, within),
             Self::Stopped { since } => before(*since) == rows.len(),
             Self::Restarted { from, again } => {
                 let old = before(*from);
@@ -75,25 +77,36 @@ impl Pattern {
     }
 }
 
-/// Whether a first event has another one behind it, or at the same time, that is the second.
-fn follows(rows: &[Seen], within: Micros) -> bool {
-    let mut last_first: Option<Micros> = None;
+/// A distance on the calendar of a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) months: u32,
+    pub(super) days: u32,
+    pub(super) zone: Tz,
+}
+
+impl Span {
+    /// The instant so far after another: the same wall-clock time, on the last day of a month that is too short.
+    fn after(self, instant: Micros) -> Micros {
+        let local = zone::from_micros(instant, self.zone).naive_local();
+        let end = local
+            .checked_add_months(Months::new(self.months))
+            .and_then(|local| local.checked_add_days(Days::new(self.days.into())));
+        end.map_or(Micros::MAX, |local| zone::at(local, self.zone).timestamp_micros())
+    }
+}
+
+/// Whether a first event has one after it, in time, that is the second. What happens at the same instant does not follow.
+fn follows(rows: &[Seen], within: &Span) -> bool {
+    let mut until = Micros::MIN;
     rows.chunk_by(|left, right| left.time == right.time).any(|tick| {
         let time = tick[0].time;
-        let [first, second, both] = tick.iter().fold([0, 0, 0], |[first, second, both], seen| {
-            [
-                first + usize::from(seen.first),
-                second + usize::from(seen.second),
-                both + usize::from(seen.first && seen.second),
-            ]
-        });
-        let after = second > 0 && last_first.is_some_and(|earlier| time.saturating_sub(earlier) <= within);
-        // No event follows itself.
-        let together = first > 0 && second > 0 && !(first == 1 && second == 1 && both == 1);
-        if first > 0 {
-            last_first = Some(time);
+        let found = time <= until && tick.iter().any(|seen| seen.second);
+        if tick.iter().any(|seen| seen.first) {
+            // Where clocks are put back a later event may have an earlier end.
+            until = until.max(within.after(time));
         }
-        after || together
+        found
     })
 }
 
@@ -113,6 +126,12 @@ mod tests {
         rows.iter().map(row).collect()
     }
 
+    const DAY: Micros = 86_400_000_000;
+
+    fn days(days: u32) -> Pattern {
+        Pattern::Sequence { within: Span { months: 0, days, zone: Tz::UTC } }
+    }
+
     #[test]
     fn a_sequence_wants_two_events_in_time() {
         for (rows, shown) in [
@@ -122,12 +141,37 @@ mod tests {
             (vec![(0, "a"), (20, "a"), (25, "b")], true),
             (vec![(0, "ab")], false),
             (vec![(0, "ab"), (3, "ab")], true),
-            (vec![(0, "ab"), (0, "ab")], true),
-            (vec![(0, "ab"), (0, "a")], true),
-            (vec![(4, "b"), (4, "a")], true),
+            (vec![(0, "ab"), (0, "ab")], false),
+            (vec![(4, "b"), (4, "a")], false),
+            (vec![(4, "b"), (4, "a"), (5, "b")], true),
             (vec![(0, "a")], false),
         ] {
-            assert_eq!(Pattern::Sequence { within: 10 }.is_shown(&seen(&rows)), shown, "{rows:?}");
+            let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
+            assert_eq!(days(10).is_shown(&seen(&rows)), shown, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_counts_time_on_the_calendar() {
+        let at =
+            |text: &str| chrono::DateTime::parse_from_rfc3339(text).unwrap_or_default().timestamp_micros();
+        for (months, days, zone, first, second, shown) in [
+            (1, 0, Tz::UTC, "2023-02-01T00:00:00Z", "2023-03-01T00:00:00Z", true),
+            (1, 0, Tz::UTC, "2023-02-01T00:00:00Z", "2023-03-01T00:00:01Z", false),
+            (1, 0, Tz::UTC, "2024-01-31T10:00:00Z", "2024-02-29T10:00:00Z", true),
+            (1, 0, Tz::UTC, "2024-01-31T10:00:00Z", "2024-03-01T10:00:00Z", false),
+            (12, 0, Tz::UTC, "2024-01-15T00:00:00Z", "2025-01-15T00:00:00Z", true),
+            // A day of 23 hours.
+            (0, 1, Tz::America__New_York, "2024-03-09T17:00:00Z", "2024-03-10T16:00:00Z", true),
+            (0, 1, Tz::America__New_York, "2024-03-09T17:00:00Z", "2024-03-10T16:00:01Z", false),
+            (u32::MAX, u32::MAX, Tz::UTC, "2024-01-01T00:00:00Z", "9999-01-01T00:00:00Z", true),
+        ] {
+            let pattern = Pattern::Sequence { within: Span { months, days, zone } };
+            assert_eq!(
+                pattern.is_shown(&seen(&[(at(first), "a"), (at(second), "b")])),
+                shown,
+                "{first} {second}"
+            );
         }
     }
 
@@ -158,22 +202,25 @@ mod tests {
         assert!(!regular(Count::AtLeast(2), 2).is_shown(&rows));
         assert!(regular(Count::Exactly(1), 2).is_shown(&rows));
         assert!(!regular(Count::Exactly(1), 3).is_shown(&rows));
-        // A period without any event is not one with few.
-        assert!(!regular(Count::AtMost(1), 2).is_shown(&seen(&[(1, "a")])));
+        // A period without any event is one with few.
+        assert!(regular(Count::AtMost(1), 3).is_shown(&seen(&[(1, "a")])));
+        assert!(regular(Count::AtMost(0), 2).is_shown(&seen(&[(1, "a")])));
+        assert!(!regular(Count::AtMost(0), 3).is_shown(&seen(&[(1, "a")])));
     }
 
     proptest! {
         #[test]
         fn a_sequence_is_a_pair_of_different_events(
             mut rows in prop::collection::vec((0..12_i64, prop::sample::select(vec!["a", "b", "ab"])), 1..8),
-            within in 1..6_i64,
+            within in 1..6_u32,
         ) {
             rows.sort_by_key(|row| row.0);
             let pair = (0..rows.len()).any(|one| (0..rows.len()).any(|other| {
                 let apart = rows[other].0 - rows[one].0;
-                one != other && rows[one].1.contains('a') && rows[other].1.contains('b') && (0..=within).contains(&apart)
+                one != other && rows[one].1.contains('a') && rows[other].1.contains('b') && (1..=i64::from(within)).contains(&apart)
             }));
-            prop_assert_eq!(Pattern::Sequence { within }.is_shown(&seen(&rows)), pair);
+            let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
+            prop_assert_eq!(days(within).is_shown(&seen(&rows)), pair);
         }
     }
 }
