@@ -5,6 +5,7 @@
 //! and expressions look nowhere else; facts are those of now, whatever the time of the event.
 
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
@@ -93,11 +94,12 @@ impl<Id: Eq + Hash> Properties<Id> {
         Self { whole: Some(Column::default()), ..Self::new(keys) }
     }
 
-    /// Adds somebody, once. Properties of other keys are passed over.
+    /// Adds somebody, once: of who is known already nothing changes. Properties of other keys are passed over.
     pub fn add(&mut self, id: Id, properties: &Map<String, Value>) {
         let Ok(row) = u32::try_from(self.rows.len()) else { return };
-        if self.rows.insert(id, row).is_some() {
-            return;
+        match self.rows.entry(id) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(place) => _ = place.insert(row),
         }
         if let Some(whole) = &mut self.whole {
             whole.codes.push(row);
@@ -126,8 +128,8 @@ impl<Id: Eq + Hash> Properties<Id> {
         Id: Borrow<Q>,
     {
         let code = |id: Option<&Q>| self.rows.get(id?).copied();
-        let codes = ids.map(|id| code(id).unwrap_or(MISSING)).collect();
-        Column { codes, values: self.whole.as_ref().map(|whole| whole.values.clone()).unwrap_or_default() }
+        let values = self.whole.as_ref().map(|whole| whole.values.as_slice()).unwrap_or_default();
+        Column::gathered(ids.map(|id| code(id).unwrap_or(MISSING)), values)
     }
 
     /// Everybody.
@@ -252,4 +254,31 @@ fn by_text(run: &Run, names: &ColumnKey, known: &Properties<String>, key: &str) 
     let texts = names.values.iter().map(crate::text::text_of).collect::<Vec<_>>();
     let of_names = known.column(texts.iter().map(Option::as_deref), key);
     spread(&of_names, &names.codes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_is_added_again_stays_who_they_are() {
+        let mut known = Properties::whole(&BTreeSet::from(["plan".to_owned()]));
+        for (id, properties) in [
+            ("a", json!({"plan": "free"})),
+            ("b", json!({})),
+            ("a", json!({"plan": "free"})),
+            ("c", json!({"plan": "paid"})),
+        ] {
+            known.add(id.to_owned(), properties.as_object().unwrap());
+        }
+        let plans = ["a", "b", "c"].map(|id| known.value(id, "plan").cloned());
+        assert_eq!(plans, [Some(json!("free")), None, Some(json!("paid"))]);
+        let whole = known.objects(["c", "a", "c"].into_iter().map(Some));
+        assert_eq!(whole.values, [json!({"plan": "paid"}), json!({"plan": "free"})]);
+        assert_eq!(whole.codes, [0, 1, 0]);
+    }
 }
