@@ -20,6 +20,7 @@ mod funnel;
 pub mod limits;
 mod matcher;
 mod mentions;
+mod pattern;
 pub mod people;
 pub mod plan;
 pub mod query;

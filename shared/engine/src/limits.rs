@@ -18,7 +18,7 @@ pub const FILTERS: usize = 1_000;
 pub const FILTER_VALUES: usize = 10_000;
 /// Bytes of one regular expression.
 pub const REGEX_BYTES: usize = 4_096;
-/// Bytes that one compiled regular expression may take; above it the pattern counts as invalid.
+/// Bytes that one compiled regular expression may take; above it the question is refused.
 pub const REGEX_COMPILED_BYTES: usize = 1 << 20;
 /// Regular expressions in one query.
 pub const REGEXES: usize = 64;

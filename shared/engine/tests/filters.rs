@@ -60,13 +60,40 @@ fn columns_of_events_are_filtered() {
     // Beside a filter on flags, which holds always, no other of the group decides anything.
     let any = json!({"type": "OR", "values": [{"type": "flag", "key": "beta", "value": true}, {"key": "path", "value": "x"}]});
     assert_eq!(passing(&any).unwrap(), [0, 1, 2]);
+    // A group without members restricts nothing either, alone or beside others.
+    let never = json!({"key": "path", "value": "x"});
+    for (kind, members, want) in [
+        ("OR", json!([{"type": "AND", "values": []}, never]), vec![0, 1, 2]),
+        ("AND", json!([{"type": "OR", "values": []}, never]), vec![]),
+        ("OR", json!([{"key": "path", "operator": "exact"}, never]), vec![]),
+    ] {
+        let filter = json!({"type": kind, "values": members});
+        assert_eq!(passing(&filter).unwrap(), want, "{filter}");
+    }
+}
+
+/// What is written back, in links and in the filters of series, asks the same question.
+#[test]
+fn a_group_that_restricts_nothing_is_written_back_as_one() {
+    let world = |filter: &Value| {
+        let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": filter}]});
+        let asked = Query::from_legacy_trends(body.as_object().unwrap());
+        let world = World::of_case(&json!({"now": "2024-05-15T12:00:00Z", "project": {"timezone": "UTC"},
+            "persons": [], "events": []}));
+        world.ask(asked).unwrap()[0]["persons_urls"][0]["url"].clone()
+    };
+    let a = json!({"key": "a", "value": "x"});
+    let flag = json!({"type": "flag", "key": "f", "value": true});
+    let any = json!({"type": "OR", "values": [flag, a]});
+    assert_eq!(world(&any), world(&json!([])));
+    assert_eq!(world(&json!({"type": "AND", "values": [flag, a]})), world(&json!([a])));
 }
 
 #[test]
 fn versions_are_ordered_as_such() {
     for (operator, value, want) in [
         ("semver_eq", "1.2.3", vec![0]),
-        ("semver_neq", "1.2.3", vec![1]),
+        ("semver_neq", "1.2.3", vec![1, 2]),
         ("semver_gt", "1.10.0", vec![1]),
         ("semver_gte", "1.2.3", vec![0, 1]),
         ("semver_lt", "2.0.0", vec![0]),
@@ -78,6 +105,11 @@ fn versions_are_ordered_as_such() {
         let filter = json!({"key": "version", "operator": operator, "value": value});
         assert_eq!(passing(&filter).unwrap(), want, "{filter}");
     }
+    // Of a list none may be equal, and what is no version, or missing, equals none.
+    let filter = json!({"key": "version", "operator": "semver_neq", "value": ["1.2.3", "2.0.0"]});
+    assert_eq!(passing(&filter).unwrap(), [2]);
+    let filter = json!({"key": "missing", "operator": "semver_neq", "value": "1.2.3"});
+    assert_eq!(passing(&filter).unwrap(), [0, 1, 2]);
     let filter = json!({"key": "path", "operator": "is_cleaned_path_exact", "value": "/a/1"});
     assert_eq!(passing(&filter).unwrap(), [0, 1, 2]);
 }

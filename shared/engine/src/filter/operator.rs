@@ -7,13 +7,14 @@ use std::collections::HashSet;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde_json::Value;
 
 use crate::dates::instants::{filter_second, property_second};
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
+use crate::pattern;
 use crate::scan::Micros;
 use crate::semver::{Range, Version};
 use crate::text::{number_of, text_of};
@@ -113,6 +114,7 @@ impl Operator {
                 | Self::NotIcontains
                 | Self::NotIcontainsMulti
                 | Self::NotRegex
+                | Self::SemverNeq
                 | Self::IsNotSet
         )
     }
@@ -155,8 +157,8 @@ pub(crate) enum Test {
     Within { low: f64, high: f64, negated: bool },
     /// Present and not null, or not.
     Present { negated: bool },
-    /// A version in one of these ranges; what is no version is in none.
-    Version(Vec<Range>),
+    /// A version in one of these ranges; what is no version is in none. `negated` answers the opposite.
+    Version { ranges: Vec<Range>, negated: bool },
     /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
     Instant { order: Order, seconds: Vec<i64>, zone: Tz },
 }
@@ -241,7 +243,10 @@ impl Test {
             Operator::IsDateExact => instants(Order::Equal),
             Operator::IsDateBefore => instants(Order::Less),
             Operator::IsDateAfter => instants(Order::Greater),
-            semver => Self::Version(ranges(semver, values, attr)?),
+            Operator::SemverNeq => {
+                Self::Version { ranges: ranges(Operator::SemverEq, values, attr)?, negated: true }
+            }
+            semver => Self::Version { ranges: ranges(semver, values, attr)?, negated: false },
         })
     }
 
@@ -285,10 +290,11 @@ impl Test {
             Self::Within { low, high, negated } => {
                 value.and_then(number_of).is_some_and(|number| (*low..=*high).contains(&number) != *negated)
             }
-            Self::Version(ranges) => {
+            Self::Version { ranges, negated } => {
                 let text = value.and_then(text_of);
                 let version = text.as_deref().and_then(Version::parse);
-                version.is_some_and(|version| ranges.iter().any(|range| range.contains(&version)))
+                let within = |version| ranges.iter().any(|range| range.contains(&version));
+                version.is_some_and(within) != *negated
             }
             Self::Instant { order, seconds, zone } => value
                 .and_then(|value| property_second(value, *zone))
@@ -335,18 +341,5 @@ fn ranges(operator: Operator, values: &[Value], attr: &str) -> CalcResult<Vec<Ra
 }
 
 fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Option<Regex>>> {
-    values
-        .iter()
-        .filter_map(text_of)
-        .map(|pattern| {
-            if pattern.len() > limits::REGEX_BYTES {
-                return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
-            }
-            budget.regexes = budget
-                .regexes
-                .checked_sub(1)
-                .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
-            Ok(RegexBuilder::new(&pattern).size_limit(limits::REGEX_COMPILED_BYTES).build().ok())
-        })
-        .collect()
+    values.iter().filter_map(text_of).map(|text| pattern::compile(&text, budget, attr)).collect()
 }

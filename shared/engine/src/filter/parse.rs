@@ -45,7 +45,7 @@ impl Parser {
                     other => self.parse(Some(&other), attr),
                 }
             }
-            Some(Value::Array(list)) => self.members(list, attr, 1).map(Filter::All),
+            Some(Value::Array(list)) => self.members(list, attr, 1).map(all),
             Some(Value::Object(object)) => self.object(object, attr),
             Some(_) => Err(unparsable(attr)),
         }
@@ -53,7 +53,7 @@ impl Parser {
 
     fn object(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Filter> {
         if is_group(object) {
-            return self.group(object, attr, 1).map(|group| group.unwrap_or_else(Filter::none));
+            return self.group(object, attr, 1);
         }
         if object.contains_key("key") && (object.contains_key("value") || object.contains_key("operator")) {
             return Ok(Filter::All(self.leaf(object, attr)?.into_iter().collect()));
@@ -72,17 +72,18 @@ impl Parser {
         let mut members = Vec::new();
         for member in list {
             let Value::Object(object) = member else { return Err(unparsable(attr)) };
-            members.extend(if is_group(object) {
-                self.group(object, attr, depth + 1)?
+            if is_group(object) {
+                members.push(self.group(object, attr, depth + 1)?);
             } else {
-                self.leaf(object, attr)?
-            });
+                members.extend(self.leaf(object, attr)?);
+            }
         }
         Ok(members)
     }
 
-    /// None for a group that restricts nothing.
-    fn group(&mut self, object: &Map<String, Value>, attr: &str, depth: usize) -> CalcResult<Option<Filter>> {
+    /// A group. Without members, or with one that everything passes in an OR, it restricts nothing: it is written
+    /// back as it is calculated.
+    fn group(&mut self, object: &Map<String, Value>, attr: &str, depth: usize) -> CalcResult<Filter> {
         let any = match object.get("type") {
             None | Some(Value::Null) => false,
             Some(Value::String(kind)) if kind == "AND" => false,
@@ -95,11 +96,17 @@ impl Parser {
             }
         };
         let members = match object.get("values") {
-            None | Some(Value::Null) => return Ok(None),
+            None | Some(Value::Null) => return Ok(Filter::none()),
             Some(Value::Array(list)) => self.members(list, attr, depth)?,
             Some(_) => return Err(unparsable(attr)),
         };
-        Ok((!members.is_empty()).then(|| if any { Filter::Any(members) } else { Filter::All(members) }))
+        Ok(if !any {
+            all(members)
+        } else if members.is_empty() || members.iter().any(Filter::is_none) {
+            Filter::none()
+        } else {
+            Filter::Any(members)
+        })
     }
 
     fn old_style(&mut self, key: &str, value: &Value, attr: &str) -> CalcResult<Option<Filter>> {
@@ -283,6 +290,12 @@ fn known_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()> {
         ));
     }
     Ok(())
+}
+
+/// All of these, without those that everything passes.
+fn all(mut members: Vec<Filter>) -> Filter {
+    members.retain(|member| !member.is_none());
+    Filter::All(members)
 }
 
 fn unparsable(attr: &str) -> CalcError {

@@ -19,12 +19,12 @@ mod value;
 mod words;
 
 use chrono_tz::Tz;
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde_json::Value as Json;
 
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Budget, Mask};
-use crate::limits;
+use crate::pattern;
 use crate::scan::{Column, MISSING, RowKey, Run};
 use aggregate::{Aggregated, Input, Slot};
 use evaluate::Environment;
@@ -125,15 +125,8 @@ impl Aggregate {
 /// Compiles the regular expressions. An invalid one is refused.
 fn environment(tables: &Tables, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Environment> {
     let pattern = |text: &String| -> CalcResult<Regex> {
-        if text.len() > limits::REGEX_BYTES {
-            return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
-        }
-        budget.regexes = budget
-            .regexes
-            .checked_sub(1)
-            .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
-        let built = RegexBuilder::new(text).size_limit(limits::REGEX_COMPILED_BYTES).build();
-        built.map_err(|_| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
+        pattern::compile(text, budget, attr)?
+            .ok_or_else(|| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
     };
     let patterns = tables.patterns.iter().map(pattern).collect::<CalcResult<Vec<_>>>()?;
     Ok(Environment::new(tables, patterns, zone))

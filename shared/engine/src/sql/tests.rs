@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::limits;
 use crate::scan::{ColumnKey, FactKey};
 
 const ZONE: Tz = chrono_tz::America::New_York;
