@@ -9,6 +9,7 @@ mod calendar;
 mod dice;
 mod funnel_answer;
 mod funnel_definition;
+mod funnel_exclusions;
 mod funnel_question;
 mod funnel_scan;
 mod funnel_trends;
@@ -105,6 +106,16 @@ fn funnels_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &|history| judge_funnel(history, &question));
     }
     show("funnels", &tally);
+}
+
+#[test]
+fn funnels_with_exclusions_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = funnel_exclusions::scene(&mut Dice::new(seed));
+        settle(&mut tally, seed, history, &question.body(), &|history| judge_funnel(history, &question));
+    }
+    show("funnels with exclusions", &tally);
 }
 
 /// The evaluators assert that they agree, whatever the engine calculates.
