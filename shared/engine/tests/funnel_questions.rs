@@ -167,7 +167,7 @@ fn more_steps_than_there_may_be_are_refused_in_the_words_for_what_is_told() {
         assert!(refused(viz, 32).is_ok(), "{viz}");
     }
     let (code, detail) = refused("steps", 33).unwrap_err();
-    assert_eq!((&code[..], &detail[..]), ("funnel_max_steps_exceeded", "Funnels support up to 32 steps."));
+    assert_eq!((code, &detail[..]), ("funnel_max_steps_exceeded", "Funnels support up to 32 steps."));
     let (code, detail) = refused("trends", 33).unwrap_err();
     assert_ne!(code, "funnel_max_steps_exceeded");
     assert_eq!(detail, "Not supported yet: funnels over time of more than 32 steps.");
