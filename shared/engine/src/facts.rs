@@ -12,6 +12,7 @@ use std::hash::Hash;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::error::{CalcError, CalcResult};
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
 
 /// What has to be known for a calculation.
@@ -165,16 +166,26 @@ impl<Id: Eq + Hash> Properties<Id> {
     }
 }
 
-/// Joins facts to the rows of a partition of persons. `members` are the answers of cohorts, one for each actor.
+/// Rows that are gone through between two questions whether to stop.
+pub(crate) const ROWS_BETWEEN: usize = 1 << 16;
+
+/// A timeout, if it is time to stop.
+pub(crate) fn asked(stop: &dyn Fn() -> bool) -> CalcResult<()> {
+    if stop() { Err(CalcError::timeout()) } else { Ok(()) }
+}
+
+/// Joins facts to the rows of a partition of persons. `stop` is asked before each column of a run. `members` are the answers of cohorts, one for each actor.
 pub(crate) fn join(
     partition: &mut Partition,
     wanted: &BTreeSet<FactKey>,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
-) {
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<()> {
     for key in wanted {
         let of_actors = of_actors(&partition.actors, key, facts, members);
         for run in &mut partition.runs {
+            asked(stop)?;
             let column = match (key, &of_actors) {
                 (_, Some(column)) => spread(column, &run.actors),
                 (FactKey::Group(index, property), None) => {
@@ -195,6 +206,7 @@ pub(crate) fn join(
             run.facts.insert(key.clone(), column);
         }
     }
+    Ok(())
 }
 
 /// The column of events that names the group of a type.

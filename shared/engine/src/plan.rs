@@ -3,6 +3,8 @@
 //! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
 //! answer does not depend on how the actors were divided.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::Value;
@@ -114,27 +116,35 @@ impl Plan {
     }
 
     /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them: of all its partitions at
-    /// once, because other actors than persons are gathered from all of them.
-    pub fn join(&self, mut partitions: Vec<Partition>, mut facts: Facts) -> Vec<Partition> {
-        self.complete(&mut facts);
+    /// once, because other actors than persons are gathered from all of them. `stop` is asked as in [`Plan::partial`].
+    pub fn join(
+        &self,
+        mut partitions: Vec<Partition>,
+        mut facts: Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Vec<Partition>> {
+        self.complete(&mut facts, stop)?;
         for partition in &mut partitions {
-            self.cohorts.join(partition, &self.needs.facts, &facts);
+            self.cohorts.join(partition, &self.needs.facts, &facts, stop)?;
         }
-        regroup(partitions, self.actors)
+        regroup(partitions, self.actors, stop)
     }
 
     /// Finds out what only events tell: sessions, and who behaved as cohorts ask it.
-    fn complete(&self, facts: &mut Facts) {
+    fn complete(&self, facts: &mut Facts, stop: &dyn Fn() -> bool) -> CalcResult<()> {
         let mut scans = std::mem::take(&mut facts.further).into_iter();
         if self.needs.sessions.is_some() {
-            facts.sessions = sessions::gather(&self.needs.session_fields, &scans.next().unwrap_or_default());
+            let partitions = scans.next().unwrap_or_default();
+            facts.sessions = sessions::gather(&self.needs.session_fields, &partitions, stop)?;
         }
         for (index, mut partitions) in scans.enumerate() {
-            let shown =
-                partitions.iter_mut().flat_map(|partition| self.cohorts.behaved(index, partition, facts));
-            let shown = shown.collect();
+            let mut shown = HashSet::new();
+            for partition in &mut partitions {
+                shown.extend(self.cohorts.behaved(index, partition, facts, stop)?);
+            }
             facts.behaviours.push(shown);
         }
+        Ok(())
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.

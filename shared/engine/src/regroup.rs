@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::facts::group_column;
+use crate::error::CalcResult;
+use crate::facts::{asked, group_column};
 use crate::plan::ProjectContext;
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Micros, Partition, Run, Seq};
 use crate::text::text_of;
@@ -62,14 +63,19 @@ struct Row {
     row: u32,
 }
 
-/// The partitions with other actors; as many as there were.
-pub(crate) fn regroup(partitions: Vec<Partition>, kind: ActorKind) -> Vec<Partition> {
-    let Some(column) = kind.column() else { return partitions };
+/// The partitions with other actors; as many as there were. `stop` is asked from time to time.
+pub(crate) fn regroup(
+    partitions: Vec<Partition>,
+    kind: ActorKind,
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<Vec<Partition>> {
+    let Some(column) = kind.column() else { return Ok(partitions) };
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
-    let named = Named::new(&runs, &column);
+    let named = Named::new(&runs, &column, stop)?;
     let (lists, places) = named.divide(partitions.len().max(1));
     let mut dealt: Vec<BTreeMap<&str, Vec<Row>>> = vec![BTreeMap::new(); lists.len()];
     for (source, (run, of_rows)) in (0..).zip(runs.iter().zip(&named.of_runs)) {
+        asked(stop)?;
         for (row, named) in (0..).zip(of_rows) {
             let Some((part, actor)) = place(*named).and_then(|named| places.get(named)) else { continue };
             let at = row as usize;
@@ -77,10 +83,15 @@ pub(crate) fn regroup(partitions: Vec<Partition>, kind: ActorKind) -> Vec<Partit
             rows.push(Row { actor: *actor, time: run.times[at], seq: run.seqs[at], source, row });
         }
     }
-    let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<Row>>)| Partition {
-        actors: list.iter().map(|actor| named.ids[*actor]).collect(),
-        keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
-        runs: rows.into_iter().map(|(event, rows)| run(event, rows, &runs)).collect(),
+    let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<Row>>)| {
+        Ok(Partition {
+            actors: list.iter().map(|actor| named.ids[*actor]).collect(),
+            keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
+            runs: rows
+                .into_iter()
+                .map(|(event, rows)| run(event, rows, &runs, stop))
+                .collect::<CalcResult<_>>()?,
+        })
     };
     lists.into_iter().zip(dealt).map(partition).collect()
 }
@@ -96,11 +107,12 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn new(runs: &[&'a Run], column: &ColumnKey) -> Self {
+    fn new(runs: &[&'a Run], column: &ColumnKey, stop: &dyn Fn() -> bool) -> CalcResult<Self> {
         let (mut keys, mut rows) = (Vec::<Cow<'a, str>>::new(), Vec::new());
         let mut known: HashMap<Cow<'a, str>, u32> = HashMap::new();
         let mut of_run = |run: &'a Run| {
-            let Some(names) = run.columns.get(column) else { return Vec::new() };
+            asked(stop)?;
+            let Some(names) = run.columns.get(column) else { return Ok(Vec::new()) };
             // Only values that rows have become actors, so codes are looked at as they come.
             let mut of_codes: HashMap<u32, u32> = HashMap::new();
             let mut actor = |code: u32| {
@@ -117,11 +129,11 @@ impl<'a> Named<'a> {
                 of_rows.push(*of_codes.entry(*code).or_insert_with(|| actor(*code)));
             }
             of_rows.iter().filter_map(|actor| place(*actor)).for_each(|actor| rows[actor] += 1);
-            of_rows
+            Ok(of_rows)
         };
-        let of_runs = runs.iter().map(|run| of_run(run)).collect();
+        let of_runs = runs.iter().map(|run| of_run(run)).collect::<CalcResult<_>>()?;
         let ids = keys.iter().map(|key| Uuid::new_v5(&SPACE, key.as_bytes())).collect();
-        Self { keys, ids, rows, of_runs }
+        Ok(Self { keys, ids, rows, of_runs })
     }
 
     /// Deals the actors out over parts of about as many rows each, in the order of their ids: the actors of each part,
@@ -143,27 +155,27 @@ impl<'a> Named<'a> {
 }
 
 /// A run of rows that come from many.
-fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run]) -> Run {
+fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], stop: &dyn Fn() -> bool) -> CalcResult<Run> {
     rows.sort_unstable_by_key(|row| (row.actor, row.time, row.seq));
     let used: BTreeSet<u32> = rows.iter().map(|row| row.source).collect();
     let sources: BTreeMap<u32, &Run> =
         used.into_iter().filter_map(|source| Some((source, *sources.get(source as usize)?))).collect();
     let columns: BTreeSet<&ColumnKey> = sources.values().flat_map(|run| run.columns.keys()).collect();
     let facts: BTreeSet<&FactKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
-    Run {
+    Ok(Run {
         event: event.to_owned(),
         columns: columns
             .into_iter()
-            .map(|key| (key.clone(), column(&rows, &sources, |run| run.columns.get(key))))
-            .collect(),
+            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.columns.get(key), stop)?)))
+            .collect::<CalcResult<_>>()?,
         facts: facts
             .into_iter()
-            .map(|key| (key.clone(), column(&rows, &sources, |run| run.facts.get(key))))
-            .collect(),
+            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.facts.get(key), stop)?)))
+            .collect::<CalcResult<_>>()?,
         actors: rows.iter().map(|row| row.actor).collect(),
         times: rows.iter().map(|row| row.time).collect(),
         seqs: rows.iter().map(|row| row.seq).collect(),
-    }
+    })
 }
 
 /// One column of rows that come from many runs; equal values share a code.
@@ -171,7 +183,9 @@ fn column<'a>(
     rows: &[Row],
     sources: &BTreeMap<u32, &'a Run>,
     of: impl Fn(&'a Run) -> Option<&'a Column>,
-) -> Column {
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<Column> {
+    asked(stop)?;
     let mut codes_of: HashMap<&Value, u32> = HashMap::new();
     let mut values = Vec::new();
     let mut known: BTreeMap<u32, (&Column, Vec<Option<u32>>)> = sources
@@ -194,7 +208,7 @@ fn column<'a>(
         Some(code)
     };
     let codes = rows.iter().map(|row| code(row).unwrap_or(MISSING)).collect();
-    Column { codes, values }
+    Ok(Column { codes, values })
 }
 
 /// A code as a place in a list; none for [`MISSING`].
@@ -287,7 +301,7 @@ mod tests {
             events in prop::collection::vec((0..5_u8, 0..4_i64, any::<bool>(), prop::option::of(0..4_u8), 0..3_u8), 0..30),
             parts in 1..5_u8,
         ) {
-            let groups = regroup(partitions(&events, parts), ActorKind::Groups(0));
+            let groups = regroup(partitions(&events, parts), ActorKind::Groups(0), &|| false).unwrap();
             assert_is_a_scan(&groups);
             prop_assert_eq!(groups.len(), usize::from(parts));
             let mut want = BTreeSet::new();
@@ -298,7 +312,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(rows(&groups), want);
-            let ids = regroup(partitions(&events, parts), ActorKind::DistinctIds);
+            let ids = regroup(partitions(&events, parts), ActorKind::DistinctIds, &|| false).unwrap();
             assert_is_a_scan(&ids);
             prop_assert_eq!(rows(&ids).len(), events.len());
         }
@@ -307,7 +321,7 @@ mod tests {
     #[test]
     fn parts_have_about_as_many_rows_each() {
         let events: Vec<Event> = (0..200).map(|index| (index, 0, true, Some(index), 0)).collect();
-        let parts = regroup(partitions(&events, 4), ActorKind::Groups(0));
+        let parts = regroup(partitions(&events, 4), ActorKind::Groups(0), &|| false).unwrap();
         for part in &parts {
             assert_eq!(part.actors.len(), 50);
         }
@@ -317,7 +331,7 @@ mod tests {
     fn events_without_a_key_are_left_out() {
         let mut parts = partitions(&[(0, 0, true, None, 0), (1, 0, true, Some(1), 0)], 1);
         parts[0].runs[0].columns.get_mut(&group_column(0)).unwrap().values[1] = json!("");
-        let parts = regroup(parts, ActorKind::Groups(0));
+        let parts = regroup(parts, ActorKind::Groups(0), &|| false).unwrap();
         assert!(parts[0].actors.is_empty() && parts[0].runs.is_empty());
     }
 }

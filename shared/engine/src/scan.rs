@@ -4,7 +4,7 @@
 //! inside a [`Run`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is
 //! the final person, merges applied. So calculations need no hash table over actors and no sort.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -94,13 +94,26 @@ impl Column {
     /// Rows with these codes of a dictionary; the column has only the values that its rows have.
     pub(crate) fn gathered(codes: impl Iterator<Item = u32>, dictionary: &[Value]) -> Self {
         let mut values = Vec::new();
+        let mut add = |value: &Value| {
+            values.push(value.clone());
+            u32::try_from(values.len() - 1).unwrap_or(MISSING)
+        };
+        // A few rows of a long dictionary do not pay for its length.
+        if codes.size_hint().1.is_some_and(|rows| rows < dictionary.len() / 16) {
+            let mut known: HashMap<u32, u32> = HashMap::new();
+            let mut code = |old: u32| {
+                let value = dictionary.get(usize::try_from(old).ok()?)?;
+                Some(*known.entry(old).or_insert_with(|| add(value)))
+            };
+            let codes = codes.map(|old| code(old).unwrap_or(MISSING)).collect();
+            return Self { codes, values };
+        }
         let mut new_codes = vec![MISSING; dictionary.len()];
         let mut code = |old: u32| {
             let old = usize::try_from(old).ok()?;
             let new = new_codes.get_mut(old)?;
             if *new == MISSING {
-                *new = u32::try_from(values.len()).unwrap_or(MISSING);
-                values.push(dictionary[old].clone());
+                *new = add(&dictionary[old]);
             }
             Some(*new)
         };

@@ -13,6 +13,7 @@ use crate::compiler::Compiler;
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::facts::{Properties, session_column};
+use crate::facts::{ROWS_BETWEEN, asked};
 use crate::filter::Operator;
 use crate::scan::{ColumnKey, EventSelection, MISSING, Micros, Partition, RowKey, Run, ScanRequest, Seq};
 use crate::text::{number_of, text_of};
@@ -77,6 +78,11 @@ const FIELDS: [(&str, Field); 26] = [
 
 fn field(name: &str) -> Option<Field> {
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+}
+
+/// Whether a field is an instant.
+pub(crate) fn is_instant(name: &str) -> bool {
+    matches!(field(name), Some(Field::Start | Field::End))
 }
 
 /// Refuses filters on what no session has, and on the duration what is no comparison of numbers.
@@ -155,15 +161,23 @@ struct Session<'a> {
     counts: HashMap<&'a str, u64>,
 }
 
-/// The fields of all sessions whose events these are.
-pub(crate) fn gather(fields: &BTreeSet<String>, partitions: &[Partition]) -> Properties<String> {
+/// The fields of all sessions whose events these are. `stop` is asked from time to time.
+pub(crate) fn gather(
+    fields: &BTreeSet<String>,
+    partitions: &[Partition],
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<Properties<String>> {
     let mut sessions: HashMap<String, Session<'_>> = HashMap::new();
     for run in partitions.iter().flat_map(|partition| &partition.runs) {
+        asked(stop)?;
         let Some(ids) = run.columns.get(&session_column()) else { continue };
         let names: Vec<Option<String>> =
             ids.values.iter().map(|id| text_of(id).filter(|id| !id.is_empty()).map(Into::into)).collect();
         let urls = run.columns.get(&ColumnKey::Property(URL.to_owned()));
         for (row, code) in ids.codes.iter().enumerate() {
+            if row % ROWS_BETWEEN == 0 {
+                asked(stop)?;
+            }
             let name =
                 usize::try_from(*code).ok().filter(|_| *code != MISSING).and_then(|code| names.get(code));
             let Some(Some(name)) = name else { continue };
@@ -180,11 +194,14 @@ pub(crate) fn gather(fields: &BTreeSet<String>, partitions: &[Partition]) -> Pro
         }
     }
     let mut known = Properties::new(fields);
-    for (id, session) in sessions {
+    for (done, (id, session)) in sessions.into_iter().enumerate() {
+        if done % ROWS_BETWEEN == 0 {
+            asked(stop)?;
+        }
         let values = fields.iter().filter_map(|name| Some((name.clone(), session.value(field(name)?)?)));
         known.add(id, &values.collect::<Map<_, _>>());
     }
-    known
+    Ok(known)
 }
 
 impl<'a> Session<'a> {

@@ -164,7 +164,7 @@ fn ask_people(world: &World, parsed: Result<Parsed, CalcError>, request: &Map<St
         return;
     };
     let facts = world.facts(&plan);
-    for partition in plan.join(world.partitions(plan.scan(), 1), facts) {
+    for partition in plan.join(world.partitions(plan.scan(), 1), facts, &|| false).unwrap() {
         let people = plan.people(&partition, &selector, &|| false);
         assert!(people.map_or(0, |people| people.len()) <= partition.actors.len());
     }

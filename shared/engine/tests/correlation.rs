@@ -245,7 +245,7 @@ fn people(world: &World, request: &Map<String, Value>) -> usize {
     let selector = query.selector(request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
     let facts = world.facts(&plan);
-    let parts = plan.join(world.partitions(plan.scan(), 3), facts);
+    let parts = plan.join(world.partitions(plan.scan(), 3), facts, &|| false).unwrap();
     parts.iter().map(|part| plan.people(part, &selector, &|| false).unwrap().len()).sum()
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use pennon_engine::{CalcError, Query};
+use pennon_engine::{CalcError, ErrorKind, Parsed, Query};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::World;
@@ -198,4 +198,69 @@ fn presence_patterns_and_intervals_have_no_such_pairs() {
     }
     assert!(holds(Some(&json!("9")), "between", &json!(["1", 9])));
     assert!(!holds(Some(&json!(9)), "not_between", &json!([1, 9])));
+}
+
+/// Instants are compared as such, in whatever text and zone; the clocks are five hours behind.
+#[test]
+fn times_of_events_are_compared_as_instants() {
+    let world = World::of_case(&json!({
+        "now": "2024-01-01T20:00:00Z", "project": {"timezone": "America/New_York"}, "persons": [],
+        "events": [{"event": "e", "distinct_id": "d", "timestamp": "2024-01-01T05:00:05Z", "properties": {"$session_id": "s"}}],
+    }));
+    for (kind, key) in
+        [("event_metadata", "timestamp"), ("session", "$start_timestamp"), ("session", "$end_timestamp")]
+    {
+        let asked = |operator: &str, value: &Value| {
+            let filter = json!({"type": kind, "key": key, "operator": operator, "value": value});
+            let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
+            Ok(world.ask(Query::from_legacy_trends(body.as_object().unwrap()))?[0]["data"][0] == json!(1))
+        };
+        for (operator, value, want) in [
+            ("gt", json!("2024-01-01 10:00:00"), false),
+            ("gt", json!("2024-01-01 00:00:00"), true),
+            ("gte", json!("2024-01-01 00:00:05"), true),
+            ("lt", json!("2024-01-01T05:00:05.5Z"), true),
+            ("max", json!("2024-01-01T05:00:04.999999Z"), false),
+            ("exact", json!("2024-01-01T00:00:05-05:00"), true),
+            ("in", json!(["2023-01-01", "2024-01-01 00:00:05"]), true),
+            ("is_not", json!("2024-01-01 00:00:05"), false),
+            ("not_in", json!(["2023-01-01"]), true),
+            ("min", json!(1_704_085_205), true),
+            ("between", json!(["2024-01-01", "2024-01-01 00:00:05"]), true),
+            ("not_between", json!(["2024-01-01", "2024-01-01 00:00:05"]), false),
+        ] {
+            let found: Result<bool, CalcError> = asked(operator, &value);
+            assert_eq!(found.unwrap(), want, "{key} {operator} {value}");
+        }
+        for (operator, value) in [
+            ("gt", json!("soon")),
+            ("between", json!(["2024-01-02", "2024-01-01"])),
+            ("between", json!("2024-01-01")),
+        ] {
+            assert!(asked(operator, &value).is_err(), "{key} {operator} {value}");
+        }
+    }
+}
+
+/// Joining is stopped like counting.
+#[test]
+fn a_join_stops_when_it_is_told_to() {
+    let world = World::of_case(&json!({
+        "now": "2024-01-01T20:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
+        "events": [{"event": "e", "distinct_id": "d", "timestamp": "2024-01-01T05:00:05Z", "properties": {"$session_id": "s"}}],
+    }));
+    for more in [
+        json!({"properties": [{"type": "person", "key": "a", "value": "b"}]}),
+        json!({"properties": [{"type": "session", "key": "$session_duration", "operator": "gt", "value": 1}]}),
+        json!({"events": [{"id": "e", "math": "unique_group", "math_group_type_index": 0}]}),
+    ] {
+        let mut body = json!({"date_from": "dStart", "events": [{"id": "e"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let Ok(Parsed::Query(query)) = Query::from_legacy_trends(body.as_object().unwrap()) else {
+            panic!("{body}")
+        };
+        let plan = query.plan(&world.project, world.now).unwrap();
+        let joined = plan.join(world.partitions(plan.scan(), 2), world.facts(&plan), &|| true);
+        assert!(joined.is_err_and(|error| error.kind == ErrorKind::Timeout), "{body}");
+    }
 }

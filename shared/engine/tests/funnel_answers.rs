@@ -103,7 +103,7 @@ fn one_actor_does_not_keep_counting_when_the_time_is_over() {
         };
         let plan = query.plan(&world.project, world.now).unwrap();
         let facts = world.facts(&plan);
-        let partition = &plan.join(world.partitions(plan.scan(), 1), facts)[0];
+        let partition = &plan.join(world.partitions(plan.scan(), 1), facts, &|| false).unwrap()[0];
         let looks = Cell::new(0);
         let look = |last: usize| {
             looks.set(looks.get() + 1);

@@ -45,7 +45,7 @@ fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<Matched>, C
     let plan = query.plan(&world.project, world.now)?;
     let facts = world.facts(&plan);
     let mut people = Vec::new();
-    for partition in plan.join(world.partitions(plan.scan(), 3), facts) {
+    for partition in plan.join(world.partitions(plan.scan(), 3), facts, &|| false).unwrap() {
         people.extend(plan.people(&partition, &selector, &|| false)?);
     }
     let distinct: BTreeSet<_> = people.iter().map(|one| one.actor).collect();

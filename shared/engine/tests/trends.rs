@@ -441,7 +441,7 @@ fn people_of(world: &World, url: &str) -> (u64, u64) {
     let selector = query.selector(&request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
     let facts = world.facts(&plan);
-    let parts = plan.join(world.partitions(plan.scan(), 3), facts);
+    let parts = plan.join(world.partitions(plan.scan(), 3), facts, &|| false).unwrap();
     let people = parts.iter().flat_map(|part| plan.people(part, &selector, &|| false).unwrap());
     let people = union(people);
     (people.len() as u64, people.iter().map(|one| one.times.len() as u64).sum())

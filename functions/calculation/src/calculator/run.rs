@@ -76,12 +76,12 @@ where
     T: Default + Send + 'static,
     F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
 {
-    let joining = (plan.clone(), turn.clone());
+    let joining = (plan.clone(), turn.clone(), stop.is_due());
     let joined = tokio::task::spawn_blocking(move || {
-        let (plan, _turn) = joining;
-        plan.join(partitions, facts)
+        let (plan, _turn, is_due) = joining;
+        plan.join(partitions, facts, &is_due)
     });
-    let partitions = joined.await.map_err(|error| ApiError::internal(&error))?;
+    let partitions = joined.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?;
     let workers = cores().min(partitions.len());
     let queue = Arc::new(Mutex::new(partitions.into_iter()));
     let mut tasks = JoinSet::new();

@@ -17,6 +17,7 @@ use crate::dates::grammar::DateText;
 use crate::dates::range::floor;
 use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
+use crate::facts;
 use crate::filter::{Filter, Mask};
 use crate::limits;
 use crate::matcher::Matcher;
@@ -86,9 +87,10 @@ fn matcher(
 
 impl Behaviour {
     /// Who of a joined partition of its scan showed it.
-    pub(super) fn shown(&self, partition: &Partition) -> Vec<Uuid> {
+    pub(super) fn shown(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Vec<Uuid>> {
         let mut rows = Vec::new();
         for run in &partition.runs {
+            facts::asked(stop)?;
             let first = self.first.mask(run);
             let second = self.second.as_ref().map_or(Mask::Nothing, |second| second.mask(run));
             for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
@@ -101,7 +103,7 @@ impl Behaviour {
         rows.sort_unstable_by_key(|seen| (seen.actor, seen.time));
         let of_actors = rows.chunk_by(|left, right| left.actor == right.actor);
         let shown = of_actors.filter(|rows| self.pattern.is_shown(rows));
-        shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect()
+        Ok(shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect())
     }
 }
 

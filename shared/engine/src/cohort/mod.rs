@@ -81,27 +81,45 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
 
 impl Cohorts {
     /// Joins facts to the rows of a partition of persons.
-    pub(crate) fn join(&self, partition: &mut Partition, wanted: &BTreeSet<FactKey>, facts: &Facts) {
+    pub(crate) fn join(
+        &self,
+        partition: &mut Partition,
+        wanted: &BTreeSet<FactKey>,
+        facts: &Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<()> {
         let asks = wanted.iter().any(|key| matches!(key, FactKey::Member(_)));
-        let members = if asks { self.members(&partition.actors, facts) } else { BTreeMap::new() };
-        facts::join(partition, wanted, facts, &members);
+        let members = if asks { self.members(&partition.actors, facts, stop)? } else { BTreeMap::new() };
+        facts::join(partition, wanted, facts, &members, stop)
     }
 
     /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
-    pub(crate) fn behaved(&self, index: usize, partition: &mut Partition, facts: &Facts) -> Vec<Uuid> {
-        let Some(behaviour) = self.behaviours.get(index) else { return Vec::new() };
-        self.join(partition, &behaviour.facts, facts);
-        behaviour.shown(partition)
+    pub(crate) fn behaved(
+        &self,
+        index: usize,
+        partition: &mut Partition,
+        facts: &Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Vec<Uuid>> {
+        let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
+        self.join(partition, &behaviour.facts, facts, stop)?;
+        behaviour.shown(partition, stop)
     }
 
     /// For each cohort, whether each of these persons belongs to it.
-    fn members(&self, actors: &[Uuid], facts: &Facts) -> BTreeMap<u64, Vec<bool>> {
+    fn members(
+        &self,
+        actors: &[Uuid],
+        facts: &Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<BTreeMap<u64, Vec<bool>>> {
         let mut members = BTreeMap::new();
         for (id, rule) in &self.rules {
+            facts::asked(stop)?;
             let answers = rule.answers(actors, facts, &members);
             members.insert(*id, answers);
         }
-        members
+        Ok(members)
     }
 }
 

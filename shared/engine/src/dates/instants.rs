@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::grammar::{self, Cursor, Relative};
 use super::zone;
+use crate::scan::Micros;
 use crate::text::{number_of, numeric};
 
 /// From here on a number counts milliseconds: as seconds it would be past the year 5000.
@@ -20,6 +21,19 @@ pub fn property_second(value: &Value, zone: Tz) -> Option<i64> {
         Value::Number(_) => number_of(value).and_then(unix_second),
         Value::String(text) => text_second(text.trim(), zone),
         _ => None,
+    }
+}
+
+/// The same to the microsecond, where the text has a fraction of a second.
+pub fn property_micros(value: &Value, zone: Tz) -> Option<Micros> {
+    let text = value.as_str().map(str::trim);
+    match text.and_then(|text| grammar::absolute(text).or_else(|| other_order(text))) {
+        Some((local, None)) => Some(zone::at(local, zone).timestamp_micros()),
+        Some((local, Some(offset))) => {
+            let ahead = i64::from(offset.local_minus_utc()) * 1_000_000;
+            local.and_utc().timestamp_micros().checked_sub(ahead)
+        }
+        None => property_second(value, zone)?.checked_mul(1_000_000),
     }
 }
 

@@ -10,7 +10,7 @@ use chrono_tz::Tz;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::dates::instants::{filter_second, property_second};
+use crate::dates::instants::{filter_second, property_micros, property_second};
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
@@ -159,6 +159,10 @@ pub(crate) enum Test {
     Present { negated: bool },
     /// A version in one of these ranges; what is no version is in none. `negated` answers the opposite.
     Version { ranges: Vec<Range>, negated: bool },
+    /// An instant, to the microsecond, that stands so to one of these; the zone reads texts without an offset.
+    Moment { order: Order, bounds: Vec<Micros>, zone: Tz, negated: bool },
+    /// An instant in a closed interval, or outside of it.
+    Span { low: Micros, high: Micros, zone: Tz, negated: bool },
     /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
     Instant { order: Order, seconds: Vec<i64>, zone: Tz },
 }
@@ -250,6 +254,47 @@ impl Test {
         })
     }
 
+    /// Compiles an operator on what is an instant by its nature: it is compared as such, by whatever text. Operators on
+    /// a part of a text look at the text of the instant.
+    pub(crate) fn of_instants(
+        operator: Operator,
+        value: &Value,
+        now: DateTime<Tz>,
+        budget: &mut Budget,
+        attr: &str,
+    ) -> CalcResult<Self> {
+        let zone = now.timezone();
+        let values = match value {
+            Value::Array(list) => list.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let (order, negated) = match operator {
+            Operator::Exact | Operator::In => (Order::Equal, false),
+            Operator::IsNot | Operator::NotIn => (Order::Equal, true),
+            Operator::Gt => (Order::Greater, false),
+            Operator::Gte | Operator::Min => (Order::GreaterOrEqual, false),
+            Operator::Lt => (Order::Less, false),
+            Operator::Lte | Operator::Max => (Order::LessOrEqual, false),
+            Operator::Between | Operator::NotBetween => (Order::Equal, operator == Operator::NotBetween),
+            _ => return Self::new(operator, value, now, budget, attr),
+        };
+        let bound = |value: &Value| {
+            let micros = property_micros(value, zone);
+            micros.ok_or_else(|| CalcError::invalid(attr, format!("{value} is not a date with a time.")))
+        };
+        let bounds = values.iter().map(bound).collect::<CalcResult<Vec<_>>>()?;
+        match (operator, bounds.as_slice()) {
+            (_, []) => Ok(Self::Always(true)),
+            (Operator::Between | Operator::NotBetween, [low, high]) if low <= high => {
+                Ok(Self::Span { low: *low, high: *high, zone, negated })
+            }
+            (Operator::Between | Operator::NotBetween, _) => {
+                Err(CalcError::invalid(attr, "between needs two dates, the earlier one first."))
+            }
+            _ => Ok(Self::Moment { order, bounds, zone, negated }),
+        }
+    }
+
     /// Whether a value passes; None is a missing one.
     pub(crate) fn holds(&self, value: Option<&Value>) -> bool {
         let value = value.filter(|value| !value.is_null());
@@ -296,6 +341,13 @@ impl Test {
                 let within = |version| ranges.iter().any(|range| range.contains(&version));
                 version.is_some_and(within) != *negated
             }
+            Self::Moment { order, bounds, zone, negated } => {
+                let at = value.and_then(|value| property_micros(value, *zone));
+                at.is_some_and(|at| bounds.iter().any(|bound| order.holds(&at, bound))) != *negated
+            }
+            Self::Span { low, high, zone, negated } => value
+                .and_then(|value| property_micros(value, *zone))
+                .is_some_and(|at| (*low..=*high).contains(&at) != *negated),
             Self::Instant { order, seconds, zone } => value
                 .and_then(|value| property_second(value, *zone))
                 .is_some_and(|second| seconds.iter().any(|bound| order.holds(&second, bound))),
@@ -307,6 +359,10 @@ impl Test {
     /// Whether an instant passes: dates are compared as such, everything else with the text of the instant.
     pub(crate) fn holds_at(&self, time: Micros) -> bool {
         match self {
+            Self::Moment { order, bounds, negated, .. } => {
+                bounds.iter().any(|bound| order.holds(&time, bound)) != *negated
+            }
+            Self::Span { low, high, negated, .. } => (*low..=*high).contains(&time) != *negated,
             Self::Instant { order, seconds, .. } => {
                 let second = time.div_euclid(1_000_000);
                 seconds.iter().any(|bound| order.holds(&second, bound))

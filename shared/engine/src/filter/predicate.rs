@@ -10,6 +10,7 @@ use crate::element::{self, ElementTest};
 use crate::error::CalcResult;
 use crate::facts::group_column;
 use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
+use crate::sessions;
 use crate::sql::Program;
 use crate::text::text_of;
 
@@ -77,7 +78,7 @@ impl Predicate {
                 return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::EventName);
             }
             Target::Metadata if leaf.key == "timestamp" => {
-                return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
+                return Test::of_instants(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
             }
             Target::Metadata if leaf.key == "person_id" => RowKey::Fact(FactKey::PersonId),
             Target::Metadata => match group_of(&leaf.key) {
@@ -90,7 +91,11 @@ impl Predicate {
             Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key))),
             Target::Person => RowKey::Fact(FactKey::Person(leaf.key.clone())),
             Target::Group(index) => RowKey::Fact(FactKey::Group(index, leaf.key.clone())),
-            Target::Session => RowKey::Fact(FactKey::Session(leaf.key.clone())),
+            Target::Session => {
+                let key = RowKey::Fact(FactKey::Session(leaf.key.clone()));
+                let test = if sessions::is_instant(&leaf.key) { Test::of_instants } else { Test::new };
+                return Ok(Self::Column(key, test(leaf.operator, &leaf.value, now, budget, attr)?));
+            }
         };
         Ok(Self::Column(key, Test::new(leaf.operator, &leaf.value, now, budget, attr)?))
     }

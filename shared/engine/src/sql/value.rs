@@ -10,7 +10,7 @@ use chrono::{NaiveDate, NaiveTime};
 use chrono_tz::Tz;
 use serde_json::Value as Json;
 
-use crate::dates::{grammar, instants, zone};
+use crate::dates::{instants, zone};
 use crate::limits;
 use crate::scan::Micros;
 use crate::text;
@@ -144,15 +144,8 @@ impl Value {
         match self {
             Self::Time { at, .. } => Some(*at),
             Self::Date(day) => Some(zone::day_start(*day, zone).timestamp_micros()),
-            Self::Text(text) => match grammar::absolute(text.trim()) {
-                Some((local, None)) => Some(zone::at(local, zone).timestamp_micros()),
-                Some((local, Some(offset))) => {
-                    let ahead = i64::from(offset.local_minus_utc()) * 1_000_000;
-                    local.and_utc().timestamp_micros().checked_sub(ahead)
-                }
-                None => seconds(&Json::from(text.as_str()), zone),
-            },
-            Self::Number(number) => seconds(&Json::from(*number), zone),
+            Self::Text(text) => instants::property_micros(&Json::from(text.as_str()), zone),
+            Self::Number(number) => instants::property_micros(&Json::from(*number), zone),
             _ => None,
         }
     }
@@ -202,10 +195,6 @@ impl Value {
             (left, right) => left.number()?.partial_cmp(&right.number()?),
         }
     }
-}
-
-fn seconds(value: &Json, zone: Tz) -> Option<Micros> {
-    instants::property_second(value, zone)?.checked_mul(1_000_000)
 }
 
 /// The boolean that a text spells.

@@ -36,7 +36,7 @@ fn divided(history: &History, asked: &Asked) -> Result<Vec<(String, Value)>, Cal
         answers.push((format!("{parts} parts"), world.answer(&query, parts)?));
     }
     let plan = query.plan(&world.project, world.now)?;
-    let partitions = plan.join(world.partitions(plan.scan(), 5), world.facts(&plan));
+    let partitions = plan.join(world.partitions(plan.scan(), 5), world.facts(&plan), &|| false).unwrap();
     let partials: Result<Vec<Partial>, CalcError> =
         partitions.iter().rev().map(|partition| plan.partial(partition, &|| false)).collect();
     let sum = partials?.into_iter().fold(Partial::default(), |sum, part| part.merge(sum));

@@ -145,7 +145,7 @@ impl World {
         let plan = query.plan(&self.project, self.now)?;
         let mut sum = pennon_engine::Partial::default();
         let facts = self.facts(&plan);
-        for partition in plan.join(self.partitions(plan.scan(), parts), facts) {
+        for partition in plan.join(self.partitions(plan.scan(), parts), facts, &|| false)? {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
         Ok(plan.finish(sum)?.result)
