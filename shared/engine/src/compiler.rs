@@ -47,6 +47,7 @@ impl<'a> Compiler<'a> {
             groups: BTreeMap::new(),
             whole_persons: false,
             whole_groups: BTreeSet::new(),
+            distinct_ids: BTreeSet::new(),
             rosters: BTreeSet::new(),
             sessions: None,
             session_fields: BTreeSet::new(),
@@ -131,6 +132,7 @@ impl<'a> Compiler<'a> {
                     FactKey::Person(property) => {
                         self.needs.persons.insert(property.clone());
                     }
+                    FactKey::Named(ids) => self.needs.distinct_ids.extend(ids.iter().cloned()),
                     FactKey::PersonProperties => self.needs.whole_persons = true,
                     FactKey::GroupProperties(index) => {
                         self.needs.whole_groups.insert(*index);

@@ -30,6 +30,8 @@ pub struct Needs {
     pub whole_persons: bool,
     /// The same of the groups of these types.
     pub whole_groups: BTreeSet<u8>,
+    /// Distinct ids whose persons are needed.
+    pub distinct_ids: BTreeSet<String>,
     /// Static cohorts whose lists are needed.
     pub rosters: BTreeSet<u64>,
     /// Events from which sessions are made; none when no session is asked for.
@@ -56,6 +58,8 @@ pub struct Facts {
     pub persons: Properties<Uuid>,
     /// Properties of groups, by the index of their type.
     pub groups: BTreeMap<u8, Properties<String>>,
+    /// The persons of distinct ids, merges applied.
+    pub named: HashMap<String, Uuid>,
     /// Members of static cohorts: persons, merges applied.
     pub rosters: BTreeMap<u64, HashSet<Uuid>>,
     /// The partitions of each of [`Needs::further_scans`].
@@ -239,6 +243,13 @@ fn of_actors(
             },
             values: vec![Value::Bool(false), Value::Bool(true)],
         }),
+        FactKey::Named(ids) => {
+            let named: HashSet<&Uuid> = ids.iter().filter_map(|id| facts.named.get(id)).collect();
+            Some(Column {
+                codes: actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
+                values: vec![Value::Bool(false), Value::Bool(true)],
+            })
+        }
         FactKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
         FactKey::Group(..) | FactKey::GroupProperties(_) | FactKey::Session(_) => None,
     }

@@ -42,6 +42,8 @@ pub enum FactKey {
     PersonId,
     /// A property of the person as it is now, by its key.
     Person(String),
+    /// Whether the person has one of these distinct ids: true or false in every row.
+    Named(BTreeSet<String>),
     /// All properties of the person as they are now, as one object.
     PersonProperties,
     /// All properties of the group that the event has of the type with this index, as one object.

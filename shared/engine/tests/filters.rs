@@ -49,14 +49,20 @@ fn columns_of_events_are_filtered() {
         ("event_metadata", "timestamp", "is_date_exact", json!("2024-05-15 10:00:01"), vec![2]),
         ("event_metadata", "timestamp", "is_date_before", json!("-2h"), vec![0, 1]),
         ("event_metadata", "timestamp", "icontains", json!("T08:00"), vec![0, 1]),
-        ("person", "distinct_id", "exact", json!("b"), vec![1]),
-        ("person", "distinct_id", "is_not", json!("b"), vec![0, 2]),
+        // Who has an id, whichever of its ids the event came with.
+        ("person", "distinct_id", "exact", json!("b"), vec![0, 1]),
+        ("person", "distinct_id", "is_not", json!("b"), vec![2]),
+        ("person", "distinct_id", "in", json!(["nobody", "c"]), vec![2]),
+        ("person", "distinct_id", "not_in", json!(["a", "c"]), vec![]),
+        ("person", "distinct_id", "is_set", json!(null), vec![0, 1, 2]),
         ("feature", "beta", "exact", json!("on"), vec![0, 1, 2]),
         ("flag", "beta", "flag_evaluates_to", json!(false), vec![0, 1, 2]),
     ] {
         let filter = json!({"type": kind, "key": key, "operator": operator, "value": value});
         assert_eq!(passing(&filter).unwrap(), want, "{filter}");
     }
+    let part = json!({"type": "person", "key": "distinct_id", "operator": "icontains", "value": "a"});
+    assert!(passing(&part).is_err());
     // Beside a filter on flags, which holds always, no other of the group decides anything.
     let any = json!({"type": "OR", "values": [{"type": "flag", "key": "beta", "value": true}, {"key": "path", "value": "x"}]});
     assert_eq!(passing(&any).unwrap(), [0, 1, 2]);
@@ -245,15 +251,19 @@ fn times_of_events_are_compared_as_instants() {
 /// Joining is stopped like counting.
 #[test]
 fn a_join_stops_when_it_is_told_to() {
-    let world = World::of_case(&json!({
+    let mut world = World::of_case(&json!({
         "now": "2024-01-01T20:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
         "events": [{"event": "e", "distinct_id": "d", "timestamp": "2024-01-01T05:00:05Z", "properties": {"$session_id": "s"}}],
     }));
-    for more in [
-        json!({"properties": [{"type": "person", "key": "a", "value": "b"}]}),
-        json!({"properties": [{"type": "session", "key": "$session_duration", "operator": "gt", "value": 1}]}),
-        json!({"events": [{"id": "e", "math": "unique_group", "math_group_type_index": 0}]}),
+    for (aggregate_by_distinct_id, more) in [
+        (false, json!({"properties": [{"type": "person", "key": "a", "value": "b"}]})),
+        (
+            false,
+            json!({"properties": [{"type": "session", "key": "$session_duration", "operator": "gt", "value": 1}]}),
+        ),
+        (true, json!({"events": [{"id": "e", "math": "dau"}]})),
     ] {
+        world.project.aggregate_by_distinct_id = aggregate_by_distinct_id;
         let mut body = json!({"date_from": "dStart", "events": [{"id": "e"}]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let Ok(Parsed::Query(query)) = Query::from_legacy_trends(body.as_object().unwrap()) else {

@@ -3,7 +3,7 @@
 //! Must stay true: nothing that a plan names is left out, because a missing fact is a wrong number; reads that do not
 //! depend on each other run side by side.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt};
@@ -11,7 +11,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{Facts, Needs, Plan, Properties};
-use pennon_eventstore::{GroupType, ROWS_MAX};
+use pennon_eventstore::{GroupType, ROWS_MAX, derived};
 use uuid::Uuid;
 
 use super::Calculator;
@@ -36,10 +36,11 @@ impl Calculator {
         });
         let groups = futures::future::try_join_all(groups);
         let rosters = self.rosters(project, &needs.rosters, used);
-        let (partitions, further, persons, groups, rosters) =
-            futures::try_join!(scan, further, persons, groups, rosters)?;
+        let named = self.named(project, &needs.distinct_ids);
+        let (partitions, further, persons, groups, rosters, named) =
+            futures::try_join!(scan, further, persons, groups, rosters, named)?;
         let groups = groups.into_iter().collect();
-        Ok((partitions, Facts { persons, groups, rosters, further, ..Facts::default() }))
+        Ok((partitions, Facts { persons, groups, rosters, named, further, ..Facts::default() }))
     }
 
     async fn scan(&self, project: &Project, request: &ScanRequest) -> ApiResult<Vec<Partition>> {
@@ -115,6 +116,15 @@ impl Calculator {
             }
         }
         Ok((index, groups))
+    }
+
+    /// The persons of distinct ids, merges applied.
+    async fn named(&self, project: &Project, ids: &BTreeSet<String>) -> ApiResult<HashMap<String, Uuid>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
+        Ok(ids.iter().map(|id| (id.clone(), finals.of(derived(project.id, id)))).collect())
     }
 
     /// Who is on the lists of static cohorts, merges applied.

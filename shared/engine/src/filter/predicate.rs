@@ -5,9 +5,9 @@ use chrono_tz::Tz;
 use serde_json::Value;
 
 use super::parse::group_of;
-use super::{Budget, Filter, PropertyFilter, Target, Test};
+use super::{Budget, Filter, Operator, PropertyFilter, Target, Test};
 use crate::element::{self, ElementTest};
-use crate::error::CalcResult;
+use crate::error::{CalcError, CalcResult};
 use crate::facts::group_column;
 use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
 use crate::sessions;
@@ -85,8 +85,7 @@ impl Predicate {
                 Some(index) => event(group_column(index)),
                 None => event(ColumnKey::DistinctId),
             },
-            // Every event tells a distinct id of its person.
-            Target::Person if leaf.key == "distinct_id" => event(ColumnKey::DistinctId),
+            Target::Person if leaf.key == "distinct_id" => return named_leaf(leaf, attr),
             Target::Event => event(ColumnKey::Property(leaf.key.clone())),
             Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key))),
             Target::Person => RowKey::Fact(FactKey::Person(leaf.key.clone())),
@@ -133,6 +132,33 @@ impl Predicate {
                 Some(column) => column_mask(column, test),
                 None => Mask::constant(test.holds(None)),
             },
+        }
+    }
+}
+
+/// A filter on the distinct ids of a person: of several any may be meant, whatever id its events came with. Everybody
+/// has one.
+fn named_leaf(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predicate> {
+    let values = match &leaf.value {
+        Value::Array(list) => list.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let everybody = Predicate::All(Vec::new());
+    match leaf.operator {
+        Operator::IsSet => Ok(everybody),
+        Operator::IsNotSet => Ok(Predicate::Any(Vec::new())),
+        Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn if values.is_empty() => {
+            Ok(everybody)
+        }
+        Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn => {
+            let ids = values.iter().filter_map(text_of).map(Into::into).collect();
+            let test =
+                Test::OneOf { texts: ["true".to_owned()].into(), negated: leaf.operator.is_negative() };
+            Ok(Predicate::Column(RowKey::Fact(FactKey::Named(ids)), test))
+        }
+        other => {
+            let what = format!("the distinct ids of a person compared by {}", other.name());
+            Err(CalcError::unsupported(attr, what))
         }
     }
 }

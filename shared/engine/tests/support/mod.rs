@@ -46,6 +46,8 @@ pub struct World {
     pub now: DateTime<Utc>,
     pub events: Vec<Event>,
     pub persons: BTreeMap<Uuid, Value>,
+    /// Persons of distinct ids.
+    pub named: BTreeMap<String, Uuid>,
     /// By index of the type and key.
     pub groups: BTreeMap<(u8, String), Value>,
     /// Members of static cohorts.
@@ -84,7 +86,7 @@ impl World {
         let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
         let mut project = project_of(project, &events);
         project.definitions = definitions_of(case);
-        Self { project, now: instant(now), events, persons: known, groups, rosters }
+        Self { project, now: instant(now), events, persons: known, named: persons, groups, rosters }
     }
 
     /// What a plan has to know.
@@ -106,6 +108,8 @@ impl World {
                 known.add(key.clone(), properties.as_object().unwrap());
             }
         }
+        let named = self.named.iter().filter(|(id, _)| needs.distinct_ids.contains(*id));
+        facts.named = named.map(|(id, person)| (id.clone(), *person)).collect();
         let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
         facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
         facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
