@@ -86,7 +86,6 @@ fn what_would_change_the_numbers_is_refused_by_name() {
     for (attr, extra) in [
         ("events", json!({"events": [{"id": "a", "math": "first_matching_event_for_user"}]})),
         ("display", json!({"display": "CalendarHeatmap"})),
-        ("smoothing_intervals", json!({"display": "ActionsLineGraphCumulative", "smoothing_intervals": 3})),
     ] {
         refused(trend(&with(extra)), attr);
     }

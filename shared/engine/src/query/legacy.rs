@@ -113,6 +113,9 @@ fn list<'a>(request: &'a Object, key: &'static str) -> CalcResult<Vec<Cow<'a, Va
             Ok(Value::Array(list)) => Ok(list.into_iter().map(Cow::Owned).collect()),
             Ok(Value::Null) => Ok(Vec::new()),
             Ok(_) => Err(not_a_list()),
+            Err(_) if matches!(key, "events" | "actions") => {
+                Err(CalcError::invalid(key, "Properties are unparsable!"))
+            }
             Err(_) => Err(CalcError::invalid(key, "The text is not valid JSON.")),
         },
         Some(_) => Err(not_a_list()),

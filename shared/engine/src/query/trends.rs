@@ -26,10 +26,6 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
     if raw.conversion_goal.says_something() {
         return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
     }
-    if smoothing > 1 && display == Display::ActionsLineGraphCumulative {
-        let attr = raw.smoothing_intervals.attr;
-        return Err(CalcError::unsupported(attr, "smoothing of a cumulative display"));
-    }
     let series = raw
         .common
         .series

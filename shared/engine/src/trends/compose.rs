@@ -118,11 +118,13 @@ impl Trend {
             values.insert(&row.value, ());
         });
         let width = series.iter().flatten().map(|row| row.data.len()).max().unwrap_or(0);
+        let by_value: Vec<BTreeMap<&RowValue, &Row>> =
+            series.iter().map(|rows| rows.iter().map(|row| (&row.value, row)).collect()).collect();
         let mut rows: Vec<Row> = values
             .into_keys()
             .map(|value| {
                 let of_value: Vec<Option<&Row>> =
-                    series.iter().map(|rows| rows.iter().find(|row| row.value == *value)).collect();
+                    by_value.iter().map(|rows| rows.get(value).copied()).collect();
                 let at = |bucket: usize| {
                     formula.at(|letter| {
                         let row = of_value.get(letter).copied().flatten();
