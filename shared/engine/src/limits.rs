@@ -34,10 +34,10 @@ pub const BREAKDOWN_VALUES: usize = 100_000;
 pub const BREAKDOWN_BINS: u32 = 1_000;
 /// Cohorts of one breakdown.
 pub const BREAKDOWN_COHORTS: usize = 50;
-/// Buckets of one series.
-pub const BUCKETS: usize = 10_000;
-/// Buckets of all series of an answer together.
-pub const POINTS: usize = 20_000;
+/// Buckets of one series: the range that goes without saying has up to 11,520 minutes.
+pub const BUCKETS: usize = 12_000;
+/// Buckets of all series of an answer together: those minutes of four series, compared.
+pub const POINTS: usize = 100_000;
 /// Numbers of all rows of a funnel with a breakdown together, in one partition.
 pub const FUNNEL_NUMBERS: usize = 1 << 22;
 /// Periods of all series together of a funnel over time with a breakdown; series beyond them are left out.
@@ -118,6 +118,11 @@ pub fn holds_too_much() -> CalcError {
         "Counting this takes more than {most} MiB of values at once. Narrow the dates, the events or the breakdown."
     );
     CalcError::coded("invalid_input", None, detail)
+}
+
+/// Whether one number a bucket can be held for each of so many values of a breakdown.
+pub fn numbers_fit(values: usize, buckets: usize) -> bool {
+    values.saturating_mul(buckets).saturating_mul(size_of::<u64>()) <= HELD_BYTES
 }
 
 /// Whether an answer can carry so many links of so many bytes each.

@@ -72,8 +72,7 @@ fn dates_mean_the_expected_instants() {
                     None => Comparison::Previous,
                     Some(text) => Comparison::back(text, "compare_to").unwrap(),
                 };
-                let earlier =
-                    comparison.of(&current, &spec(&case, &case["date_from"]), rounding(interval), interval);
+                let earlier = comparison.of(&current, &spec(&case, &case["date_from"]), rounding(interval));
                 let earlier = earlier.unwrap();
                 same(&earlier.from, &case["expect_from"], name);
                 same(&earlier.to, &case["expect_to"], name);

@@ -376,15 +376,20 @@ fn too_many_series_and_numbers_are_refused_at_their_limits() {
     let series = |count: usize| json!({"events": vec![json!({"id": "a"}); count]});
     let _ = trend(&series(26));
     assert_eq!(refusal(series(27)).attr.as_deref(), Some("events"));
-    // 20,000 numbers are as many as may be asked for: two periods of 10,000 hours.
+    // 100,000 numbers are as many as may be asked for: two periods of 10,000 hours of five series.
     let world = world("2020-01-01T00:00:00Z", &[]);
-    let hours = |last: &str| {
-        json!({"events": [{"id": "a"}], "interval": "hour", "compare": true,
+    let hours = |last: &str, series: usize| {
+        json!({"events": vec![json!({"id": "a"}); series], "interval": "hour", "compare": true,
         "date_from": "2018-01-01 00:00:00", "date_to": last})
     };
-    let rows = ask(&world, hours("2019-02-21 15:00:00"));
-    assert_eq!(rows[1]["data"].as_array().unwrap().len(), 10_000);
-    let error = world.answer(&trend(&hours("2019-02-21 16:00:00")), 1).unwrap_err();
+    let rows = ask(&world, hours("2019-02-21 15:00:00", 5));
+    assert_eq!(rows[9]["data"].as_array().unwrap().len(), 10_000);
+    let error = world.answer(&trend(&hours("2019-02-21 16:00:00", 5)), 1).unwrap_err();
+    assert_eq!(error.attr.as_deref(), Some("interval"), "{error}");
+    // 12,000 of them in one series.
+    let rows = ask(&world, hours("2019-05-15 23:00:00", 1));
+    assert_eq!(rows[0]["data"].as_array().unwrap().len(), 12_000);
+    let error = world.answer(&trend(&hours("2019-05-16 00:00:00", 1)), 1).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("interval"), "{error}");
 }
 

@@ -30,14 +30,9 @@ impl Comparison {
         }
     }
 
-    /// The earlier period. `rounding` is the current one's; `interval` is what was asked for, which for a total differs.
-    pub fn of(
-        &self,
-        current: &DateRange,
-        spec: &DateSpec,
-        rounding: Rounding,
-        interval: Interval,
-    ) -> CalcResult<DateRange> {
+    /// The earlier period. `current` and `rounding` are of the interval that was asked for, for a total too.
+    pub fn of(&self, current: &DateRange, spec: &DateSpec, rounding: Rounding) -> CalcResult<DateRange> {
+        let interval = rounding.interval;
         let zone = current.from.timezone();
         let (start, end) = (current.from.naive_local(), current.to.naive_local());
         let length = end - start;
@@ -72,7 +67,7 @@ impl Comparison {
         };
         let from = zone::at(from, zone);
         let first = first_instant(from, spec, rounding);
-        Ok(DateRange { from, first, to: zone::at(to, zone) })
+        Ok(DateRange { from, first, to: zone::end_at(to, zone) })
     }
 }
 

@@ -58,7 +58,9 @@ impl DateText {
             Self::Absolute(local, Some(offset)) => {
                 Some(local.and_local_timezone(offset).single()?.with_timezone(&zone))
             }
-            Self::Relative(relative) => relative.before(now.naive_local()).map(|local| zone::at(local, zone)),
+            Self::Relative(relative) => {
+                relative.before(now.naive_local()).map(|local| zone::end_at(local, zone))
+            }
             Self::Now => Some(now),
         }
     }

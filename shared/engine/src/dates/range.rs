@@ -102,7 +102,7 @@ impl DateSpec {
             Interval::Hour => zone::shift(floor(at, Interval::Hour), Duration::seconds(3599) + last),
             _ => {
                 let end = NaiveTime::from_hms_micro_opt(23, 59, 59, 999_999).unwrap_or(NaiveTime::MIN);
-                zone::at(at.date_naive().and_time(end), at.timezone())
+                zone::end_at(at.date_naive().and_time(end), at.timezone())
             }
         })
     }

@@ -23,6 +23,16 @@ pub fn at(local: NaiveDateTime, zone: Tz) -> DateTime<Tz> {
     }
 }
 
+/// The instant of a wall-clock time that ends a range. The end of a day is the last instant before the next one, also
+/// where clocks go back at midnight and show the day's last hour twice.
+pub fn end_at(local: NaiveDateTime, zone: Tz) -> DateTime<Tz> {
+    let instant = Duration::microseconds(1);
+    match local.checked_add_signed(instant) {
+        Some(next) if next.time() == NaiveTime::MIN => shift(day_start(next.date(), zone), -instant),
+        _ => at(local, zone),
+    }
+}
+
 /// The first instant of a day.
 pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Tz> {
     at(day.and_time(NaiveTime::MIN), zone)
@@ -69,6 +79,11 @@ mod tests {
         let zone = chrono_tz::US::Pacific;
         assert_eq!(utc_text(&at(local("2024-03-10T02:30:00"), zone)), "2024-03-10T10:30:00Z");
         assert_eq!(utc_text(&at(local("2024-11-03T01:30:00"), zone)), "2024-11-03T08:30:00Z");
+        // Those of Santiago go back from midnight to 23:00, so that the day ends an hour after it first seemed to.
+        let santiago = chrono_tz::America::Santiago;
+        let end = end_at(local("2024-04-06T23:59:59.999999"), santiago);
+        assert_eq!(utc_text(&end), "2024-04-07T03:59:59.999999Z");
+        assert_eq!(utc_text(&end_at(local("2024-04-06T23:30:00"), santiago)), "2024-04-07T02:30:00Z");
         // The clocks of São Paulo went from 23:59:59 to 01:00:00.
         let day = NaiveDate::from_ymd_opt(2018, 11, 4).unwrap();
         assert_eq!(zoned_text(&day_start(day, chrono_tz::America::Sao_Paulo)), "2018-11-04T01:00:00-02:00");

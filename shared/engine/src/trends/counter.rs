@@ -9,10 +9,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::keys::Layer;
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
-use super::state::{Seen, Tally, count_one, dedup};
+use super::state::{Crowd, Seen, Tally, count_one};
 use crate::error::CalcResult;
 use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
+use crate::limits;
 use crate::matcher::Matcher;
 use crate::plan::Compiler;
 use crate::query::{Math, NumberSource, Series, Statistic, Who};
@@ -84,17 +85,23 @@ impl Counter {
     }
 
     /// What the rows come to. With `first` a person counts in the first of its buckets only.
-    pub(super) fn tallies(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> Tallies {
-        match &self.math {
-            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => actors(rows, slots, width, first),
+    pub(super) fn tallies(
+        &self,
+        rows: &Rows<'_>,
+        slots: &Slots<'_>,
+        width: usize,
+        first: bool,
+    ) -> CalcResult<Tallies> {
+        Ok(match &self.math {
+            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => actors(rows, slots, width, first)?,
             Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who),
             Math::PerActor(statistic) => per_actor(rows, slots, *statistic),
             Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots),
             Math::Property(statistic, source) => numbers(rows, slots, *statistic, &row_key(source)),
-            Math::FirstTime => self.first_times(rows, slots, width),
+            Math::FirstTime => self.first_times(rows, slots, width)?,
             Math::Expression(_) => self.aggregates(rows, slots),
-            Math::Total => events(rows, slots, width, |_| true),
-        }
+            Math::Total => events(rows, slots, width, |_| true)?,
+        })
     }
 
     fn aggregates(&self, rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
@@ -112,7 +119,7 @@ impl Counter {
     }
 
     /// The first event of each person, where it passes the filters.
-    fn first_times(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Tallies {
+    fn first_times(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> CalcResult<Tallies> {
         let firsts = self.first_time_rows(rows, slots);
         events(rows, slots, width, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
     }
@@ -229,7 +236,13 @@ fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
     }
 }
 
-fn events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, counts: impl Fn(&Row) -> bool) -> Tallies {
+fn events(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    width: usize,
+    counts: impl Fn(&Row) -> bool,
+) -> CalcResult<Tallies> {
+    let mut fits = true;
     let mut by_key: HashMap<u32, Vec<u64>> = HashMap::new();
     // Neighbours often share a key.
     let mut last: Option<(u32, Vec<u64>)> = None;
@@ -238,7 +251,12 @@ fn events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, counts: impl Fn(&Row
             return;
         }
         if last.as_ref().is_none_or(|(key, _)| *key != row.key) {
-            let next = by_key.remove(&row.key).unwrap_or_else(|| vec![0; width]);
+            let known = by_key.remove(&row.key);
+            fits = fits && (known.is_some() || limits::numbers_fit(by_key.len() + 1, width));
+            if !fits {
+                return;
+            }
+            let next = known.unwrap_or_else(|| vec![0; width]);
             if let Some((key, before)) = last.replace((row.key, next)) {
                 by_key.insert(key, before);
             }
@@ -249,11 +267,14 @@ fn events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, counts: impl Fn(&Row
             *count += 1;
         }
     });
+    if !fits {
+        return Err(limits::holds_too_much());
+    }
     by_key.extend(last);
-    by_key.into_iter().map(|(key, counts)| (key, Tally::Counts(counts))).collect()
+    Ok(by_key.into_iter().map(|(key, counts)| (key, Tally::Counts(counts))).collect())
 }
 
-fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> Tallies {
+fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> CalcResult<Tallies> {
     let mut places: Vec<(u32, u32, Slot)> = Vec::new();
     each(rows, slots, |row| {
         let place = (row.key, row.actor, row.slot);
@@ -269,8 +290,11 @@ fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> Tall
         if let Tally::Counts(counts) = tally {
             count_one(of_one.iter().map(|(.., slot)| *slot), first, counts);
         }
+        if !limits::numbers_fit(tallies.len(), width) {
+            return Err(limits::holds_too_much());
+        }
     }
-    tallies
+    Ok(tallies)
 }
 
 fn per_actor(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic) -> Tallies {
@@ -339,10 +363,7 @@ fn gather_seen(
             seen.push(one);
         }
     });
-    let tally = |(key, mut seen): (u32, Vec<Seen>)| {
-        dedup(&mut seen);
-        (key, Tally::Seen(seen))
-    };
+    let tally = |(key, seen): (u32, Vec<Seen>)| (key, Tally::Seen(Crowd::new(seen)));
     by_key.into_iter().map(tally).collect()
 }
 

@@ -16,9 +16,12 @@ mod rows;
 mod slot;
 mod state;
 
+use chrono::DateTime;
+use chrono_tz::Tz;
+
 use crate::dates::Interval;
 use crate::dates::buckets::Buckets;
-use crate::dates::range::DateRange;
+use crate::dates::range::{DateRange, Rounding};
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Mask, Predicate};
@@ -62,7 +65,7 @@ impl Trend {
         if query.series.iter().any(|series| counts_actors(&series.math)) {
             compiler.count(ActorKind::of(project, None));
         }
-        let periods = periods(query, project, range)?;
+        let periods = periods(query, project, range, compiler.now)?;
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
         let counters = query
             .series
@@ -119,7 +122,7 @@ impl Trend {
                     None => {
                         let once = self.counts_once(&counter.math);
                         let slots = period.slots(&counter.math);
-                        for (code, tally) in counter.tallies(&rows, &slots, period.width(), once) {
+                        for (code, tally) in counter.tallies(&rows, &slots, period.width(), once)? {
                             if let Some(key) = keys.keys.get(code as usize) {
                                 sum.add(channel, key.clone(), tally);
                             }
@@ -173,15 +176,16 @@ impl Trend {
         Some(counts)
     }
 
-    pub(crate) fn finish(&self, sum: Sum) -> CalcResult<Answer> {
-        if sum.burst {
+    pub(crate) fn finish(&self, mut sum: Sum) -> CalcResult<Answer> {
+        sum.settle();
+        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
+        if sum.burst || !limits::numbers_fit(sum.values(), width) {
             return Err(limits::holds_too_much());
         }
         if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let (outputs, cut) = self.outputs(sum);
-        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
         if outputs.len().saturating_mul(width) > limits::ANSWER_POINTS {
             return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
         }
@@ -190,13 +194,21 @@ impl Trend {
 }
 
 /// The range asked for and the one that it is compared with.
-fn periods(query: &TrendsQuery, project: &ProjectContext, range: DateRange) -> CalcResult<Vec<Period>> {
+fn periods(
+    query: &TrendsQuery,
+    project: &ProjectContext,
+    range: DateRange,
+    now: DateTime<Tz>,
+) -> CalcResult<Vec<Period>> {
     let total = query.display.is_total();
     let interval = if total { Interval::Day } else { query.common.interval };
     let mut ranges = vec![range];
     if let Some(comparison) = &query.comparison {
-        let rounding = Query::trend_rounding(query);
-        ranges.push(comparison.of(&range, &query.common.dates, rounding, query.common.interval)?);
+        // A total is rounded by days, what it is compared with by the interval that was asked for.
+        let rounding = Rounding { interval: query.common.interval, ..Query::trend_rounding(query) };
+        let dates = &query.common.dates;
+        let current = dates.resolve(rounding, now, project.earliest_event)?;
+        ranges.push(comparison.of(&current, dates, rounding)?);
     }
     let mut points = 0;
     let period = |range: DateRange| {

@@ -133,7 +133,8 @@ impl Context<'_> {
         })
     }
 
-    /// A link to the people of each bucket, with the bucket's own absolute dates; null where links would be too long.
+    /// A link to the people of each bucket, with the bucket's own absolute dates. Its `url` is null where links would be
+    /// too long, all of it where what they say would be.
     fn persons_urls(&self, output: &Output, series: &Series) -> Value {
         let trend = self.trend;
         let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {
@@ -166,6 +167,10 @@ impl Context<'_> {
         let running = trend.query.display == Display::ActionsLineGraphCumulative;
         let spans = self.period.spans(&counter.math, running);
         let short = limits::links_fit(base.len(), spans.len() * self.rows);
+        let own_bytes = serde_json::to_vec(&own).map_or(usize::MAX, |own| own.len());
+        if own_bytes.saturating_mul(spans.len() * self.rows) > limits::LINKS_BYTES {
+            return Value::Null;
+        }
         let text = |at| utc_text(&from_micros(at, chrono_tz::UTC));
         let link = |(from, to): (i64, i64)| {
             let (from, to) = (text(from), text(to));

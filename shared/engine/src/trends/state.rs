@@ -30,8 +30,16 @@ pub(super) enum Tally {
     Numbers(HashMap<u32, Numbers>),
     /// What an expression has taken in, by bucket.
     Aggregates(HashMap<u32, sql::Tally>),
-    /// Who was seen in which buckets; may hold one more than once.
-    Seen(Vec<Seen>),
+    /// Who was seen in which buckets.
+    Seen(Crowd),
+}
+
+/// Who was seen in which buckets; holds few more than once, for only now and then the others are dropped.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Crowd {
+    seen: Vec<Seen>,
+    /// How many there were when those that were there twice were last dropped: there are no fewer now.
+    distinct: usize,
 }
 
 /// Somebody in some buckets, perhaps with a number.
@@ -66,6 +74,28 @@ impl Sum {
         }
     }
 
+    /// Drops who is held twice, so that it depends on nothing else whether all parts together hold too much.
+    pub(super) fn settle(&mut self) {
+        let mut held = 0;
+        for tally in self.tallies.values_mut() {
+            if let Tally::Seen(crowd) = tally {
+                crowd.dedup();
+            }
+            held += tally.weight();
+        }
+        self.held = held;
+        if held > limits::HELD_BYTES {
+            *self = Self { burst: true, ..Self::default() };
+        }
+    }
+
+    /// The most values that a series has in a period.
+    pub(super) fn values(&self) -> usize {
+        let mut values: HashMap<usize, usize> = HashMap::new();
+        self.tallies.keys().for_each(|(channel, _)| *values.entry(*channel).or_default() += 1);
+        values.into_values().max().unwrap_or(0)
+    }
+
     /// The sum of two parts.
     pub(crate) fn merge(mut self, mut other: Self) -> Self {
         if self.tallies.len() < other.tallies.len() {
@@ -87,7 +117,7 @@ impl Tally {
             Self::Counts(counts) => 8 * counts.len(),
             Self::Numbers(buckets) => buckets.values().map(Numbers::weight).sum(),
             Self::Aggregates(buckets) => buckets.values().map(sql::Tally::weight).sum(),
-            Self::Seen(seen) => size_of::<Seen>() * seen.len(),
+            Self::Seen(crowd) => size_of::<Seen>() * crowd.distinct,
         }
     }
 
@@ -111,13 +141,7 @@ impl Tally {
             (Self::Aggregates(buckets), Self::Aggregates(more)) => {
                 more.into_iter().for_each(|(bucket, more)| buckets.entry(bucket).or_default().merge(more));
             }
-            (Self::Seen(seen), Self::Seen(more)) => {
-                seen.extend(more);
-                // Whoever is in many parts would otherwise be kept as often.
-                if seen.len() == seen.capacity() {
-                    dedup(seen);
-                }
-            }
+            (Self::Seen(crowd), Self::Seen(more)) => crowd.merge(more),
             // Parts of one plan count the same way.
             _ => {}
         }
@@ -140,8 +164,7 @@ impl Tally {
             (Self::Numbers(buckets), Some(statistic)) => {
                 buckets.into_iter().for_each(|(bucket, numbers)| put(bucket, numbers.finish(statistic)));
             }
-            (Self::Seen(mut seen), Some(statistic)) => {
-                dedup(&mut seen);
+            (Self::Seen(Crowd { seen, .. }), Some(statistic)) => {
                 let mut buckets: HashMap<u32, Numbers> = HashMap::new();
                 for one in seen {
                     if let Some(number) = one.number {
@@ -151,8 +174,7 @@ impl Tally {
                 }
                 buckets.into_iter().for_each(|(bucket, numbers)| put(bucket, numbers.finish(statistic)));
             }
-            (Self::Seen(mut seen), None) => {
-                dedup(&mut seen);
+            (Self::Seen(Crowd { seen, .. }), None) => {
                 let mut counts = vec![0_u64; width];
                 for of_one in seen.chunk_by(|left, right| left.id == right.id) {
                     count_one(of_one.iter().map(|seen| seen.slot), first, &mut counts);
@@ -170,10 +192,27 @@ impl Tally {
     }
 }
 
-/// Sorts by who and when, and drops what is there twice.
-pub(super) fn dedup(seen: &mut Vec<Seen>) {
-    seen.sort_by_key(|one| (one.id, one.slot));
-    seen.dedup_by_key(|one| (one.id, one.slot));
+impl Crowd {
+    pub(super) fn new(seen: Vec<Seen>) -> Self {
+        let mut crowd = Self { seen, distinct: 0 };
+        crowd.dedup();
+        crowd
+    }
+
+    /// Sorts by who and when, and drops what is there twice.
+    fn dedup(&mut self) {
+        self.seen.sort_by_key(|one| (one.id, one.slot));
+        self.seen.dedup_by_key(|one| (one.id, one.slot));
+        self.distinct = self.seen.len();
+    }
+
+    /// Whoever is in many parts is not kept as often: what has grown by half is gone through again.
+    fn merge(&mut self, more: Self) {
+        self.seen.extend(more.seen);
+        if self.seen.len() > self.distinct + self.distinct / 2 {
+            self.dedup();
+        }
+    }
 }
 
 /// Adds one to every bucket of the slots, which are in order; with `first` to the first bucket only.
@@ -197,19 +236,37 @@ pub(super) fn count_one(slots: impl Iterator<Item = Slot>, first: bool, counts: 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
     use super::*;
 
     #[test]
     fn a_sum_that_would_hold_too_much_holds_nothing_and_says_so() {
-        let seen = |count: usize| {
-            Tally::Seen(vec![Seen { id: 1, slot: Slot { from: 0, until: 1 }, number: None }; count])
-        };
-        let fits = (limits::HELD_BYTES - 96) / size_of::<Seen>();
+        let fits = u128::try_from((limits::HELD_BYTES - 96) / size_of::<Seen>()).unwrap();
         let mut sum = Sum::default();
-        sum.add(0, Key::Whole, seen(fits));
+        sum.add(0, Key::Whole, seen(0..fits));
+        sum.settle();
         assert!(!sum.burst);
-        sum.add(0, Key::Whole, seen(1));
+        sum.add(0, Key::Whole, seen(fits..fits + 1));
+        sum.settle();
         assert!(sum.burst && sum.tallies.is_empty());
         assert!(Sum::default().merge(sum).burst);
+    }
+
+    fn seen(ids: std::ops::Range<u128>) -> Tally {
+        let one = |id| Seen { id, slot: Slot { from: 0, until: 1 }, number: None };
+        Tally::Seen(Crowd::new(ids.map(one).collect()))
+    }
+
+    #[test]
+    fn who_is_in_every_part_is_held_once() {
+        let mut sum = Sum::default();
+        for _ in 0..1_000 {
+            sum.add(0, Key::Whole, seen(0..1_000));
+            let Some(Tally::Seen(crowd)) = sum.tallies.values().next() else { panic!("nobody") };
+            assert!(crowd.seen.len() <= 1_500, "{}", crowd.seen.len());
+        }
+        sum.settle();
+        assert_eq!(sum.held, 96 + 1_000 * size_of::<Seen>());
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::history::{History, Source};
-use crate::trend_dates::Range;
+use crate::trend_dates::{Asked, Range};
 use crate::trend_question::Question;
 use crate::trend_rows::{Row, breakdown_value, formula, rows, sort_formula, value_text};
 
@@ -18,7 +18,11 @@ pub fn wanted(question: &Question, history: &History) -> Wanted {
     let current = Range::current(&question.asked, history.zone, history.week_start, history.now, earliest);
     let mut ranges = vec![current];
     if question.compare {
-        ranges.push(current.previous(&question.asked, question.compare_to.as_ref()));
+        // Of a total the current range alone goes by days whatever the interval is.
+        let series = Asked { total: false, ..question.asked.clone() };
+        let by_interval = Range::current(&series, history.zone, history.week_start, history.now, earliest);
+        let previous = by_interval.previous(&question.asked, question.compare_to.as_ref());
+        ranges.push(Range { calendar: current.calendar, ..previous });
     }
     if ranges.iter().any(|range| !range.is_clear()) || current.from > current.to {
         return Wanted::Open;
