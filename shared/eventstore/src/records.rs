@@ -68,6 +68,22 @@ impl PersonsObject {
         self.starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
     }
 
+    /// Records `rows` (ascending) as rows of their groups; groups without any are left out.
+    pub(crate) fn selections(&self, rows: &[usize]) -> Vec<(usize, RowSelection)> {
+        let mut before = 0;
+        let mut selections = Vec::new();
+        for group in 0..self.file.groups() {
+            let count = self.file.group_rows(group);
+            let own = rows.iter().filter(|row| (before..before + count).contains(*row));
+            let ranges = own.map(|row| row - before..row - before + 1).collect::<Vec<_>>();
+            before += count;
+            if !ranges.is_empty() {
+                selections.push((group, RowSelection::from_consecutive_ranges(ranges.into_iter(), count)));
+            }
+        }
+        selections
+    }
+
     fn take(&mut self, project: ProjectId, batch: &RecordBatch) -> Result<(), EventStoreError> {
         let column = texts(batch, "distinct_ids")?;
         for row in 0..batch.num_rows() {
@@ -202,16 +218,7 @@ impl EventStore {
         rows: &[usize],
     ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
         let mut found = Vec::new();
-        let mut before = 0;
-        for group in 0..object.file.groups() {
-            let count = object.file.group_rows(group);
-            let own = rows.iter().filter(|row| (before..before + count).contains(*row));
-            let ranges = own.map(|row| row - before..row - before + 1).collect::<Vec<_>>();
-            before += count;
-            if ranges.is_empty() {
-                continue;
-            }
-            let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), count);
+        for (group, selection) in object.selections(rows) {
             let objects = &self.inner.objects;
             for batch in object.file.decode(objects, group, Some(selection), &["properties"]).await?.batches {
                 let properties = texts(&batch, "properties")?;

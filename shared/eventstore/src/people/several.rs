@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::TimestampMicrosecondType;
-use parquet::arrow::arrow_reader::RowSelection;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
@@ -111,16 +110,7 @@ impl EventStore {
     /// What records `rows` (ascending) of `object` say.
     async fn told_by(&self, object: &PersonsObject, rows: &[usize]) -> Result<Vec<Told>, EventStoreError> {
         let mut told = Vec::new();
-        let mut before = 0;
-        for group in 0..object.file.groups() {
-            let count = object.file.group_rows(group);
-            let own = rows.iter().filter(|row| (before..before + count).contains(*row));
-            let ranges = own.map(|row| row - before..row - before + 1).collect::<Vec<_>>();
-            before += count;
-            if ranges.is_empty() {
-                continue;
-            }
-            let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), count);
+        for (group, selection) in object.selections(rows) {
             let columns = ["distinct_ids", "properties", "created_at"];
             let decoded = object.file.decode(&self.inner.objects, group, Some(selection), &columns).await?;
             for batch in decoded.batches {
