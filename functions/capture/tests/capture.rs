@@ -62,6 +62,7 @@ impl Place {
             from: i64::MIN,
             to: i64::MAX,
             columns: BTreeSet::from([ColumnKey::DistinctId]),
+            arrivals: true,
         };
         let scan = self.events.scan(PROJECT, &[], &request).await.unwrap();
         let runs = scan.partitions.into_iter().flat_map(|partition| partition.runs);

@@ -149,14 +149,14 @@ fn nothing(run: &Run) -> Texts {
 }
 
 fn constant(run: &Run, value: Value) -> Column {
-    Column { codes: vec![0; run.actors.len()], values: vec![value] }
+    Column::new(vec![0; run.actors.len()], vec![value])
 }
 
 /// When each event happened, UTC.
 fn times(run: &Run) -> Texts {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
     let values = run.times.iter().map(|time| Value::String(text(time))).collect();
-    texts(&Column { codes: (0..).take(run.times.len()).collect(), values }, false)
+    texts(&Column::new((0..).take(run.times.len()).collect(), values), false)
 }
 
 /// The texts of a column, each once.
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn values_are_texts_and_nothing_is_one_value() {
         let values = vec![json!("a"), json!(""), json!(null), json!(5), json!("5"), json!(5.0), json!(true)];
-        let column = Column { codes: vec![0, 1, 2, 3, 4, 5, 6, MISSING], values };
+        let column = Column::new(vec![0, 1, 2, 3, 4, 5, 6, MISSING], values);
         let texts = texts(&column, false);
         assert_eq!(texts.values, ["a", "5", "true"]);
         assert_eq!(texts.codes, [0, MISSING, MISSING, 1, 1, 1, 2, MISSING]);
@@ -217,11 +217,11 @@ mod tests {
         ] {
             assert_eq!(normalized(url), want);
         }
-        let column = Column { codes: vec![0, 1, 2], values: vec![json!("u/"), json!("u"), json!("")] };
+        let column = Column::new(vec![0, 1, 2], vec![json!("u/"), json!("u"), json!("")]);
         assert_eq!(texts(&column, true).codes, [0, 0, MISSING]);
         let rooted = texts(&column, true).with_root();
         assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 1], vec!["u".to_owned(), "/".to_owned()]));
-        let column = Column { codes: vec![1, 0, MISSING], values: vec![json!("/?"), json!(null)] };
+        let column = Column::new(vec![1, 0, MISSING], vec![json!("/?"), json!(null)]);
         let rooted = texts(&column, true).with_root();
         assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 0], vec!["/".to_owned()]));
     }

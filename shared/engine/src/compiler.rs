@@ -74,6 +74,7 @@ impl<'a> Compiler<'a> {
     /// Says who is counted: partitions will be of these, and rows that name none will be left out.
     pub(crate) fn count(&mut self, actors: ActorKind) {
         self.actors = actors;
+        self.needs.scan.arrivals |= actors != ActorKind::Persons;
         if let Some(column) = actors.column() {
             self.column(column);
         }
@@ -97,6 +98,8 @@ impl<'a> Compiler<'a> {
 
     /// Makes an expression over many events ready; what it reads will be in the rows.
     pub(crate) fn aggregate(&mut self, aggregate: &Aggregate, attr: &str) -> CalcResult<Aggregation> {
+        // Of events of one time the first to arrive comes first, whoever did them.
+        self.needs.scan.arrivals = true;
         let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;
         let mut read = Vec::new();
         aggregation.reads(&mut |key| read.push(key.clone()));
@@ -182,5 +185,5 @@ impl<'a> Compiler<'a> {
 /// The scan of no event.
 fn nothing() -> ScanRequest {
     let events = EventSelection::Named(BTreeSet::new());
-    ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new() }
+    ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new(), arrivals: false }
 }

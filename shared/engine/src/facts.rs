@@ -74,29 +74,50 @@ pub struct Facts {
 #[derive(Debug)]
 pub struct Properties<Id> {
     rows: HashMap<Id, u32>,
-    columns: BTreeMap<String, Column>,
-    codes: BTreeMap<String, HashMap<Value, u32>>,
-    /// All properties of each as one object, where they are wanted.
-    whole: Option<Column>,
+    columns: BTreeMap<String, Growing>,
+    /// All properties of each as one object, in the order of the rows, where they are wanted.
+    whole: Option<Vec<Value>>,
+}
+
+/// A column to which rows are added.
+#[derive(Debug, Default)]
+struct Growing {
+    codes: Vec<u32>,
+    values: Vec<Value>,
+    known: HashMap<Value, u32>,
+}
+
+impl Growing {
+    fn add(&mut self, value: Option<&Value>) {
+        let code = value.map_or(MISSING, |value| match self.known.get(value) {
+            Some(code) => *code,
+            None => {
+                let code = u32::try_from(self.values.len()).unwrap_or(MISSING);
+                self.values.push(value.clone());
+                self.known.insert(value.clone(), code);
+                code
+            }
+        });
+        self.codes.push(code);
+    }
 }
 
 impl<Id> Default for Properties<Id> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), columns: BTreeMap::new(), codes: BTreeMap::new(), whole: None }
+        Self { rows: HashMap::new(), columns: BTreeMap::new(), whole: None }
     }
 }
 
 impl<Id: Eq + Hash> Properties<Id> {
     /// Nobody yet, of whom these keys will be known.
     pub fn new(keys: &BTreeSet<String>) -> Self {
-        let columns = keys.iter().map(|key| (key.clone(), Column::default())).collect();
-        let codes = keys.iter().map(|key| (key.clone(), HashMap::new())).collect();
-        Self { rows: HashMap::new(), columns, codes, whole: None }
+        let columns = keys.iter().map(|key| (key.clone(), Growing::default())).collect();
+        Self { rows: HashMap::new(), columns, whole: None }
     }
 
     /// Nobody yet, of whom these keys and all properties together will be known.
     pub fn whole(keys: &BTreeSet<String>) -> Self {
-        Self { whole: Some(Column::default()), ..Self::new(keys) }
+        Self { whole: Some(Vec::new()), ..Self::new(keys) }
     }
 
     /// Adds somebody, once: of who is known already nothing changes. Properties of other keys are passed over.
@@ -107,20 +128,10 @@ impl<Id: Eq + Hash> Properties<Id> {
             Entry::Vacant(place) => _ = place.insert(row),
         }
         if let Some(whole) = &mut self.whole {
-            whole.codes.push(row);
-            whole.values.push(Value::Object(properties.clone()));
+            whole.push(Value::Object(properties.clone()));
         }
-        for ((key, column), codes) in self.columns.iter_mut().zip(self.codes.values_mut()) {
-            let code = properties.get(key).map_or(MISSING, |value| match codes.get(value) {
-                Some(code) => *code,
-                None => {
-                    let code = u32::try_from(column.values.len()).unwrap_or(MISSING);
-                    column.values.push(value.clone());
-                    codes.insert(value.clone(), code);
-                    code
-                }
-            });
-            column.codes.push(code);
+        for (key, column) in &mut self.columns {
+            column.add(properties.get(key));
         }
     }
 
@@ -133,7 +144,7 @@ impl<Id: Eq + Hash> Properties<Id> {
         Id: Borrow<Q>,
     {
         let code = |id: Option<&Q>| self.rows.get(id?).copied();
-        let values = self.whole.as_ref().map(|whole| whole.values.as_slice()).unwrap_or_default();
+        let values = self.whole.as_deref().unwrap_or_default();
         Column::gathered(ids.map(|id| code(id).unwrap_or(MISSING)), values)
     }
 
@@ -148,7 +159,8 @@ impl<Id: Eq + Hash> Properties<Id> {
         Id: Borrow<Q>,
     {
         let row = usize::try_from(*self.rows.get(id)?).ok()?;
-        self.columns.get(key)?.value(row)
+        let column = self.columns.get(key)?;
+        column.values.get(usize::try_from(*column.codes.get(row)?).ok()?)
     }
 
     /// One property of several, in their order.
@@ -231,24 +243,24 @@ fn of_actors(
     members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {
-        FactKey::PersonId => Some(Column {
-            codes: (0..).take(actors.len()).collect(),
-            values: actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
-        }),
+        FactKey::PersonId => Some(Column::new(
+            (0..).take(actors.len()).collect(),
+            actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
+        )),
         FactKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
-        FactKey::Member(cohort) => Some(Column {
-            codes: match members.get(cohort) {
+        FactKey::Member(cohort) => Some(Column::new(
+            match members.get(cohort) {
                 Some(answers) => answers.iter().map(|answer| u32::from(*answer)).collect(),
                 None => vec![0; actors.len()],
             },
-            values: vec![Value::Bool(false), Value::Bool(true)],
-        }),
+            vec![Value::Bool(false), Value::Bool(true)],
+        )),
         FactKey::Named(ids) => {
             let named: HashSet<&Uuid> = ids.iter().filter_map(|id| facts.named.get(id)).collect();
-            Some(Column {
-                codes: actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
-                values: vec![Value::Bool(false), Value::Bool(true)],
-            })
+            Some(Column::new(
+                actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
+                vec![Value::Bool(false), Value::Bool(true)],
+            ))
         }
         FactKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
         FactKey::Group(..) | FactKey::GroupProperties(_) | FactKey::Session(_) => None,
@@ -301,7 +313,7 @@ mod tests {
         let plans = ["a", "b", "c"].map(|id| known.value(id, "plan").cloned());
         assert_eq!(plans, [Some(json!("free")), None, Some(json!("paid"))]);
         let whole = known.objects(["c", "a", "c"].into_iter().map(Some));
-        assert_eq!(whole.values, [json!({"plan": "paid"}), json!({"plan": "free"})]);
+        assert_eq!(*whole.values, [json!({"plan": "paid"}), json!({"plan": "free"})]);
         assert_eq!(whole.codes, [0, 1, 0]);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -80,12 +81,12 @@ pub(crate) fn regroup(
             let Some((part, actor)) = place(*named).and_then(|named| places.get(named)) else { continue };
             let at = row as usize;
             let rows = dealt[*part].entry(&run.event).or_default();
-            rows.push(Row { actor: *actor, time: run.times[at], seq: run.seqs[at], source, row });
+            rows.push(Row { actor: *actor, time: run.times[at], seq: run.order.at(at), source, row });
         }
     }
     let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<Row>>)| {
         Ok(Partition {
-            actors: list.iter().map(|actor| named.ids[*actor]).collect(),
+            actors: Arc::new(list.iter().map(|actor| named.ids[*actor]).collect()),
             keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
             runs: rows
                 .into_iter()
@@ -174,7 +175,7 @@ fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], stop: &dyn Fn() -> boo
             .collect::<CalcResult<_>>()?,
         actors: rows.iter().map(|row| row.actor).collect(),
         times: rows.iter().map(|row| row.time).collect(),
-        seqs: rows.iter().map(|row| row.seq).collect(),
+        order: rows.iter().map(|row| row.seq).collect(),
     })
 }
 
@@ -208,7 +209,7 @@ fn column<'a>(
         Some(code)
     };
     let codes = rows.iter().map(|row| code(row).unwrap_or(MISSING)).collect();
-    Ok(Column { codes, values })
+    Ok(Column::new(codes, values))
 }
 
 /// A code as a place in a list; none for [`MISSING`].
@@ -239,16 +240,16 @@ mod tests {
                 let mut rows: Vec<&(u32, Event)> =
                     numbered.iter().filter(mine).filter(|row| row.1.2 == first).collect();
                 rows.sort_by_key(|(seq, event)| (event.0, event.1, *seq));
-                let column = |value: &dyn Fn(&Event) -> Value| Column {
-                    codes: (0..).take(rows.len()).collect(),
-                    values: rows.iter().map(|(_, event)| value(event)).collect(),
+                let column = |value: &dyn Fn(&Event) -> Value| {
+                    let values = rows.iter().map(|(_, event)| value(event)).collect();
+                    Column::new((0..).take(rows.len()).collect(), values)
                 };
                 let person = |row: &&(u32, Event)| persons.iter().position(|other| *other == row.1.0);
                 Run {
                     event: if first { "a" } else { "b" }.to_owned(),
                     actors: rows.iter().map(|row| u32::try_from(person(row).unwrap()).unwrap()).collect(),
                     times: rows.iter().map(|row| row.1.1).collect(),
-                    seqs: rows.iter().map(|row| row.0.into()).collect(),
+                    order: rows.iter().map(|row| row.0.into()).collect(),
                     columns: [
                         (group_column(0), column(&|event| event.3.map_or(Value::Null, |key| json!(key)))),
                         (ColumnKey::DistinctId, column(&|event| json!(format!("id {}", event.0)))),
@@ -258,7 +259,7 @@ mod tests {
                 }
             };
             let runs = [true, false].map(run).into_iter().filter(|run| !run.actors.is_empty()).collect();
-            Partition { actors, runs, ..Partition::default() }
+            Partition { actors: Arc::new(actors), runs, ..Partition::default() }
         };
         (0..parts).map(part).collect()
     }
@@ -271,7 +272,7 @@ mod tests {
                 for (row, actor) in run.actors.iter().enumerate() {
                     let key = partition.keys[*actor as usize].clone();
                     let value = run.facts[&FactKey::PersonId].value(row).unwrap().to_string();
-                    assert!(rows.insert((key, run.event.clone(), run.times[row], run.seqs[row], value)));
+                    assert!(rows.insert((key, run.event.clone(), run.times[row], run.order.at(row), value)));
                 }
             }
         }
@@ -286,7 +287,8 @@ mod tests {
             partition.actors.iter().for_each(|actor| assert!(seen.insert(*actor), "an actor in two parts"));
             assert!(partition.runs.is_sorted_by(|left, right| left.event < right.event));
             for run in &partition.runs {
-                let order: Vec<_> = run.actors.iter().zip(&run.times).zip(&run.seqs).collect();
+                let at = |row: usize| (run.actors[row], run.times[row], run.order.at(row));
+                let order: Vec<_> = (0..run.times.len()).map(at).collect();
                 assert!(order.is_sorted());
                 for column in run.columns.values().chain(run.facts.values()) {
                     assert_eq!(column.codes.len(), run.actors.len());
@@ -330,7 +332,8 @@ mod tests {
     #[test]
     fn events_without_a_key_are_left_out() {
         let mut parts = partitions(&[(0, 0, true, None, 0), (1, 0, true, Some(1), 0)], 1);
-        parts[0].runs[0].columns.get_mut(&group_column(0)).unwrap().values[1] = json!("");
+        let groups = parts[0].runs[0].columns.get_mut(&group_column(0)).unwrap();
+        Arc::make_mut(&mut groups.values)[1] = json!("");
         let parts = regroup(parts, ActorKind::Groups(0), &|| false).unwrap();
         assert!(parts[0].actors.is_empty() && parts[0].runs.is_empty());
     }

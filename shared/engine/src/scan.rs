@@ -5,7 +5,9 @@
 //! the final person, merges applied. So calculations need no hash table over actors and no sort.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
+use arrow_buffer::ScalarBuffer;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -76,6 +78,8 @@ pub struct ScanRequest {
     pub to: Micros,
     /// The columns wanted; a run has exactly these.
     pub columns: BTreeSet<ColumnKey>,
+    /// Whether events of *different* actors at one time are ordered by arrival too: [`Order::Seqs`] is given then.
+    pub arrivals: bool,
 }
 
 /// Code of a row that has no value in a [`Column`].
@@ -83,16 +87,28 @@ pub const MISSING: u32 = u32::MAX;
 
 /// A dictionary-coded column: row `i` has the value `values[codes[i]]`, or none when its code is [`MISSING`].
 ///
-/// Values may repeat in the dictionary; an explicit JSON null is a value of its own.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Values may repeat in the dictionary, and some may belong to no row; an explicit JSON null is a value of its own. A clone
+/// shares its memory with the original.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// One code a row.
-    pub codes: Vec<u32>,
+    pub codes: ScalarBuffer<u32>,
     /// The distinct values.
-    pub values: Vec<Value>,
+    pub values: Arc<Vec<Value>>,
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self::new(Vec::new(), Vec::new())
+    }
 }
 
 impl Column {
+    /// A column of these codes of a dictionary.
+    pub fn new(codes: Vec<u32>, values: Vec<Value>) -> Self {
+        Self { codes: codes.into(), values: Arc::new(values) }
+    }
+
     /// Rows with these codes of a dictionary; the column has only the values that its rows have.
     pub(crate) fn gathered(codes: impl Iterator<Item = u32>, dictionary: &[Value]) -> Self {
         let mut values = Vec::new();
@@ -108,7 +124,7 @@ impl Column {
                 Some(*known.entry(old).or_insert_with(|| add(value)))
             };
             let codes = codes.map(|old| code(old).unwrap_or(MISSING)).collect();
-            return Self { codes, values };
+            return Self::new(codes, values);
         }
         let mut new_codes = vec![MISSING; dictionary.len()];
         let mut code = |old: u32| {
@@ -120,7 +136,7 @@ impl Column {
             Some(*new)
         };
         let codes = codes.map(|old| code(old).unwrap_or(MISSING)).collect();
-        Self { codes, values }
+        Self::new(codes, values)
     }
 
     /// The value of a row.
@@ -130,21 +146,65 @@ impl Column {
     }
 }
 
-/// The events of one name, of the actors of one partition.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The arrival order of the rows of a run, as far as rows of equal actor and time have to be told apart. All runs of a
+/// partition use one form, so that their rows can be compared.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// No two rows of the partition have the same actor and the same time.
+    Untied,
+    /// By row: which of the partition's events of this actor and time it is, counted from 0.
+    Ties(ScalarBuffer<u32>),
+    /// By row: its arrival.
+    Seqs(Arc<Vec<Seq>>),
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::Seqs(Arc::default())
+    }
+}
+
+impl Order {
+    /// What the row is ordered by among rows of the same actor and time.
+    #[inline]
+    pub fn at(&self, row: usize) -> Seq {
+        match self {
+            Self::Untied => 0,
+            Self::Ties(ties) => ties.get(row).copied().unwrap_or(0).into(),
+            Self::Seqs(seqs) => seqs.get(row).copied().unwrap_or(0),
+        }
+    }
+}
+
+impl FromIterator<Seq> for Order {
+    fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
+        Self::Seqs(Arc::new(seqs.into_iter().collect()))
+    }
+}
+
+/// The events of one name, of the actors of one partition. A clone shares its memory with the original.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The event's name.
     pub event: String,
     /// Index into [`Partition::actors`], ascending.
-    pub actors: Vec<u32>,
+    pub actors: ScalarBuffer<u32>,
     /// When it happened; ascending within an actor.
-    pub times: Vec<Micros>,
+    pub times: ScalarBuffer<Micros>,
     /// Arrival order; ascending within an actor and a time.
-    pub seqs: Vec<Seq>,
+    pub order: Order,
     /// The columns that the request named.
     pub columns: BTreeMap<ColumnKey, Column>,
     /// What was joined to the rows; empty as the event store gives a run.
     pub facts: BTreeMap<FactKey, Column>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        let (actors, times) = (ScalarBuffer::from(Vec::new()), ScalarBuffer::from(Vec::new()));
+        let (columns, facts) = (BTreeMap::new(), BTreeMap::new());
+        Self { event: String::new(), actors, times, order: Order::default(), columns, facts }
+    }
 }
 
 impl Run {
@@ -160,8 +220,8 @@ impl Run {
 /// A share of the actors with all their events that the request names. At most one run per event name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partition {
-    /// Ids of the actors, ascending: persons as the event store gives a partition.
-    pub actors: Vec<Uuid>,
+    /// Ids of the actors, ascending: persons as the event store gives a partition. Some may have no row.
+    pub actors: Arc<Vec<Uuid>>,
     /// The keys of actors that are no persons, in the order of the actors; empty for persons.
     pub keys: Vec<String>,
     /// One run per event name that occurs, ordered by name.

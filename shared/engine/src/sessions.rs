@@ -136,6 +136,8 @@ pub(crate) fn ask(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
         from: EVER,
         to: EVER_AFTER,
         columns: BTreeSet::from([session_column()]),
+        // A session may be of several persons.
+        arrivals: true,
     });
     let column = |key: &str| ColumnKey::Property(key.to_owned());
     match field {
@@ -181,7 +183,7 @@ pub(crate) fn gather(
             let name =
                 usize::try_from(*code).ok().filter(|_| *code != MISSING).and_then(|code| names.get(code));
             let Some(Some(name)) = name else { continue };
-            let at = (run.times[row], run.seqs[row], run, row);
+            let at = (run.times[row], run.order.at(row), run, row);
             let has_url = urls.and_then(|urls| urls.value(row)).is_some_and(says_something);
             match sessions.get_mut(name) {
                 Some(session) => session.add(at, has_url),

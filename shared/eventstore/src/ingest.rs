@@ -17,7 +17,7 @@ use crate::person::derived;
 use crate::profile::file::{FileEntry, encode_groups, encode_ids};
 use crate::profile::{Origin, Profile};
 use crate::segment::FORMAT;
-use crate::segment::write::{Replaces, encode};
+use crate::segment::write::{Encoded, Replaces, encode};
 use crate::tail::resolve;
 use crate::{identity, keys};
 
@@ -143,6 +143,7 @@ fn files(
         format: FORMAT,
         object: None,
         hashes: None,
+        persons: None,
         rows: rows.len() as u64,
         bytes: 0,
         min_time: times().min().unwrap_or(0),
@@ -174,12 +175,18 @@ fn files(
         }
         entry.ids = ids;
         let hashes = identity::file(rows.iter().map(|row| row.event.uuid));
-        let segment = encode(&mut rows, &replaces)?;
+        let Encoded { segment, persons } = encode(&mut rows, &replaces)?;
         entry.bytes = segment.len() as u64;
         let name = |ending: &str| format!("project={project}/events/{}.{ending}", entry.id);
         let (object, hash_object) = (name("parquet"), name("uuids"));
-        files.extend([(object.clone(), segment), (hash_object.clone(), hashes)]);
+        let persons_object = name("persons");
+        files.extend([
+            (object.clone(), segment),
+            (hash_object.clone(), hashes),
+            (persons_object.clone(), persons),
+        ]);
         (entry.object, entry.hashes) = (Some(object), Some(hash_object));
+        entry.persons = Some(persons_object);
     }
     Ok((rows, files, entry))
 }

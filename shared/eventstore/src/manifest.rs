@@ -30,6 +30,9 @@ pub(crate) struct SegmentEntry {
     pub object: Option<String>,
     /// The object with the sorted hashes of its uuids.
     pub hashes: Option<String>,
+    /// The object with the persons of its ranges.
+    #[serde(default)]
+    pub persons: Option<String>,
     pub rows: u64,
     pub bytes: u64,
     pub min_time: Micros,
@@ -57,7 +60,7 @@ impl SegmentEntry {
     /// Its objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
-        self.object.iter().chain(&self.hashes).chain(beside)
+        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(beside)
     }
 
     /// Whether some event of one of `names` (all when none is given) may lie in it between the two instants.

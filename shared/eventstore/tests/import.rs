@@ -50,7 +50,13 @@ impl Place {
     async fn scan(&self, project: u64, columns: &[&str]) -> Vec<Partition> {
         let columns = columns.iter().map(|key| ColumnKey::Property((*key).to_owned()));
         let columns = columns.chain([ColumnKey::DistinctId]).collect();
-        let request = ScanRequest { events: EventSelection::All, from: i64::MIN, to: i64::MAX, columns };
+        let request = ScanRequest {
+            events: EventSelection::All,
+            from: i64::MIN,
+            to: i64::MAX,
+            columns,
+            arrivals: true,
+        };
         self.events.scan(project, &[], &request).await.unwrap().partitions
     }
 
@@ -170,7 +176,7 @@ async fn lines_of_all_kinds_and_projects() {
     let groups = place.events.groups(1).await.unwrap();
     assert_eq!((groups[0].key.as_str(), &groups[0].properties["size"]), ("org:5", &json!(5)));
     let run = &place.scan(2, &["k"]).await[0].runs[0];
-    assert_eq!(run.columns[&ColumnKey::Property("k".to_owned())].values, [json!(50.0)]);
+    assert_eq!(*run.columns[&ColumnKey::Property("k".to_owned())].values, [json!(50.0)]);
     // Lines of one time keep their order.
     let order = &run.columns[&ColumnKey::DistinctId];
     assert_eq!(

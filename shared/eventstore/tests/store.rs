@@ -291,8 +291,8 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
     let files = place.files().len();
     let swept = place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();
     assert!(swept.segments >= 9, "{swept:?}");
-    // Events, hashes and distinct ids of each.
-    assert_eq!(place.files().len(), files - 3 * swept.segments);
+    // Events, persons, hashes and distinct ids of each.
+    assert_eq!(place.files().len(), files - 4 * swept.segments);
     assert_eq!(all(&place.events).await, want);
     assert_eq!(all(&place.again()).await, want);
     let again = place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();

@@ -147,7 +147,7 @@ impl Entry {
                     _ => true,
                 };
                 if counts && let Some(first) = firsts.get_mut(*actor as usize) {
-                    let this = First { time: run.times[row], seq: run.seqs[row], run: index, row };
+                    let this = First { time: run.times[row], seq: run.order.at(row), run: index, row };
                     *first = Some(first.map_or(this, |first| first.min(this)));
                 }
             }

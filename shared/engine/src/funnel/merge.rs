@@ -184,7 +184,7 @@ impl<'a> Ticks<'a> {
     }
 
     fn seq(&self, index: usize) -> Seq {
-        self.runs[index].run.seqs[self.heads[index].next]
+        self.runs[index].run.order.at(self.heads[index].next)
     }
 }
 

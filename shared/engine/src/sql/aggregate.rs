@@ -260,7 +260,7 @@ impl Slot {
                 else {
                     return;
                 };
-                let at = (run.times.get(row).copied().unwrap_or(0), run.seqs.get(row).copied().unwrap_or(0));
+                let at = (run.times.get(row).copied().unwrap_or(0), run.order.at(row));
                 if first.as_ref().is_none_or(|(time, seq, _)| at < (*time, *seq)) {
                     *first = Some((at.0, at.1, value.clone()));
                 }

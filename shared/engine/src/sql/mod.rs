@@ -153,7 +153,7 @@ impl Program {
             }));
         }
         let code = |code: u32| codes_of.get(code as usize).copied().unwrap_or(MISSING);
-        Column { codes: rows.codes.into_iter().map(code).collect(), values }
+        Column::new(rows.codes.into_iter().map(code).collect(), values)
     }
 
     /// The rows of a run for which it holds.

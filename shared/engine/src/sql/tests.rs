@@ -15,7 +15,7 @@ const AT: i64 = 1_577_934_245_678_000;
 fn text_column(values: Vec<Json>) -> Column {
     let codes =
         (0..).zip(&values).map(|(code, value)| if value.is_null() { MISSING } else { code }).collect();
-    Column { codes, values }
+    Column::new(codes, values)
 }
 
 /// A run of rows whose properties are these objects, all of them of the person `{"plan": "free"}`.
@@ -23,9 +23,9 @@ fn run(rows: &[Json]) -> Run {
     let count = rows.len();
     let mut run = Run {
         event: "sign up".to_owned(),
-        actors: vec![0; count],
+        actors: vec![0; count].into(),
         times: (0..).map(|row| AT + row * 1_000_000).take(count).collect(),
-        seqs: (0..).take(count).collect(),
+        order: (0..).take(count).collect(),
         ..Run::default()
     };
     for key in ["a", "b", "$c", "odd name", "order"] {
@@ -242,11 +242,11 @@ fn each_distinct_row_is_calculated_once_and_rows_keep_their_order() {
     let rows = [json!({"a": "x"}), json!({"a": "y"}), json!({"a": "x"}), json!({})];
     let mut run = run(&rows);
     // A dictionary without repetitions, as the store makes it.
-    let a = Column { codes: vec![0, 1, 0, MISSING], values: vec![json!("x"), json!("y")] };
+    let a = Column::new(vec![0, 1, 0, MISSING], vec![json!("x"), json!("y")]);
     run.columns.insert(ColumnKey::Property("a".to_owned()), a);
     let column = program("concat(properties.a, '!')").column(&run);
     assert_eq!(column.codes, [0, 1, 0, 2]);
-    assert_eq!(column.values, [json!("x!"), json!("y!"), json!("!")]);
+    assert_eq!(*column.values, [json!("x!"), json!("y!"), json!("!")]);
     assert_eq!(program("properties.a = 'x'").mask(&run), Mask::Rows(vec![true, false, true, false]));
     assert_eq!(program("properties.a = 'z'").mask(&run), Mask::Nothing);
     assert_eq!(program("event = 'sign up'").mask(&run), Mask::Every);
@@ -255,7 +255,7 @@ fn each_distinct_row_is_calculated_once_and_rows_keep_their_order() {
     let late = program("timestamp >= '2020-01-02T03:04:07Z'").mask(&run);
     assert_eq!(late, Mask::Rows(vec![false, false, true, true]));
     let days = program("toDate(timestamp)").column(&run);
-    assert_eq!((days.codes, days.values.len()), (vec![0; 4], 1));
+    assert_eq!((&days.codes[..], days.values.len()), (&[0; 4][..], 1));
 }
 
 #[test]

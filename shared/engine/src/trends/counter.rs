@@ -147,8 +147,7 @@ impl Counter {
                 return;
             }
             let (place, at) = row.at;
-            let seq =
-                rows.list.get(place).and_then(|(run, ..)| run.seqs.get(at)).copied().unwrap_or(Seq::MAX);
+            let seq = rows.list.get(place).map_or(Seq::MAX, |(run, ..)| run.order.at(at));
             if let Some(first) = firsts.get_mut(actor)
                 && first.is_none_or(|(known, _)| seq < known)
             {

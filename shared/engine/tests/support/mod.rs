@@ -4,6 +4,7 @@
 pub mod flags;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use pennon_engine::dates::WeekStart;
@@ -141,7 +142,7 @@ impl World {
             }
         }
         let runs = rows.into_iter().map(|(name, rows)| run(name, rows, &scan.columns)).collect();
-        Partition { actors, runs, ..Partition::default() }
+        Partition { actors: Arc::new(actors), runs, ..Partition::default() }
     }
 
     /// The answer to a question that was parsed.
@@ -234,7 +235,7 @@ fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
 fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> Run {
     rows.sort_by_key(|(actor, time, seq, _)| (*actor, *time, *seq));
     let column = |key: &ColumnKey| {
-        let mut column = Column::default();
+        let (mut codes, mut values) = (Vec::new(), Vec::new());
         for (.., event) in &rows {
             let value = match key {
                 ColumnKey::Property(key) => event.properties.get(key).cloned(),
@@ -242,23 +243,23 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
                 ColumnKey::AllProperties => Some(event.properties.clone()),
             };
             let code = value.map(|value| {
-                let known = column.values.iter().position(|other| *other == value);
+                let known = values.iter().position(|other| *other == value);
                 let code = known.unwrap_or_else(|| {
-                    column.values.push(value);
-                    column.values.len() - 1
+                    values.push(value);
+                    values.len() - 1
                 });
                 u32::try_from(code).unwrap()
             });
-            column.codes.push(code.unwrap_or(MISSING));
+            codes.push(code.unwrap_or(MISSING));
         }
-        (key.clone(), column)
+        (key.clone(), Column::new(codes, values))
     };
     Run {
         event: name.to_owned(),
         columns: columns.iter().map(column).collect(),
         actors: rows.iter().map(|row| row.0).collect(),
         times: rows.iter().map(|row| row.1).collect(),
-        seqs: rows.iter().map(|row| row.2).collect(),
+        order: rows.iter().map(|row| row.2).collect(),
         facts: BTreeMap::new(),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
-use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Micros, ScanRequest, Seq};
+use pennon_engine::scan::{ColumnKey, EventSelection, MISSING, Micros, ScanRequest, Seq};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::person::Resolution;
 use crate::segment::read::{ids, seqs, texts, times};
+use crate::segment::values::Coded;
 use crate::segment::{Footer, values};
 
 /// The property that holds the groups of an event, by the names of their types.
@@ -104,7 +105,7 @@ pub(crate) struct Chunk {
     pub times: Vec<Micros>,
     pub seqs: Vec<Seq>,
     /// In the order of [`Wanted::columns`].
-    pub columns: Vec<Column>,
+    pub columns: Vec<Coded>,
 }
 
 impl Chunk {
@@ -137,7 +138,7 @@ impl Chunk {
                 continue;
             }
             let column = of_source(batch, footer, &overflow, source)?;
-            columns.push(Column {
+            columns.push(Coded {
                 codes: keep.iter().map(|row| column.codes[*row]).collect(),
                 values: column.values,
             });
@@ -177,7 +178,7 @@ fn of_source(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     source: &Source,
-) -> Result<Column, EventStoreError> {
+) -> Result<Coded, EventStoreError> {
     match source {
         Source::AllProperties => {
             let rows: Vec<usize> = (0..batch.num_rows()).collect();
@@ -186,7 +187,7 @@ fn of_source(
         Source::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-            Ok(Column { codes, values: texts.values.into_iter().map(Value::from).collect() })
+            Ok(Coded { codes, values: texts.values.into_iter().map(Value::from).collect() })
         }
         Source::Property(key) => values::property(batch, footer, overflow, key),
         Source::Group { type_name, own } => {
@@ -214,8 +215,8 @@ fn group_key(groups: &Value, type_name: &str) -> Option<Value> {
     }
 }
 
-fn of_events(rows: &[Row], source: &Source) -> Column {
-    let mut column = Column::default();
+fn of_events(rows: &[Row], source: &Source) -> Coded {
+    let mut column = Coded::default();
     let mut known: HashMap<Value, u32> = HashMap::new();
     for row in rows {
         let properties = &row.event.properties;

@@ -4,11 +4,13 @@
 //! are in order already are merged, not sorted anew (the standard sort finds the runs).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Partition, Run, Seq};
 use uuid::Uuid;
 
 use super::chunk::Chunk;
+use crate::segment::values::Coded;
 use crate::segment::write::{range_bits, range_of};
 
 /// Rows of a partition, about: small enough that two cores share the work, large enough that sharing costs nothing.
@@ -56,7 +58,7 @@ pub(crate) fn partition(chunks: &[Chunk], bucket: Bucket, keys: &[ColumnKey]) ->
     actors.sort_unstable();
     actors.dedup();
     let runs = lists.into_iter().map(|(event, rows)| run(chunks, event, &rows, &actors, keys)).collect();
-    Partition { actors, runs, ..Partition::default() }
+    Partition { actors: Arc::new(actors), runs, ..Partition::default() }
 }
 
 struct SortedRow {
@@ -96,7 +98,7 @@ fn run(chunks: &[Chunk], event: String, rows: &[SortedRow], actors: &[Uuid], key
         event,
         actors: codes,
         times: rows.iter().map(|row| row.time).collect(),
-        seqs: rows.iter().map(|row| row.seq).collect(),
+        order: rows.iter().map(|row| row.seq).collect(),
         columns: columns.collect(),
         facts: BTreeMap::new(),
     }
@@ -104,7 +106,7 @@ fn run(chunks: &[Chunk], event: String, rows: &[SortedRow], actors: &[Uuid], key
 
 /// Column number `column` of the rows, with a dictionary of its own in order of first appearance.
 fn gathered(chunks: &[Chunk], rows: &[SortedRow], column: usize) -> Column {
-    let mut gathered = Column { codes: Vec::with_capacity(rows.len()), values: Vec::new() };
+    let mut gathered = Coded { codes: Vec::with_capacity(rows.len()), values: Vec::new() };
     let mut new_codes = chunks.iter().map(|_| Vec::new()).collect::<Vec<Vec<u32>>>();
     let mut known = HashMap::new();
     for row in rows {
@@ -128,5 +130,5 @@ fn gathered(chunks: &[Chunk], rows: &[SortedRow], column: usize) -> Column {
         }
         gathered.codes.push(*new);
     }
-    gathered
+    Column::new(gathered.codes, gathered.values)
 }

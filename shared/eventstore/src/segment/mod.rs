@@ -1,22 +1,26 @@
 //! A segment: events of one project as one immutable Parquet file, in event runs inside person ranges.
 //!
 //! Rows are ordered by (person range, event, person, timestamp, seq). A person range is a share of all person ids by
-//! their first bits; each row group lies inside one. So a reader that names a few events finds them in a few
-//! neighbouring pages of each row group, and a person's rows of one event are together and in time order.
+//! their first bits; each is one row group. Inside it the rows of one event are a *run*, whose place the footer tells, so a
+//! reader that names a few events reads their rows and nothing else, and finds each person's together and in time order.
+//! Beside the segment lies its file of persons: the ids of each range, ascending, 16 bytes each, one range after the
+//! other. A row's `person_code` is the place of its person in its range.
 //!
 //! | column | type | content |
 //! |---|---|---|
 //! | `event` | string, dictionary | the name |
 //! | `person` | 16 bytes | the person when the file was written; later merges are applied by readers |
+//! | `person_code` | unsigned 32-bit | its place among the persons of the row group |
 //! | `distinct_id` | string, dictionary | as sent |
 //! | `timestamp` | timestamp, µs, UTC | when it happened |
+//! | `tie` | unsigned 32-bit | of the events of this person at this time, which one by arrival, counted from 0 |
 //! | `seq_high`, `seq_low` | unsigned 64-bit | arrival order: arrival time in µs; position among arrivals of that instant |
 //! | `uuid` | 16 bytes | identity |
 //! | `properties` | string, or null | JSON object with the properties that have no column, or whose value does not fit its column |
 //! | `p.{key}` | see [`columns::Kind`] | one property; null where the event has no such property, or has it in `properties` |
 //!
 //! The footer's entry `pennon` is a JSON object with the format number, the kinds of the property columns, the keys
-//! found in `properties`, and what the segment replaces. Must stay true: values come back exactly as they went in (50
+//! found in `properties`, the runs, and what the segment replaces. Must stay true: values come back exactly as they went in (50
 //! and 50.0, null and absent are different), and a page's minimum and maximum of `event` and `timestamp` are in the
 //! page index.
 
@@ -26,18 +30,19 @@ pub(crate) mod read;
 pub(crate) mod values;
 pub(crate) mod write;
 
+use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use columns::PropertyColumn;
 
 /// Form of the files written by this release.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 /// Key of the footer's entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page: what a scan reads beside a run is at most two of these.
-pub(crate) const PAGE_ROWS: usize = 4096;
-/// Rows of a row group, about.
-pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
+pub(crate) const PAGE_ROWS: usize = 2048;
+/// Rows of a person range, about.
+pub(crate) const RANGE_ROWS: usize = 524_288;
 
 /// Start of the names of property columns.
 pub(crate) const PROPERTY: &str = "p.";
@@ -49,8 +54,37 @@ pub(crate) struct Footer {
     pub columns: Vec<PropertyColumn>,
     /// Keys that occur in `properties`; none when they are too many to list.
     pub overflow_keys: Option<Vec<String>>,
+    /// How many leading bits of a person's id tell its range.
+    pub bits: u32,
+    /// Names of the events, ascending.
+    pub names: Vec<String>,
+    /// One entry a row group, in their order.
+    pub ranges: Vec<Range>,
     pub replaces_blocks: Vec<String>,
     pub replaces_segments: Vec<String>,
+}
+
+/// A person range that has rows: a row group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    /// Its number: the leading bits of its persons' ids.
+    pub number: u64,
+    /// How many persons it has.
+    pub persons: u32,
+    /// Whether some `tie` is above 0.
+    pub ties: bool,
+    /// Ascending by name; together all rows of the row group.
+    pub runs: Vec<RunEntry>,
+}
+
+/// The rows of one event in a row group; they lie behind those of the run before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunEntry {
+    /// Index into [`Footer::names`].
+    pub name: u32,
+    pub rows: u32,
+    pub min_time: Micros,
+    pub max_time: Micros,
 }
 
 #[cfg(test)]
@@ -65,6 +99,7 @@ pub(crate) mod tests {
             format: super::FORMAT,
             object: None,
             hashes: Some(hashes.into()),
+            persons: None,
             rows,
             bytes: 0,
             min_time: 0,

@@ -7,7 +7,7 @@ use std::hash::Hash;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
-use pennon_engine::scan::{Column, MISSING};
+use pennon_engine::scan::MISSING;
 use serde_json::{Map, Value};
 
 use super::columns::Kind;
@@ -15,6 +15,14 @@ use super::read::{ids, seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
+
+/// A dictionary-coded column while rows are added to it.
+#[derive(Debug, Default)]
+pub(crate) struct Coded {
+    /// One code a row, or [`MISSING`].
+    pub codes: Vec<u32>,
+    pub values: Vec<Value>,
+}
 
 /// Columns that a property's values lie in, for a projection.
 pub(crate) fn places(footer: &Footer, key: &str) -> Vec<String> {
@@ -57,11 +65,11 @@ pub(crate) fn property(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     key: &str,
-) -> Result<Column, EventStoreError> {
+) -> Result<Coded, EventStoreError> {
     let own = footer.columns.iter().find(|column| column.key == key);
     let mut column = match own {
         Some(own) => typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-        None => Column { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+        None => Coded { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
     };
     if in_overflow(footer, key) {
         for (code, map) in column.codes.iter_mut().zip(overflow) {
@@ -80,7 +88,7 @@ pub(crate) fn objects(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     rows: &[usize],
-) -> Result<Column, EventStoreError> {
+) -> Result<Coded, EventStoreError> {
     let object = |row: &usize| overflow.get(*row).cloned().flatten().unwrap_or_default();
     let mut objects: Vec<Map<String, Value>> = rows.iter().map(object).collect();
     for own in &footer.columns {
@@ -92,13 +100,13 @@ pub(crate) fn objects(
             }
         }
     }
-    Ok(Column {
+    Ok(Coded {
         codes: (0..).take(rows.len()).collect(),
         values: objects.into_iter().map(Value::Object).collect(),
     })
 }
 
-fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Column, EventStoreError> {
+fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Coded, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));
@@ -118,19 +126,19 @@ fn dictionary(
     batch: &RecordBatch,
     name: &str,
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
-) -> Result<Column, EventStoreError> {
+) -> Result<Coded, EventStoreError> {
     let texts = texts(batch, name)?;
     let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-    Ok(Column { codes, values: texts.values.into_iter().map(value).collect::<Result<_, _>>()? })
+    Ok(Coded { codes, values: texts.values.into_iter().map(value).collect::<Result<_, _>>()? })
 }
 
-fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> Column {
+fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> Coded {
     coded(items.map(|item| item.map(f64::to_bits)), |bits| value(f64::from_bits(bits)))
 }
 
 /// Codes in order of first appearance.
-fn coded<T: Copy + Eq + Hash>(items: impl Iterator<Item = Option<T>>, value: impl Fn(T) -> Value) -> Column {
-    let mut column = Column::default();
+fn coded<T: Copy + Eq + Hash>(items: impl Iterator<Item = Option<T>>, value: impl Fn(T) -> Value) -> Coded {
+    let mut column = Coded::default();
     let mut known = HashMap::new();
     for item in items {
         let code = item.map_or(MISSING, |item| {

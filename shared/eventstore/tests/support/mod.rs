@@ -76,7 +76,7 @@ pub fn request(names: &[&str], columns: &[&str]) -> ScanRequest {
     let mut columns =
         columns.iter().map(|key| ColumnKey::Property((*key).to_owned())).collect::<BTreeSet<ColumnKey>>();
     columns.extend([ColumnKey::DistinctId, ColumnKey::AllProperties]);
-    ScanRequest { events, from: i64::MIN, to: i64::MAX, columns }
+    ScanRequest { events, from: i64::MIN, to: i64::MAX, columns, arrivals: true }
 }
 
 /// A row of a scan, as plain values: name, person, time, distinct id, properties in the order of their keys.
@@ -91,7 +91,7 @@ pub fn rows(scan: &Scan) -> Vec<PlainRow> {
         assert!(partition.actors.iter().all(|actor| seen.insert(*actor)), "an actor of two partitions");
         assert!(partition.runs.is_sorted_by(|a, b| a.event < b.event));
         for run in &partition.runs {
-            let order = (0..run.times.len()).map(|row| (run.actors[row], run.times[row], run.seqs[row]));
+            let order = (0..run.times.len()).map(|row| (run.actors[row], run.times[row], run.order.at(row)));
             assert!(order.is_sorted(), "a run of {} out of order", run.event);
             for row in 0..run.times.len() {
                 let value = |key: &ColumnKey| {
@@ -104,7 +104,7 @@ pub fn rows(scan: &Scan) -> Vec<PlainRow> {
                     run.columns.keys().filter(|key| **key != ColumnKey::DistinctId).map(value).collect();
                 let person = partition.actors[run.actors[row] as usize];
                 let plain = (run.event.clone(), person, run.times[row], distinct_id, properties);
-                by_name.entry(run.event.clone()).or_default().push((run.seqs[row], plain));
+                by_name.entry(run.event.clone()).or_default().push((run.order.at(row), plain));
             }
         }
     }

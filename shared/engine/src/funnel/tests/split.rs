@@ -128,8 +128,8 @@ fn more_values_than_the_limit_are_refused() {
 fn by_cohorts_somebody_counts_in_each_it_is_in() {
     let choices = vec![CohortChoice::Cohort(3), CohortChoice::All, CohortChoice::Cohort(4)];
     let split = Split::Cohorts(choices);
-    let member = |codes: Vec<u32>| Column { codes, values: vec![false.into(), true.into()] };
-    let mut run = Run { actors: vec![0, 1], ..Run::default() };
+    let member = |codes: Vec<u32>| Column::new(codes, vec![false.into(), true.into()]);
+    let mut run = Run { actors: vec![0, 1].into(), ..Run::default() };
     run.facts.insert(FactKey::Member(3), member(vec![1, 0]));
     run.facts.insert(FactKey::Member(4), member(vec![0, 0]));
     let mut values = split.values();
