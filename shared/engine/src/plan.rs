@@ -186,7 +186,7 @@ impl Plan {
             Task::Trend(trend) => trend.finish(sum.trend),
             Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows)?, has_more: None }),
             Task::Correlation(correlation) => {
-                Ok(Answer { result: correlation.finish(sum.pairs), has_more: None })
+                Ok(Answer { result: correlation.finish(sum.pairs)?, has_more: None })
             }
         }
     }

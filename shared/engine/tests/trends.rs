@@ -431,6 +431,27 @@ fn links_lead_to_the_people_behind_each_number() {
     assert!(asked > 500, "only {asked} links were followed");
 }
 
+/// A link looks back over thirty days, which are more minutes than a question may have.
+#[test]
+fn links_of_rolling_people_by_the_minute_lead_to_them() {
+    let world = world(
+        "2020-03-10T12:00:30Z",
+        &[
+            ("a", "ada", "2020-02-20T00:00:00Z", json!({})),
+            ("a", "bob", "2020-03-10T11:59:59Z", json!({})),
+            ("a", "cyd", "2020-02-01T00:00:00Z", json!({})),
+        ],
+    );
+    let body =
+        json!({"events": [{"id": "a", "math": "monthly_active"}], "interval": "minute", "date_from": "-1h"});
+    let rows = ask(&world, body);
+    let (numbers, links) = (&rows[0]["data"], rows[0]["persons_urls"].as_array().unwrap());
+    assert_eq!((links.len(), numbers[0].as_u64(), numbers[60].as_u64()), (61, Some(1), Some(2)));
+    for (link, number) in links.iter().zip(numbers.as_array().unwrap()) {
+        assert_eq!(number.as_u64(), Some(people_of(&world, link["url"].as_str().unwrap()).0), "{link}");
+    }
+}
+
 fn people_of(world: &World, url: &str) -> (u64, u64) {
     let request: serde_json::Map<String, Value> = url
         .split_once('?')

@@ -28,6 +28,17 @@ const ROWS_PER_LOOK: usize = 1 << 16;
 /// Called back with the index of a candidate, an actor that has it, and the actor's outcome.
 type Back<'a> = dyn FnMut(usize, u32, Entrant) + 'a;
 
+/// Whether so many candidates of so many bytes are looked at.
+pub(super) fn fits(candidates: usize, bytes: usize) -> bool {
+    candidates <= limits::CORRELATION_CANDIDATES && bytes <= limits::CORRELATION_BYTES
+}
+
+/// There are more candidates than are looked at.
+pub(super) fn too_many() -> CalcError {
+    let detail = "There are too many different values; name fewer events or properties, or exclude some.";
+    CalcError::invalid("funnel_correlation_type", detail)
+}
+
 /// Candidates by index.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -43,11 +54,9 @@ impl Found {
             return Ok(*index);
         }
         let index = self.last.len();
-        self.bytes += candidate.event.len() + candidate.property.len() + candidate.value.len();
-        if index >= limits::CORRELATION_CANDIDATES || self.bytes > limits::CORRELATION_BYTES {
-            let detail =
-                "There are too many different values; name fewer events or properties, or exclude some.";
-            return Err(CalcError::invalid("funnel_correlation_type", detail));
+        self.bytes += candidate.bytes();
+        if !fits(index + 1, self.bytes) {
+            return Err(too_many());
         }
         self.known.insert(candidate, index);
         self.last.push(None);

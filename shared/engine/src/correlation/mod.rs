@@ -9,6 +9,7 @@ mod result;
 #[cfg(test)]
 mod tests;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -50,6 +51,10 @@ pub(crate) struct Counts {
     success: u64,
     failure: u64,
     candidates: BTreeMap<Candidate, (u64, u64)>,
+    /// Of the candidates' texts.
+    bytes: usize,
+    /// There are more candidates than fit; they are not kept then.
+    burst: bool,
 }
 
 /// An actor that is looked at.
@@ -61,22 +66,44 @@ struct Entrant {
     before: Micros,
 }
 
+impl Candidate {
+    fn bytes(&self) -> usize {
+        self.event.len() + self.property.len() + self.value.len()
+    }
+}
+
 impl Counts {
-    /// The sum of two parts.
+    /// The sum of two parts. Holds no more than fits, however many parts there are.
     #[must_use]
     pub(crate) fn merge(mut self, other: Self) -> Self {
         self.success += other.success;
         self.failure += other.failure;
-        if self.candidates.is_empty() {
-            self.candidates = other.candidates;
-            return self;
+        self.burst |= other.burst;
+        for (candidate, counts) in other.candidates {
+            if self.burst {
+                break;
+            }
+            self.add(candidate, counts);
         }
-        for (candidate, (success, failure)) in other.candidates {
-            let sum = self.candidates.entry(candidate).or_default();
-            sum.0 += success;
-            sum.1 += failure;
+        if self.burst {
+            self.candidates.clear();
+            self.bytes = 0;
         }
         self
+    }
+
+    fn add(&mut self, candidate: Candidate, (success, failure): (u64, u64)) {
+        let bytes = candidate.bytes();
+        let sum = match self.candidates.entry(candidate) {
+            Entry::Occupied(sum) => sum.into_mut(),
+            Entry::Vacant(place) => {
+                self.bytes += bytes;
+                place.insert((0, 0))
+            }
+        };
+        sum.0 += success;
+        sum.1 += failure;
+        self.burst |= !candidates::fits(self.candidates.len(), self.bytes);
     }
 }
 
@@ -129,12 +156,13 @@ impl Correlation {
                 counts[candidate].1 += 1;
             }
         })?;
-        let candidates = found.into_names().into_iter().zip(counts).collect();
-        Ok(Counts { success: of(true), failure: of(false), candidates })
+        let mut sum = Counts { success: of(true), failure: of(false), ..Counts::default() };
+        found.into_names().into_iter().zip(counts).for_each(|(candidate, counts)| sum.add(candidate, counts));
+        Ok(sum)
     }
 
-    pub(crate) fn finish(&self, sum: Counts) -> Value {
-        result::result(self, sum)
+    pub(crate) fn finish(&self, sum: Counts) -> CalcResult<Value> {
+        if sum.burst { Err(candidates::too_many()) } else { Ok(result::result(self, sum)) }
     }
 
     /// By actor, who is looked at.

@@ -35,7 +35,8 @@ fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u6
             Candidate { event: (*event).to_owned(), property: property.to_owned(), value: "v".to_owned() };
         (candidate, (*success, *failure))
     };
-    let pairs = Counts { success, failure, candidates: candidates.iter().map(candidate).collect() };
+    let candidates = candidates.iter().map(candidate).collect();
+    let pairs = Counts { success, failure, candidates, ..Counts::default() };
     plan(more).finish(Partial { pairs, ..Partial::default() }).unwrap().result
 }
 
@@ -107,15 +108,12 @@ fn an_answer_is_skewed_when_one_side_is_more_than_ten_times_the_other() {
 fn counts() -> impl Strategy<Value = Counts> {
     let candidate = prop::sample::select(vec!["a", "b", "c"]);
     let candidates = prop::collection::vec((candidate, 0_u64..5, 0_u64..5), 0..4);
-    (0_u64..9, 0_u64..9, candidates).prop_map(|(success, failure, candidates)| Counts {
-        success,
-        failure,
-        candidates: candidates
-            .into_iter()
-            .map(|(event, success, failure)| {
-                (Candidate { event: event.to_owned(), ..Candidate::default() }, (success, failure))
-            })
-            .collect(),
+    (0_u64..9, 0_u64..9, candidates).prop_map(|(success, failure, candidates)| {
+        let mut counts = Counts { success, failure, ..Counts::default() };
+        for (event, success, failure) in candidates {
+            counts.add(Candidate { event: event.to_owned(), ..Candidate::default() }, (success, failure));
+        }
+        counts
     })
 }
 
@@ -125,5 +123,25 @@ proptest! {
         let left = one.clone().merge(two.clone()).merge(three.clone());
         let right = three.merge(two.merge(one));
         prop_assert_eq!(left, right);
+    }
+}
+
+/// However the actors are divided, one candidate too many is refused, and the last that fits is not.
+#[test]
+fn candidates_are_bounded_over_all_parts_together() {
+    let part = |names: std::ops::Range<usize>| {
+        let candidate = |n: usize| Candidate { event: n.to_string(), ..Candidate::default() };
+        let mut counts = Counts { success: 1, failure: 1, ..Counts::default() };
+        names.for_each(|n| counts.add(candidate(n), (1, 1)));
+        counts
+    };
+    let most = crate::limits::CORRELATION_CANDIDATES;
+    let answer = |parts: Vec<Counts>| {
+        let pairs = parts.into_iter().fold(Counts::default(), Counts::merge);
+        plan(&json!({})).finish(Partial { pairs, ..Partial::default() })
+    };
+    assert!(answer(vec![part(0..most / 2), part(1..most)]).is_ok());
+    for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {
+        assert_eq!(answer(parts).unwrap_err().attr.as_deref(), Some("funnel_correlation_type"));
     }
 }

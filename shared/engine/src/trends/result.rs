@@ -6,9 +6,10 @@ use super::Trend;
 use super::compose::Output;
 use super::rows::{OTHER, RowValue};
 use super::slot::Period;
+use crate::dates::Interval;
 use crate::dates::zone::{from_micros, utc_text, zoned_text};
 use crate::limits;
-use crate::query::{CohortChoice, Display, Query, Series, with_dates};
+use crate::query::{CohortChoice, Display, Math, Query, Series, with_dates};
 use crate::url::{push_pair, push_value};
 
 /// What all series of a period share.
@@ -153,12 +154,20 @@ impl Context<'_> {
             }
         }
         own.insert("explicit_date".to_owned(), json!(true));
+        // A link covers all days that are looked back on, which would be too many of short intervals.
+        let common = &trend.query.common;
+        if matches!(counter.math, Math::Rolling(..)) && common.interval.is_clock() {
+            own.insert("interval".to_owned(), json!(Interval::Day.name()));
+        }
         let mut base = format!("/api/projects/{}/persons/trends/?", trend.project_id);
         // What the answer is made of beyond one number of one period says nothing about its people.
         let elsewhere =
             ["date_from", "date_to", "explicit_date", "compare", "compare_to", "smoothing_intervals"];
-        for (key, value) in
-            self.filter.iter().filter(|(key, _)| !elsewhere.contains(&key.as_str())).chain(&own)
+        for (key, value) in self
+            .filter
+            .iter()
+            .filter(|(key, _)| !elsewhere.contains(&key.as_str()) && !own.contains_key(key.as_str()))
+            .chain(&own)
         {
             if !value.is_null() {
                 push_value(&mut base, key, value);
