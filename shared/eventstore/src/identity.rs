@@ -30,9 +30,8 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// The file for a segment with these uuids.
-pub(crate) fn file(uuids: impl Iterator<Item = Uuid>) -> Bytes {
-    let mut hashes = uuids.map(hash).collect::<Vec<_>>();
+/// The file for a segment whose uuids have these hashes.
+pub(crate) fn file(mut hashes: Vec<u64>) -> Bytes {
     hashes.sort_unstable();
     hashes.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>().into()
 }
@@ -117,7 +116,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
         let rows = (held.end - held.start) as u64;
-        objects.create("h", file(held.map(uuid))).await.unwrap();
+        objects.create("h", file(held.map(uuid).map(hash).collect())).await.unwrap();
         let segment = crate::segment::tests::entry("h", rows);
         let mut hashes = asked.iter().map(|n| hash(uuid(*n))).collect::<Vec<_>>();
         hashes.sort_unstable();

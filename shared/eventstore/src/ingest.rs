@@ -3,7 +3,7 @@
 //! Must stay true: the objects are safely stored before the manifest names them; a segment is added only on top of the
 //! manifest that its rows were compared with, so that no event is in two segments.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
@@ -17,9 +17,10 @@ use crate::person::derived;
 use crate::profile::file::{FileEntry, encode_groups, encode_ids};
 use crate::profile::{Origin, Profile};
 use crate::segment::FORMAT;
-use crate::segment::write::{Encoded, Replaces, encode};
+use crate::segment::rows::encode;
+use crate::segment::write::Replaces;
 use crate::tail::resolve;
-use crate::{identity, keys};
+use crate::keys;
 
 /// Most events of one call of [`EventStore::ingest`].
 pub const EVENTS_PER_SEGMENT_MAX: usize = 500_000;
@@ -136,18 +137,16 @@ fn files(
     tells: TellsOf,
     now: Micros,
 ) -> Result<(Vec<Row>, Files, SegmentEntry), EventStoreError> {
-    let names = rows.iter().map(|row| row.event.event.as_str()).collect::<BTreeSet<_>>();
-    let times = || rows.iter().map(|row| row.event.timestamp);
     let mut entry = SegmentEntry {
-        events: SegmentEntry::listed(&names),
+        events: Some(Vec::new()),
         format: FORMAT,
         object: None,
         hashes: None,
         persons: None,
-        rows: rows.len() as u64,
+        rows: 0,
         bytes: 0,
-        min_time: times().min().unwrap_or(0),
-        max_time: times().max().unwrap_or(0),
+        min_time: 0,
+        max_time: 0,
         replaces_blocks: replaces.blocks.clone(),
         blocks_removed: false,
         replaces_segments: replaces.segments.clone(),
@@ -174,16 +173,17 @@ fn files(
             entry.groups = add("groups", encode_groups(&profile)?, profile.groups.len());
         }
         entry.ids = ids;
-        let hashes = identity::file(rows.iter().map(|row| row.event.uuid));
-        let Encoded { segment, persons } = encode(&mut rows, &replaces)?;
-        entry.bytes = segment.len() as u64;
+        let written = encode(&mut rows, &replaces)?;
+        (entry.rows, entry.events) = (written.rows, written.events);
+        (entry.min_time, entry.max_time) = (written.min_time, written.max_time);
+        entry.bytes = written.segment.len() as u64;
         let name = |ending: &str| format!("project={project}/events/{}.{ending}", entry.id);
         let (object, hash_object) = (name("parquet"), name("uuids"));
         let persons_object = name("persons");
         files.extend([
-            (object.clone(), segment),
-            (hash_object.clone(), hashes),
-            (persons_object.clone(), persons),
+            (object.clone(), written.segment),
+            (hash_object.clone(), written.hashes),
+            (persons_object.clone(), written.persons),
         ]);
         (entry.object, entry.hashes) = (Some(object), Some(hash_object));
         entry.persons = Some(persons_object);

@@ -25,8 +25,12 @@
 //! page index.
 
 pub(crate) mod columns;
+mod overflow;
+mod placed;
 pub(crate) mod prune;
 pub(crate) mod read;
+pub(crate) mod rows;
+mod schema;
 pub(crate) mod values;
 pub(crate) mod write;
 

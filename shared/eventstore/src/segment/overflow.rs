@@ -1,0 +1,78 @@
+//! Which keys the `properties` of a segment hold, for its footer.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use crate::error::EventStoreError;
+
+/// Most keys of `properties` that the footer lists.
+const LISTED_MAX: usize = 2000;
+
+/// The keys found so far.
+#[derive(Debug)]
+pub(super) struct OverflowKeys {
+    /// None when they are too many to list.
+    listed: Option<BTreeSet<String>>,
+    /// The keys that have a column, and where.
+    own: HashMap<String, usize>,
+    /// By column: whether some value of its key lies in `properties`.
+    exceptions: Vec<bool>,
+}
+
+impl OverflowKeys {
+    /// For a segment with columns of these keys.
+    pub(super) fn new(own: impl Iterator<Item = String>) -> OverflowKeys {
+        let own = own.enumerate().map(|(at, key)| (key, at)).collect::<HashMap<_, _>>();
+        OverflowKeys { listed: Some(BTreeSet::new()), exceptions: vec![false; own.len()], own }
+    }
+
+    /// Takes in the `properties` of the rows.
+    pub(super) fn take(&mut self, rows: &RecordBatch) -> Result<(), EventStoreError> {
+        let texts = rows.column_by_name("properties").and_then(|column| column.as_string_opt::<i32>());
+        let texts = texts.ok_or_else(|| EventStoreError::corrupt("properties is no text"))?;
+        if texts.null_count() == texts.len() {
+            return Ok(());
+        }
+        for text in texts.iter().flatten() {
+            serde_json::Deserializer::from_str(text).deserialize_map(&mut *self)?;
+        }
+        Ok(())
+    }
+
+    /// The listed keys, and by column whether it has exceptions.
+    pub(super) fn finish(self) -> (Option<Vec<String>>, Vec<bool>) {
+        (self.listed.map(|keys| keys.into_iter().collect()), self.exceptions)
+    }
+
+    fn key(&mut self, key: String) {
+        if let Some(at) = self.own.get(&key) {
+            self.exceptions[*at] = true;
+        }
+        if let Some(listed) = &mut self.listed
+            && listed.insert(key)
+            && listed.len() > LISTED_MAX
+        {
+            self.listed = None;
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut OverflowKeys {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object of properties")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value::<IgnoredAny>()?;
+            self.key(key);
+        }
+        Ok(())
+    }
+}
