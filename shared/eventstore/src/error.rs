@@ -1,7 +1,7 @@
 //! What can go wrong in the event store, as far as callers treat it differently.
 //!
-//! Must stay true: stored data that cannot be read is [`EventStoreError::Corrupt`], never a panic and never fewer
-//! events.
+//! Must stay true: stored data that cannot be read is [`EventStoreError::Damaged`], where an object's bytes are not those
+//! that were written, or [`EventStoreError::Corrupt`]; never a panic and never fewer events.
 
 use pennon_core::store::StoreError;
 
@@ -17,6 +17,14 @@ pub enum EventStoreError {
     /// Something stored is not what was written.
     #[error("stored events cannot be read: {0}")]
     Corrupt(String),
+    /// A stored object is not what was written: its checksum does not fit, it is cut, missing or another's.
+    #[error("the stored object {object} is damaged: {what}")]
+    Damaged {
+        /// Its name below the address of the events.
+        object: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// More than one request may take; the text says what and how much, for the caller to show.
     #[error("{0}")]
     TooLarge(String),

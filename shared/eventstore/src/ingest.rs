@@ -12,6 +12,7 @@ use pennon_engine::scan::Micros;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, drop_copies, seq_of_line};
+use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::person::derived;
 use crate::profile::file::{FileEntry, encode_groups, encode_ids};
@@ -20,7 +21,6 @@ use crate::segment::FORMAT;
 use crate::segment::rows::encode;
 use crate::segment::write::Replaces;
 use crate::tail::resolve;
-use crate::keys;
 
 /// Most events of one call of [`EventStore::ingest`].
 pub const EVENTS_PER_SEGMENT_MAX: usize = 500_000;
@@ -103,15 +103,11 @@ impl EventStore {
         let id = new_id(now);
         let (rows, files, entry) =
             tokio::task::spawn_blocking(move || files(project, id, rows, replaces, tells, now)).await??;
-        for (object, bytes) in &files {
-            self.inner.objects.create(object, bytes.clone()).await?;
-        }
+        self.inner.objects.create_all(&files).await?;
         let added = manifest.add(&self.inner.store, project, keys::SEGMENT, &entry.id, &entry).await;
         // A failed call may have been carried out all the same: only a definite no lets the objects go.
         if let Ok(false) = &added {
-            for (object, _) in &files {
-                self.inner.objects.delete(object).await?;
-            }
+            self.inner.objects.delete_all(files.into_iter().map(|(object, _)| object).collect()).await?;
         }
         Ok((rows, added?.then_some(entry)))
     }

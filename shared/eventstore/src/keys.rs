@@ -6,6 +6,7 @@
 //! | that a project has events | records | `EVENTS` | `PROJECT#{p}` |
 //! | version of a project's manifest | records | `PROJECT#{p}#SEGMENT` | `HEAD` |
 //! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
+//! | that one of these is damaged | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
 //! | a merge of one person into another | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{from}`; forced: `MERGE#{from}#{to}` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
 //! | a part of a long list of a static cohort | records | `PROJECT#{p}#COHORT#{cohort}#{part}` | `MEMBERS` |
@@ -124,6 +125,9 @@ pub(crate) const SEGMENT: &str = "SEGMENT#";
 pub(crate) const PERSONS: &str = "PERSONS#";
 /// Prefix of group objects.
 pub(crate) const GROUPS: &str = "GROUPS#";
+
+/// Prefix of what is known of damage.
+pub(crate) const DAMAGED: &str = "DAMAGED#";
 
 /// An entry of a project's manifest.
 pub(crate) fn entry(project: ProjectId, prefix: &str, id: &str) -> Key {

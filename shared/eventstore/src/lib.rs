@@ -16,6 +16,7 @@
 
 mod block;
 mod cache;
+mod checksums;
 mod codec;
 mod compact;
 mod error;
@@ -31,7 +32,9 @@ mod parquet_file;
 mod people;
 mod person;
 mod profile;
+mod quarantine;
 mod records;
+mod retry;
 mod scan;
 mod segment;
 mod snapshot;
@@ -43,7 +46,9 @@ mod time;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use object_store::ObjectStore;
 use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
 
@@ -65,6 +70,7 @@ pub use time::parse_timestamp;
 use cache::Cache;
 use objects::Objects;
 use parquet_file::ParquetFile;
+use quarantine::Quarantine;
 use records::PersonsObject;
 use segment::read::SegmentFile;
 use snapshot::Resolved;
@@ -98,9 +104,19 @@ impl EventStore {
     /// The events in the tables of `store` and the objects at `events_url`: `file:///directory`, which is made when it
     /// is missing, or `s3://bucket/prefix`, with credentials, region and endpoint from the environment.
     pub fn open(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
+        Ok(EventStore::with(store, Objects::open(events_url)?))
+    }
+
+    /// The events in the tables of `store` and the objects of another object store, where calls that fail are tried
+    /// again after waits no longer than `longest_wait`.
+    pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
+        EventStore::with(store, Objects::over(objects, "").with_longest_wait(longest_wait))
+    }
+
+    fn with(store: Store, objects: Objects) -> EventStore {
         let inner = Inner {
+            objects: objects.with_quarantine(Quarantine::new(store.clone())),
             store,
-            objects: Objects::open(events_url)?,
             // A start by chance, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
@@ -109,7 +125,7 @@ impl EventStore {
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
             files: Cache::new(SEGMENTS_REMEMBERED),
         };
-        Ok(EventStore { inner: Arc::new(inner) })
+        EventStore { inner: Arc::new(inner) }
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

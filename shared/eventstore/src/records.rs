@@ -150,7 +150,7 @@ impl EventStore {
         let id = new_id(now);
         let object = format!("project={project}/{folder}/{id}.parquet");
         let size = bytes.len() as u64;
-        self.inner.objects.create(&object, bytes).await?;
+        self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
         let entry = RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now };
         for _ in 0..TRIES {
             let manifest = Manifest::load(&self.inner.store, project).await?;

@@ -83,9 +83,7 @@ impl EventStore {
     }
 
     async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
-        for object in entry.objects() {
-            self.inner.objects.delete(object).await?;
-        }
+        self.inner.objects.delete_all(entry.objects().cloned().collect()).await?;
         let key = keys::entry(project, keys::SEGMENT, &entry.id);
         Ok(self.inner.store.records.sweep(vec![key]).await?)
     }

@@ -1,0 +1,96 @@
+//! Segments that are damaged: noted once, in the manifest, where every process sees it.
+//!
+//! A row `DAMAGED#{id}` beside the entry of the segment (or of the import) says which object is not what was written,
+//! what is wrong with it and when that was found. Compaction leaves such a segment alone. Questions go on: what they
+//! read has been compared byte by byte, and the one that needs what is damaged is refused. Must stay true: a row is made
+//! only while the manifest lists the segment, so that a reader that was too slow for its objects marks nothing; the
+//! first finding stays.
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Item, Store, Write};
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::checksums;
+use crate::error::EventStoreError;
+use crate::keys;
+
+/// What was found out about a damaged segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The object that is not what was written.
+    pub object: String,
+    /// What is wrong with it.
+    pub what: String,
+    /// When that was found, in microseconds since the epoch.
+    pub at: Micros,
+}
+
+/// Where damage is noted.
+#[derive(Debug, Clone)]
+pub(crate) struct Quarantine {
+    store: Store,
+}
+
+impl Quarantine {
+    pub(crate) fn new(store: Store) -> Quarantine {
+        Quarantine { store }
+    }
+
+    /// Notes that `object` is damaged, and gives the error for whoever wanted it: `error`, unless the segment has been
+    /// replaced and its objects removed meanwhile.
+    pub(crate) async fn note(&self, object: &str, what: &str, error: EventStoreError) -> EventStoreError {
+        let Some((project, prefix, id)) = owner(object) else { return error };
+        let now = chrono::Utc::now().timestamp_micros();
+        let damage = Damage { object: object.to_owned(), what: what.to_owned(), at: now };
+        let noted = async {
+            let row = Item::new(keys::entry(project, keys::DAMAGED, id), &damage)?;
+            let listed = Write::Check(keys::entry(project, prefix, id), Guard::Present);
+            self.store.records.transact(vec![Write::Put(row, Guard::Absent), listed]).await
+        };
+        match noted.await {
+            Ok(()) => tracing::error!(project, segment = id, object, what, "a segment is damaged"),
+            // Known already.
+            Err(failed) if failed.is_condition(0) => {}
+            Err(failed) if failed.is_condition(1) => return EventStoreError::Contended,
+            Err(failed) => tracing::error!(project, object, what, %failed, "damage could not be noted"),
+        }
+        error
+    }
+}
+
+/// The project, and the prefix and id of the manifest's entry, that an object belongs to.
+fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
+    let (start, _) = checksums::split(object);
+    let mut folders = start.strip_prefix("project=")?.split('/');
+    let project = folders.next()?.parse().ok()?;
+    let prefix = match folders.next()? {
+        "events" => keys::SEGMENT,
+        "persons" => keys::PERSONS,
+        "groups" => keys::GROUPS,
+        _ => return None,
+    };
+    let id = folders.next()?;
+    folders.next().is_none().then_some((project, prefix, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_tells_whose_it_is() {
+        let known = [
+            ("project=7/events/01-a.ids.parquet", (7, keys::SEGMENT, "01-a")),
+            ("project=7/events/01-a.sums", (7, keys::SEGMENT, "01-a")),
+            ("project=12/persons/01-b.parquet", (12, keys::PERSONS, "01-b")),
+            ("project=12/groups/01-b.parquet", (12, keys::GROUPS, "01-b")),
+        ];
+        for (object, of) in known {
+            assert_eq!(owner(object), Some(of), "{object}");
+        }
+        for object in ["", "h", "project=x/events/a", "project=7/other/a", "project=7/events/a/b"] {
+            assert_eq!(owner(object), None, "{object}");
+        }
+    }
+}
