@@ -1,0 +1,140 @@
+"""Pennon as a contender: events imported into an installation of its own, questions asked over HTTP.
+
+CPU time is that of the server's process, user and system, by the nanosecond from its threads' `schedstat`: so one answer of
+some milliseconds can be measured. Threads that end between two looks would be lost; the runtime keeps its idle ones for
+ten seconds, and looks are taken right before and after each answer."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from questions import ALL, MONTH, STEPS, TOP, WINDOW_DAYS
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "flags"))
+from processes import Process, ask, free_port  # noqa: E402
+
+KEY = "phx_" + "benchmark" * 4
+ORGANIZATION = "01900000-0000-7000-8000-000000000001"
+WORKSPACE = {
+    "organizations": [{"id": ORGANIZATION, "name": "Benchmark"}],
+    "users": [{"id": 1, "email": "benchmark@example.com", "memberships": [{"organization": ORGANIZATION, "level": "owner"}]}],
+    "projects": [{"id": 1, "organization": ORGANIZATION, "token": "phc_benchmark"}],
+    "keys": [{"label": "benchmark", "user": "benchmark@example.com", "scopes": ["*"], "value": KEY}],
+}
+HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+
+
+def query(question):
+    """The query node of a question."""
+    def event(name, **more):
+        return {"kind": "EventsNode", "event": name, **more}
+
+    def days(range_of):
+        return {"date_from": range_of[0], "date_to": range_of[1]}
+
+    if "funnel" in question:
+        node = {"kind": "FunnelsQuery", "series": [event(step) for step in STEPS], "dateRange": days(ALL),
+                "funnelsFilter": {"funnelWindowInterval": WINDOW_DAYS, "funnelWindowIntervalUnit": "day"}}
+        if question == "strict funnel":
+            node["funnelsFilter"]["funnelOrderType"] = "strict"
+        if question == "funnel by browser":
+            node["breakdownFilter"] = {"breakdown": "browser", "breakdown_type": "event", "breakdown_limit": 10}
+        return node
+    node = {"kind": "TrendsQuery", "interval": "day", "dateRange": days(MONTH)}
+    if question == "by url, top 25":
+        breakdown = {"breakdown": "current_url", "breakdown_type": "event", "breakdown_limit": TOP}
+        return node | {"series": [event("$pageview")], "breakdownFilter": breakdown}
+    if question == "filtered sum":
+        above = {"key": "amount", "type": "event", "operator": "gt", "value": 50}
+        return node | {"series": [event(STEPS[1], math="sum", math_property="amount", properties=[above])]}
+    math = {"daily total": "total", "daily uniques": "dau", "rolling 7-day uniques": "weekly_active"}[question]
+    return node | {"series": [event(STEPS[0], math=math)]}
+
+
+def read(question, result):
+    """The answer in the form that contenders share."""
+    if question == "funnel by browser":
+        counts = {rows[0]["breakdown_value"][0]: {"counts": [float(step["count"]) for step in rows]} for rows in result}
+        counts.pop("Other", None)
+        return counts
+    if "funnel" in question:
+        times = [step[kind] for step in result[1:] for kind in ("average_conversion_time", "median_conversion_time")]
+        return {"counts": [float(step["count"]) for step in result], "seconds": times}
+    series = {row.get("breakdown_value"): dict(zip(row["days"], row["data"])) for row in result}
+    if question != "by url, top 25":
+        return {day: number for day, number in next(iter(series.values())).items() if number}
+    return {("other" if "breakdown_other" in value else value): {day: number for day, number in data.items() if number}
+            for value, data in series.items()}
+
+
+class Pennon:
+    name = "Pennon"
+
+    def __init__(self, binary, work):
+        self.binary, self.work, self.data = binary, work, work / "data"
+        self.process = self.url = None
+
+    def load(self, events):
+        """Imports the events. Returns seconds, CPU seconds and bytes at rest."""
+        work = self.work / "workspace.json"
+        self.work.mkdir(parents=True, exist_ok=True)
+        work.write_text(json.dumps(WORKSPACE))
+        self.run("apply", work)
+        began = time.perf_counter()
+        self.run("import", events, "--project", "1")
+        seconds = time.perf_counter() - began
+        return seconds, sum(file.stat().st_size for file in (self.data / "events").rglob("*") if file.is_file())
+
+    def run(self, command, file, *more):
+        done = subprocess.run([self.binary, command, file, "--data", self.data, *more], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"pennon {command}: {done.stderr[-2000:]}")
+
+    def start(self):
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        command = [self.binary, "serve", "--data", self.data, "--port", str(port)]
+        self.process = Process(command, self.work / "server.log")
+        self.process.wait_until(lambda: ask(f"{self.url}/api/projects/1/feature_flags/", headers=HEADERS, timeout=5)[0] == 200)
+        self.settle()
+
+    def settle(self):
+        """Waits until the server has nothing to do on its own."""
+        before, quiet = self.cpu(), 0
+        for _ in range(3000):
+            time.sleep(0.1)
+            now = self.cpu()
+            quiet = quiet + 1 if now - before < 0.001 else 0
+            before = now
+            if quiet == 5:
+                return
+
+    def cpu(self):
+        spent = 0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            try:
+                spent += int((task / "schedstat").read_text().split()[0])
+            except OSError:  # it has ended
+                continue
+        return spent / 1e9
+
+    def memory_mb(self):
+        """The most that was resident."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def ask(self, question):
+        """((CPU seconds, seconds), answer); nothing that was calculated before is used."""
+        body = json.dumps({"query": query(question), "refresh": "force_blocking"})
+        began, spent = time.perf_counter(), self.cpu()
+        status, _, answer = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
+        run = (self.cpu() - spent, time.perf_counter() - began)
+        if status != 200:
+            raise SystemExit(f"{question}: {status}: {answer[:500]}")
+        return run, read(question, json.loads(answer)["results"])
+
+    def stop(self):
+        if self.process:
+            self.process.stop()
