@@ -41,7 +41,7 @@ pub(super) fn parse(
         }
         _ => return Err("a line has exactly one of event, person and group".to_owned()),
     };
-    Ok(Placed { line, project, record, bytes: text.len() })
+    Ok(Placed { line, project, record })
 }
 
 fn object(value: Option<Value>, field: &str) -> Result<Map<String, Value>, String> {

@@ -4,12 +4,15 @@
 //! all, and the error names the line. What is stored goes straight into segments, chunk by chunk; an import that is
 //! stopped halfway has stored whole chunks, and importing the file again adds the rest: events without a uuid get one
 //! from the file's content and their line, so that each counts once. The same content counts once whether it is
-//! compressed or not. Must stay true: memory is bounded by two chunks, and for Parquet with a `person_id` by the number
-//! of persons; an import makes, merges or changes no person or group but those that its lines say.
+//! compressed or not. The persons that a `person_id` column names come first, so that events are written under them.
+//! Must stay true: memory is bounded by two chunks, and for Parquet with a `person_id` by the number of persons; an import
+//! makes, merges or changes no person or group but those that its lines say.
 
+mod chunk;
 mod error;
 mod line;
 mod lines;
+mod persons;
 mod record;
 mod rows;
 mod source;
@@ -20,20 +23,17 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pennon_eventstore::{Event, EventStore, GroupRecord, PersonRecord};
+use pennon_eventstore::{EventStore, PersonRecord};
 
 pub use error::ImportError;
 pub use lines::LINE_BYTES_MAX;
 
-use record::Record;
+use chunk::{Chunk, of_persons};
+use persons::Persons;
 use source::Source;
 
-/// Most events of a chunk.
-const CHUNK_EVENTS: usize = 150_000;
-/// Most bytes of text of a chunk.
-const CHUNK_BYTES: usize = 40 << 20;
-/// Lines that are checked between two reports of progress.
-const CHECKED_AT_ONCE: usize = 50_000;
+/// Records that are read between two reports of progress.
+const AT_ONCE: u64 = 50_000;
 
 /// What an import is told beside the file.
 #[derive(Debug, Clone, Default)]
@@ -92,24 +92,22 @@ pub async fn import_file(
     now: i64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ImportError> {
-    let content = check(path, &options, progress).await?;
-    let mut source = open(path, &options, Some(content)).await?;
+    let (content, persons) = check(path, &options, progress).await?;
+    let failed = |error: pennon_eventstore::EventStoreError| ImportError::of_file(path, error.to_string());
     let mut summary = Summary::default();
-    let mut part;
-    (source, part) = next_chunk(source, path).await?;
-    while part.records > 0 {
-        let position = source.position();
+    for part in of_persons(persons, now) {
         summary.lines += part.records;
-        let stored = part.store(store, now, &mut summary);
-        let stored = async { stored.await.map_err(|error| ImportError::of_file(path, error.to_string())) };
+        part.store(store, &mut summary).await.map_err(failed)?;
+    }
+    let source = open(path, &options, Some(content)).await?;
+    let (mut source, mut part) = next_chunk(source, now, path, 0, progress).await?;
+    let mut read = 0;
+    while part.records > 0 {
+        summary.lines += part.records;
+        read += part.records;
+        let stored = async { part.store(store, &mut summary).await.map_err(failed) };
         // The next chunk is read while this one is stored.
-        (_, (source, part)) = tokio::try_join!(stored, next_chunk(source, path))?;
-        progress(Progress {
-            phase: Phase::Storing,
-            done: position.done,
-            total: position.total,
-            lines: summary.lines,
-        });
+        (_, (source, part)) = tokio::try_join!(stored, next_chunk(source, now, path, read, progress))?;
     }
     Ok(summary)
 }
@@ -125,89 +123,63 @@ async fn open(
     opened.map_err(failed)?.map_err(|error| error.in_file(path))
 }
 
-/// Reads the file to its end. Returns the digest of its content.
+/// Persons of a file, by project.
+type Named = Vec<(u64, PersonRecord)>;
+
+/// Reads the file to its end. Returns the digest of its content, and the persons that its rows name.
 async fn check(
     path: &Path,
     options: &ImportOptions,
     progress: &mut dyn FnMut(Progress),
-) -> Result<[u8; 32], ImportError> {
+) -> Result<([u8; 32], Named), ImportError> {
     let mut source = open(path, options, None).await?;
+    let mut persons = Persons::default();
     let mut lines = 0;
     loop {
         let step = tokio::task::spawn_blocking(move || {
-            let mut records = 0;
-            while records < CHECKED_AT_ONCE && source.next()?.is_some() {
-                records += 1;
-            }
-            Ok::<_, ImportError>((source, records))
+            let records = source.check(AT_ONCE, &mut persons)?;
+            Ok::<_, ImportError>((source, persons, records))
         });
-        let step = step.await.map_err(|e| ImportError::of_file(path, e.to_string()))?;
         let records;
-        (source, records) = step.map_err(|error| error.in_file(path))?;
-        lines += records as u64;
+        (source, persons, records) = done(step.await, path)?;
+        lines += records;
         let position = source.position();
         progress(Progress { phase: Phase::Checking, done: position.done, total: position.total, lines });
         if records == 0 {
-            return source.digest().map_err(|error| error.in_file(path));
+            let content = source.digest().map_err(|error| error.in_file(path))?;
+            return Ok((content, persons.several()));
         }
     }
 }
 
-/// A part of a file, by project.
-#[derive(Debug, Default)]
-struct Chunk {
-    records: u64,
-    events: BTreeMap<u64, Vec<(u64, Event)>>,
-    persons: BTreeMap<u64, Vec<PersonRecord>>,
-    groups: BTreeMap<u64, Vec<GroupRecord>>,
-}
-
-async fn next_chunk(source: Source, path: &Path) -> Result<(Source, Chunk), ImportError> {
-    let read = tokio::task::spawn_blocking(move || chunk(source)).await;
-    read.map_err(|e| ImportError::of_file(path, e.to_string()))?.map_err(|error| error.in_file(path))
-}
-
-/// The next chunk of `source`; without records at its end.
-fn chunk(mut source: Source) -> Result<(Source, Chunk), ImportError> {
-    let mut chunk = Chunk::default();
-    let (mut count, mut bytes) = (0, 0);
-    while count < CHUNK_EVENTS && bytes < CHUNK_BYTES {
-        let Some(next) = source.next()? else { break };
-        count += 1;
-        bytes += next.bytes;
-        chunk.records += 1;
-        match next.record {
-            Record::Event(event) => chunk.events.entry(next.project).or_default().push((next.line, event)),
-            Record::Person(person) => chunk.persons.entry(next.project).or_default().push(person),
-            Record::Group(group) => chunk.groups.entry(next.project).or_default().push(group),
+/// The next chunk of `source`, of which `lines` records were read before; without records at its end.
+async fn next_chunk(
+    mut source: Source,
+    now: i64,
+    path: &Path,
+    lines: u64,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Source, Chunk), ImportError> {
+    let mut chunk = Chunk::new(now);
+    loop {
+        let step = tokio::task::spawn_blocking(move || {
+            let records = source.take(AT_ONCE, &mut chunk)?;
+            Ok::<_, ImportError>((source, chunk, records))
+        });
+        let records;
+        (source, chunk, records) = done(step.await, path)?;
+        let position = source.position();
+        let lines = lines + chunk.records;
+        progress(Progress { phase: Phase::Storing, done: position.done, total: position.total, lines });
+        if records == 0 {
+            return Ok((source, chunk));
         }
     }
-    Ok((source, chunk))
 }
 
-impl Chunk {
-    async fn store(
-        self,
-        store: &EventStore,
-        now: i64,
-        summary: &mut Summary,
-    ) -> Result<(), pennon_eventstore::EventStoreError> {
-        for (project, groups) in self.groups {
-            summary.groups += groups.len() as u64;
-            summary.projects.insert(project);
-            store.add_groups(project, groups, now).await?;
-        }
-        for (project, persons) in self.persons {
-            summary.persons += persons.len() as u64;
-            summary.projects.insert(project);
-            store.add_persons(project, persons, now).await?;
-        }
-        for (project, events) in self.events {
-            let ingested = store.ingest(project, events, now).await?;
-            summary.events += ingested.stored;
-            summary.copies += ingested.copies;
-            summary.projects.insert(project);
-        }
-        Ok(())
-    }
+fn done<T>(
+    step: Result<Result<T, ImportError>, tokio::task::JoinError>,
+    path: &Path,
+) -> Result<T, ImportError> {
+    step.map_err(|e| ImportError::of_file(path, e.to_string()))?.map_err(|error| error.in_file(path))
 }

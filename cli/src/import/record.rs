@@ -21,8 +21,6 @@ pub(super) struct Placed {
     pub line: u64,
     pub project: u64,
     pub record: Record,
-    /// Size of its text, about.
-    pub bytes: usize,
 }
 
 /// The uuid of the event of line `line` of a file with this content.
@@ -41,32 +39,49 @@ pub(super) struct EventFields {
     pub properties: Map<String, Value>,
 }
 
-/// The event that the fields make. `own_uuid` is its identity when it has none.
-pub(super) fn event(fields: EventFields, own_uuid: Uuid) -> Result<Event, String> {
-    let name = match fields.event {
+/// The event that the fields make. `line_uuid` is its identity when it has none.
+pub(super) fn event(fields: EventFields, line_uuid: Uuid) -> Result<Event, String> {
+    Ok(Event {
+        event: name(fields.event)?,
+        distinct_id: id(fields.distinct_id, "distinct_id")?,
+        timestamp: instant(fields.timestamp)?,
+        uuid: own_uuid(fields.uuid)?.unwrap_or(line_uuid),
+        properties: fields.properties,
+    })
+}
+
+/// The name of an event.
+pub(super) fn name(value: Option<Value>) -> Result<String, String> {
+    match value {
         // Some clients send events without a name, as an empty text; they are events like others.
-        Some(Value::String(name)) => name,
-        None | Some(Value::Null) => return Err("the event has no name (event)".to_owned()),
-        Some(_) => return Err("event must be a text".to_owned()),
-    };
-    let distinct_id = id(fields.distinct_id, "distinct_id")?;
-    let timestamp = match fields.timestamp {
-        None | Some(Value::Null) => return Err("the event has no timestamp".to_owned()),
+        Some(Value::String(name)) => Ok(name),
+        None | Some(Value::Null) => Err("the event has no name (event)".to_owned()),
+        Some(_) => Err("event must be a text".to_owned()),
+    }
+}
+
+/// When it happened.
+pub(super) fn instant(value: Option<Value>) -> Result<i64, String> {
+    match value {
+        None | Some(Value::Null) => Err("the event has no timestamp".to_owned()),
         Some(Value::String(text)) => pennon_eventstore::parse_timestamp(&text)
-            .ok_or_else(|| format!("timestamp {text:?} is no ISO 8601 time of the years 1 to 9999"))?,
-        Some(_) => return Err("timestamp must be an ISO 8601 time as a text".to_owned()),
-    };
-    let uuid = match fields.uuid {
-        None | Some(Value::Null) => own_uuid,
-        Some(Value::String(text)) if text.is_empty() => own_uuid,
+            .ok_or_else(|| format!("timestamp {text:?} is no ISO 8601 time of the years 1 to 9999")),
+        Some(_) => Err("timestamp must be an ISO 8601 time as a text".to_owned()),
+    }
+}
+
+/// The identity that an event came with, if it did.
+pub(super) fn own_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => {
             let uuid = Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?;
             // All zeros is what exporters write where there is none.
-            if uuid.is_nil() { own_uuid } else { uuid }
+            Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
         }
-        Some(_) => return Err("uuid must be a text".to_owned()),
-    };
-    Ok(Event { uuid, event: name, distinct_id, timestamp, properties: fields.properties })
+        Some(_) => Err("uuid must be a text".to_owned()),
+    }
 }
 
 /// A distinct id: a text that is not blank, or a number.

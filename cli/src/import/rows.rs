@@ -1,33 +1,138 @@
-//! A Parquet file, row by row, as events; its `person_id` column, at the end, as persons.
+//! A Parquet file, row by row, as events; its `person_id` column as persons.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
-use pennon_eventstore::{PersonRecord, TableFile};
-use serde_json::{Map, Value};
+use pennon_eventstore::{Cell, EventColumns, Properties, TableFile, TableRows, read_properties};
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::ImportOptions;
 use super::error::ImportError;
-use super::record::{EventFields, Placed, Record, event, id, project, properties, uuid_of_line};
+use super::persons::Persons;
+use super::record::{id, instant, name, own_uuid, project, uuid_of_line};
 
 /// Columns that every file of events has.
 const NEEDED: [&str; 3] = ["event", "distinct_id", "timestamp"];
+/// Instants of the years 1 to 9999, in microseconds.
+const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// The rows of a file.
 pub(super) struct Rows {
     table: TableFile,
-    waiting: std::vec::IntoIter<Map<String, Value>>,
+    places: Places,
+    waiting: Option<TableRows>,
+    /// How many of those that wait have been taken.
+    at: usize,
     row: u64,
-    persons: Persons,
-    left: Option<std::vec::IntoIter<(u64, PersonRecord)>>,
 }
 
-/// The distinct ids that rows name for each person of a project.
-#[derive(Default)]
-struct Persons {
-    ids: HashMap<(u64, String), Vec<String>>,
+/// Where the columns with a meaning are, and the others, which are properties.
+struct Places {
+    event: Option<usize>,
+    distinct_id: Option<usize>,
+    timestamp: Option<usize>,
+    uuid: Option<usize>,
+    project: Option<usize>,
+    person: Option<usize>,
+    properties: Option<usize>,
+    own: Vec<(usize, String)>,
+}
+
+impl Places {
+    fn of(columns: &[String]) -> Places {
+        let place = |name: &str| columns.iter().position(|column| column == name);
+        let mut places = Places {
+            event: place("event"),
+            distinct_id: place("distinct_id"),
+            timestamp: place("timestamp"),
+            uuid: place("uuid"),
+            project: place("project"),
+            person: place("person_id"),
+            properties: place("properties"),
+            own: Vec::new(),
+        };
+        let known = [places.event, places.distinct_id, places.timestamp, places.uuid, places.project];
+        let known = known.into_iter().chain([places.person, places.properties]).flatten().collect::<Vec<_>>();
+        let own = columns.iter().cloned().enumerate().filter(|(place, _)| !known.contains(place));
+        places.own = own.collect();
+        places
+    }
+}
+
+/// A row of the file.
+struct Row<'a> {
+    rows: &'a TableRows,
+    places: &'a Places,
+    at: usize,
+}
+
+impl<'a> Row<'a> {
+    fn cell(&self, place: Option<usize>) -> Option<Cell<'a>> {
+        self.rows.cell(place?, self.at)
+    }
+
+    fn project(&self, options: &ImportOptions) -> Result<u64, String> {
+        let value = self.cell(self.places.project).map(|cell| cell.to_value());
+        project(value.as_ref(), options.default_project)
+    }
+
+    fn event(&self) -> Result<Cow<'a, str>, String> {
+        match self.cell(self.places.event) {
+            Some(Cell::Text(text)) => Ok(text),
+            other => name(other.map(|cell| cell.to_value())).map(Cow::Owned),
+        }
+    }
+
+    fn id(&self, place: Option<usize>, field: &str) -> Result<Cow<'a, str>, String> {
+        match self.cell(place) {
+            Some(Cell::Text(text)) if !text.trim().is_empty() => Ok(text),
+            other => id(other.map(|cell| cell.to_value()), field).map(Cow::Owned),
+        }
+    }
+
+    fn timestamp(&self) -> Result<i64, String> {
+        let at = self.places.timestamp.and_then(|place| self.rows.instant(place, self.at));
+        match at.filter(|at| INSTANTS.contains(at)) {
+            Some(at) => Ok(at),
+            None => instant(self.cell(self.places.timestamp).map(|cell| cell.to_value())),
+        }
+    }
+
+    fn properties(&self, into: &mut impl Properties) -> Result<(), String> {
+        match self.cell(self.places.properties) {
+            None | Some(Cell::Null) => {}
+            Some(Cell::Text(text)) if text.is_empty() => {}
+            Some(Cell::Text(text) | Cell::Json(text)) => read_properties(&text, into).map_err(|error| {
+                match serde_json::from_str::<IgnoredAny>(&text) {
+                    Ok(_) if !text.trim_start().starts_with('{') => "properties must be an object".to_owned(),
+                    _ => format!("properties is not valid JSON: {error}"),
+                }
+            })?,
+            Some(_) => return Err("properties must be an object".to_owned()),
+        }
+        for (place, key) in &self.places.own {
+            if let Some(cell) = self.rows.cell(*place, self.at) {
+                into.property(key, cell);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of it, as storing it will.
+    fn check(&self, options: &ImportOptions, persons: &mut Persons) -> Result<(), String> {
+        let project = self.project(options)?;
+        self.event()?;
+        let distinct_id = self.id(self.places.distinct_id, "distinct_id")?;
+        self.timestamp()?;
+        own_uuid(self.cell(self.places.uuid).map(|cell| cell.to_value()))?;
+        self.properties(&mut ())?;
+        if self.cell(self.places.person).is_some_and(|person| person != Cell::Null) {
+            persons.name(project, &self.id(self.places.person, "person_id")?, &distinct_id);
+        }
+        Ok(())
+    }
 }
 
 impl Rows {
@@ -39,8 +144,8 @@ impl Rows {
         {
             return Err(ImportError::of_content(format!("has no column {missing}")));
         }
-        let waiting = Vec::new().into_iter();
-        Ok(Rows { table, waiting, row: 0, persons: Persons::default(), left: None })
+        let places = Places::of(table.columns());
+        Ok(Rows { table, places, waiting: None, at: 0, row: 0 })
     }
 
     /// Rows that have been read.
@@ -53,91 +158,61 @@ impl Rows {
         self.table.rows()
     }
 
-    /// The next event, or after the last a person; none at the end.
-    pub(super) fn next(
+    /// Goes to the next row; false at the end.
+    fn step(&mut self) -> Result<bool, ImportError> {
+        while self.waiting.as_ref().is_none_or(|waiting| self.at >= waiting.len()) {
+            self.waiting = match self.table.next_rows() {
+                None => return Ok(false),
+                Some(rows) => {
+                    Some(rows.map_err(|error| ImportError::of_line(self.row + 1, error.to_string()))?)
+                }
+            };
+            self.at = 0;
+        }
+        self.at += 1;
+        self.row += 1;
+        Ok(true)
+    }
+
+    /// Of the row that was gone to.
+    fn row(&self) -> Option<Row<'_>> {
+        Some(Row { rows: self.waiting.as_ref()?, places: &self.places, at: self.at - 1 })
+    }
+
+    /// Checks the next row, and notes whom it names; false at the end.
+    pub(super) fn check(
+        &mut self,
+        options: &ImportOptions,
+        persons: &mut Persons,
+    ) -> Result<bool, ImportError> {
+        if !self.step()? {
+            return Ok(false);
+        }
+        let checked = self.row().map_or(Ok(()), |row| row.check(options, persons));
+        checked.map(|()| true).map_err(|message| ImportError::of_line(self.row, message))
+    }
+
+    /// Gives the next row to the columns of its project; false at the end.
+    pub(super) fn take<'c>(
         &mut self,
         options: &ImportOptions,
         content: &[u8; 32],
-    ) -> Result<Option<Placed>, ImportError> {
-        loop {
-            if let Some(row) = self.waiting.next() {
-                self.row += 1;
-                let placed = self.persons.event(row, self.row, options, content);
-                return placed.map(Some).map_err(|message| ImportError::of_line(self.row, message));
-            }
-            match self.table.next_rows() {
-                Some(Ok(rows)) => self.waiting = rows.into_iter(),
-                Some(Err(error)) => return Err(ImportError::of_line(self.row + 1, error.to_string())),
-                None => break,
-            }
+        columns: impl FnOnce(u64) -> &'c mut EventColumns,
+    ) -> Result<bool, ImportError> {
+        if !self.step()? {
+            return Ok(false);
         }
-        let left = self.left.get_or_insert_with(|| self.persons.take().into_iter());
-        let person = |(project, person)| Placed {
-            line: self.row,
-            project,
-            record: Record::Person(person),
-            bytes: 100,
+        let Some(row) = self.row() else { return Ok(false) };
+        let line = self.row;
+        let taken = || {
+            let columns = columns(row.project(options)?);
+            let uuid = own_uuid(row.cell(row.places.uuid).map(|cell| cell.to_value()))?;
+            let uuid = uuid.unwrap_or_else(|| uuid_of_line(content, line));
+            let distinct_id = row.id(row.places.distinct_id, "distinct_id")?;
+            columns.event(line, uuid, &row.event()?, &distinct_id, row.timestamp()?);
+            row.properties(columns)
         };
-        Ok(left.next().map(person))
-    }
-}
-
-impl Persons {
-    fn event(
-        &mut self,
-        mut row: Map<String, Value>,
-        line: u64,
-        options: &ImportOptions,
-        content: &[u8; 32],
-    ) -> Result<Placed, String> {
-        let project = project(row.get("project"), options.default_project)?;
-        row.remove("project");
-        let person = row.remove("person_id").filter(|person| !person.is_null());
-        let mut of_row = match row.remove("properties") {
-            Some(Value::String(text)) if text.is_empty() => Map::new(),
-            Some(Value::String(text)) => properties(Some(
-                serde_json::from_str(&text).map_err(|e| format!("properties is not valid JSON: {e}"))?,
-            ))?,
-            other => properties(other)?,
-        };
-        let mut fields = EventFields {
-            event: row.remove("event"),
-            distinct_id: row.remove("distinct_id"),
-            timestamp: row.remove("timestamp"),
-            uuid: row.remove("uuid"),
-            properties: Map::new(),
-        };
-        let bytes =
-            row.iter().chain(&of_row).map(|(key, value)| key.len() + text_bytes(value)).sum::<usize>() + 200;
-        of_row.extend(row);
-        fields.properties = of_row;
-        let event = event(fields, uuid_of_line(content, line))?;
-        if let Some(person) = person {
-            let ids = self.ids.entry((project, id(Some(person), "person_id")?)).or_default();
-            if !ids.contains(&event.distinct_id) {
-                ids.push(event.distinct_id.clone());
-            }
-        }
-        Ok(Placed { line, project, record: Record::Event(event), bytes })
-    }
-
-    /// The persons of several distinct ids: the others are persons without being told. In a certain order, so that an
-    /// import is reproducible.
-    fn take(&mut self) -> Vec<(u64, PersonRecord)> {
-        let several = std::mem::take(&mut self.ids).into_iter().filter(|(_, ids)| ids.len() > 1);
-        let mut several = several.collect::<Vec<_>>();
-        several.sort();
-        let record = |distinct_ids| PersonRecord { distinct_ids, properties: Map::new(), created_at: None };
-        several.into_iter().map(|((project, _), ids)| (project, record(ids))).collect()
-    }
-}
-
-fn text_bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(text_bytes).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + text_bytes(value)).sum(),
-        _ => 8,
+        taken().map(|()| true).map_err(|message| ImportError::of_line(line, message))
     }
 }
 

@@ -5,9 +5,11 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::ImportOptions;
+use super::chunk::Chunk;
 use super::error::ImportError;
 use super::line::parse;
 use super::lines::Lines;
+use super::persons::Persons;
 use super::record::Placed;
 use super::rows::{self, Rows};
 
@@ -53,16 +55,42 @@ impl Source {
         Ok(Source { path: path.to_owned(), form, options, content: content.unwrap_or_default(), bytes })
     }
 
-    /// The next record; none at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Placed>, ImportError> {
-        match &mut self.form {
-            Form::Rows(rows) => rows.next(&self.options, &self.content),
-            Form::Lines(lines) => {
-                let Some((number, text)) = lines.next()? else { return Ok(None) };
-                let placed = parse(text, number, &self.options, &self.content);
-                placed.map(Some).map_err(|message| ImportError::of_line(number, message))
+    /// Checks up to `most` records, and notes the persons that rows name. Returns how many there were.
+    pub(super) fn check(&mut self, most: u64, persons: &mut Persons) -> Result<u64, ImportError> {
+        let mut checked = 0;
+        while checked < most {
+            let more = match &mut self.form {
+                Form::Rows(rows) => rows.check(&self.options, persons)?,
+                Form::Lines(lines) => next(lines, &self.options, &self.content)?.is_some(),
+            };
+            if !more {
+                break;
             }
+            checked += 1;
         }
+        Ok(checked)
+    }
+
+    /// Puts up to `most` records into `chunk`, until it is full. Returns how many it were.
+    pub(super) fn take(&mut self, most: u64, chunk: &mut Chunk) -> Result<u64, ImportError> {
+        let mut taken = 0;
+        while taken < most && !chunk.is_full() {
+            let more = match &mut self.form {
+                Form::Rows(rows) => {
+                    rows.take(&self.options, &self.content, |project| chunk.columns(project))?
+                }
+                Form::Lines(lines) => {
+                    let record = next(lines, &self.options, &self.content)?;
+                    record.map(|record| chunk.put(record)).is_some()
+                }
+            };
+            if !more {
+                break;
+            }
+            taken += 1;
+        }
+        chunk.records += taken;
+        Ok(taken)
     }
 
     /// How far it has been read.
@@ -82,4 +110,14 @@ impl Source {
                 .map_err(|error| ImportError::of_content(format!("cannot be read: {error}"))),
         }
     }
+}
+
+fn next(
+    lines: &mut Lines,
+    options: &ImportOptions,
+    content: &[u8; 32],
+) -> Result<Option<Placed>, ImportError> {
+    let Some((number, text)) = lines.next()? else { return Ok(None) };
+    let placed = parse(text, number, options, content);
+    placed.map(Some).map_err(|message| ImportError::of_line(number, message))
 }

@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod identity;
 mod ingest;
+mod intake;
 mod keys;
 mod manifest;
 pub mod members;
@@ -56,6 +57,7 @@ pub use compact::Compacted;
 pub use error::EventStoreError;
 pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
+pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
 pub use people::{
     GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, PersonInFull, Subject, VALUES_BYTES_MAX,
 };
@@ -64,7 +66,7 @@ pub use records::{GroupRecord, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
-pub use table::TableFile;
+pub use table::{TableFile, TableRows};
 pub use time::parse_timestamp;
 
 use cache::Cache;

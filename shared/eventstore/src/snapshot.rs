@@ -143,18 +143,28 @@ impl EventStore {
         let mut hashes = rows.iter().map(|row| identity::hash(row.event.uuid)).collect::<Vec<_>>();
         hashes.sort_unstable();
         hashes.dedup();
-        let mut held: HashSet<Uuid> = HashSet::new();
+        let held = self.held(manifest, &hashes).await?;
+        rows.retain(|row| !held.contains(&row.event.uuid));
+        Ok(rows)
+    }
+
+    /// The uuids in segments of the manifest whose hashes are among `hashes`, which ascend.
+    pub(crate) async fn held(
+        &self,
+        manifest: &Manifest,
+        hashes: &[u64],
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let mut held = HashSet::new();
         if !hashes.is_empty() {
             for segment in &manifest.segments {
-                let hits = identity::probe(&self.inner.objects, segment, &hashes).await?;
+                let hits = identity::probe(&self.inner.objects, segment, hashes).await?;
                 if !hits.is_empty() {
                     let file = self.segment(segment).await?;
                     held.extend(file.uuids(&self.inner.objects, &hits).await?);
                 }
             }
         }
-        rows.retain(|row| !held.contains(&row.event.uuid));
-        Ok(rows)
+        Ok(held)
     }
 
     /// The time of the earliest event, if there is one. Copies are not told apart: a copy with an earlier time counts.

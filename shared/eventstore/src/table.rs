@@ -1,18 +1,24 @@
-//! Somebody else's Parquet file, as rows of JSON values, for imports.
+//! Somebody else's Parquet file, as values of JSON, for imports.
 //!
 //! Must stay true: memory is bounded by the rows of a batch; a column of a type that has no JSON form is refused by
 //! name before any row is read; a null is an absent value.
 
 use std::fs::File;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type};
+use arrow::datatypes::{
+    DataType, Float64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+};
 use chrono::DateTime;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use serde_json::{Map, Value};
 
 use crate::error::EventStoreError;
+use crate::intake::Cell;
 
 /// Rows decoded at once.
 const BATCH_ROWS: usize = 8192;
@@ -50,10 +56,10 @@ impl TableFile {
         self.rows
     }
 
-    /// The next rows, each with its values by column; none after the last.
-    pub fn next_rows(&mut self) -> Option<Result<Vec<Map<String, Value>>, EventStoreError>> {
+    /// The next rows; none after the last.
+    pub fn next_rows(&mut self) -> Option<Result<TableRows, EventStoreError>> {
         let batch = self.reader.next()?;
-        Some(batch.map_err(EventStoreError::from).and_then(|batch| rows(&batch)))
+        Some(batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch)))
     }
 }
 
@@ -76,52 +82,121 @@ fn has_json_form(data_type: &DataType) -> bool {
     }
 }
 
-fn rows(batch: &RecordBatch) -> Result<Vec<Map<String, Value>>, EventStoreError> {
-    let mut rows = vec![Map::new(); batch.num_rows()];
-    for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
-        let values = values(array)?;
-        for (row, value) in rows.iter_mut().zip(values) {
-            if let Some(value) = value {
-                row.insert(field.name().clone(), value);
-            }
-        }
-    }
-    Ok(rows)
+/// Some rows of the file.
+pub struct TableRows {
+    rows: usize,
+    columns: Vec<Cells>,
 }
 
-fn values(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
-    let data_type = array.data_type();
-    Ok(match data_type {
-        DataType::Null => vec![None; array.len()],
-        DataType::Boolean => array.as_boolean().iter().map(|value| value.map(Value::from)).collect(),
-        DataType::UInt64 => {
-            array.as_primitive::<UInt64Type>().iter().map(|value| value.map(Value::from)).collect()
+/// The values of a column.
+enum Cells {
+    Nothing,
+    Boolean(BooleanArray),
+    Integer(Int64Array),
+    Float(Float64Array),
+    Time(TimestampMicrosecondArray),
+    Text(StringArray),
+    /// Texts, and which of them each row has.
+    Coded(Int32Array, StringArray),
+    Values(Vec<Option<Value>>),
+}
+
+impl TableRows {
+    fn of(batch: &RecordBatch) -> Result<TableRows, EventStoreError> {
+        let columns = batch.columns().iter().map(cells).collect::<Result<_, _>>()?;
+        Ok(TableRows { rows: batch.num_rows(), columns })
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// The value of a column in a row; none where it is null, or no number.
+    pub fn cell(&self, column: usize, row: usize) -> Option<Cell<'_>> {
+        Some(match self.columns.get(column)? {
+            Cells::Nothing => return None,
+            Cells::Boolean(array) => Cell::Boolean(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Integer(array) => Cell::Integer(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Float(array) => {
+                let float = array.is_valid(row).then(|| array.value(row))?;
+                // What is no number (NaN, infinities) has no JSON form and is absent.
+                Cell::Float(Some(float).filter(|float| float.is_finite())?)
+            }
+            Cells::Time(array) => Cell::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into()),
+            Cells::Text(array) => Cell::Text(array.is_valid(row).then(|| array.value(row))?.into()),
+            Cells::Coded(codes, texts) => {
+                let code = codes.is_valid(row).then(|| codes.value(row) as usize)?;
+                Cell::Text(texts.is_valid(code).then(|| texts.value(code))?.into())
+            }
+            Cells::Values(values) => Cell::of(values.get(row)?.as_ref()?),
+        })
+    }
+
+    /// The instant in a column of instants, in microseconds; none in any other.
+    pub fn instant(&self, column: usize, row: usize) -> Option<i64> {
+        match self.columns.get(column)? {
+            Cells::Time(array) => array.is_valid(row).then(|| array.value(row)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for TableRows {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("TableRows").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+fn cells(array: &ArrayRef) -> Result<Cells, EventStoreError> {
+    Ok(match array.data_type() {
+        DataType::Null => Cells::Nothing,
+        DataType::Boolean => Cells::Boolean(array.as_boolean().clone()),
+        DataType::UInt64 | DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => {
+            Cells::Values(values(array)?)
         }
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
             let micros = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
-            micros.as_primitive::<TimestampMicrosecondType>().iter().map(|at| at.and_then(instant)).collect()
+            Cells::Time(micros.as_primitive::<TimestampMicrosecondType>().clone())
+        }
+        other if other.is_integer() => {
+            Cells::Integer(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+        }
+        other if other.is_floating() => {
+            Cells::Float(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+        }
+        DataType::Dictionary(_, of) if is_text(of) => {
+            let of = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+            let coded = cast(array, &of)?;
+            let coded = coded.as_dictionary::<Int32Type>();
+            Cells::Coded(coded.keys().clone(), coded.values().as_string::<i32>().clone())
+        }
+        DataType::Dictionary(_, of) => cells(&cast(array, of)?)?,
+        _ => Cells::Text(cast(array, &DataType::Utf8)?.as_string::<i32>().clone()),
+    })
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// The values inside lists and structures, and of types that no column of ours has.
+fn values(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
+    Ok(match array.data_type() {
+        DataType::UInt64 => {
+            array.as_primitive::<UInt64Type>().iter().map(|value| value.map(Value::from)).collect()
         }
         DataType::List(_) => array.as_list::<i32>().iter().map(list).collect::<Result<_, _>>()?,
         DataType::LargeList(_) => array.as_list::<i64>().iter().map(list).collect::<Result<_, _>>()?,
         DataType::Struct(_) => structs(array)?,
-        other if other.is_integer() => {
-            let integers = cast(array, &DataType::Int64)?;
-            integers.as_primitive::<Int64Type>().iter().map(|value| value.map(Value::from)).collect()
-        }
-        // What is no number (NaN, infinities) has no JSON form and is absent.
-        other if other.is_floating() => {
-            let floats = cast(array, &DataType::Float64)?;
-            let floats = floats.as_primitive::<Float64Type>().iter();
-            floats.map(|value| value.map(Value::from).filter(|value| !value.is_null())).collect()
-        }
-        DataType::Dictionary(_, of)
-            if !matches!(**of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) =>
-        {
-            values(&cast(array, of)?)?
-        }
         _ => {
-            let texts = cast(array, &DataType::Utf8)?;
-            texts.as_string::<i32>().iter().map(|value| value.map(Value::from)).collect()
+            let rows = TableRows { rows: array.len(), columns: vec![cells(array)?] };
+            (0..rows.len()).map(|row| rows.cell(0, row).map(|cell| cell.to_value())).collect()
         }
     })
 }
@@ -146,9 +221,9 @@ fn structs(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
 }
 
 /// UTC with six fractional digits and `Z`.
-fn instant(micros: i64) -> Option<Value> {
+fn instant(micros: i64) -> Option<String> {
     let at = DateTime::from_timestamp_micros(micros)?;
-    Some(Value::from(at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()))
+    Some(at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
 }
 
 #[cfg(test)]
@@ -203,11 +278,15 @@ mod tests {
             "text": "a", "coded": "a", "small": -5, "large": u64::MAX, "float": 50.0, "yes": true,
             "micros": "1970-01-01T00:00:01.500001Z", "millis": "1970-01-01T00:00:01.500000Z",
         });
-        assert_eq!(Value::from(rows[0].clone()), first);
-        assert_eq!(
-            Value::from(rows[1].clone()),
-            json!({"large": 0, "micros": "1969-12-31T23:59:59.999999Z"})
-        );
+        let object = |row: usize| {
+            let cells =
+                table.columns().iter().enumerate().map(|(at, name)| (name.clone(), rows.cell(at, row)));
+            let cells = cells.filter_map(|(name, cell)| Some((name, cell?.to_value())));
+            Value::from(cells.collect::<Map<_, _>>())
+        };
+        assert_eq!(object(0), first);
+        assert_eq!(object(1), json!({"large": 0, "micros": "1969-12-31T23:59:59.999999Z"}));
+        assert_eq!(rows.instant(6, 1), Some(-1));
         assert!(table.next_rows().is_none());
     }
 

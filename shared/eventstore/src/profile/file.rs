@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use pennon_engine::scan::Seq;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -74,6 +75,22 @@ pub(crate) fn encode_ids(profile: &Profile) -> Result<Bytes, EventStoreError> {
         ("distinct_id", Arc::new(StringArray::from_iter_values(ids().map(|id| &id.distinct_id)))),
         ("seq_high", Arc::new(UInt64Array::from_iter_values(ids().map(|id| (id.first >> 64) as u64)))),
         ("seq_low", Arc::new(UInt64Array::from_iter_values(ids().map(|id| id.first as u64)))),
+        ("changes", Arc::new(BinaryArray::from_iter(changes))),
+    ])
+}
+
+/// The file of distinct ids whose events change nothing: the person that each is by itself, ascending, its text, and its
+/// first event.
+pub(crate) fn encode_presence(ids: &[(Uuid, &str, Seq)]) -> Result<Bytes, EventStoreError> {
+    let changes: Vec<Option<&[u8]>> = vec![None; ids.len()];
+    write(vec![
+        ("id", id_column(ids.iter().map(|(id, _, _)| id))?),
+        ("distinct_id", Arc::new(StringArray::from_iter_values(ids.iter().map(|(_, text, _)| text)))),
+        (
+            "seq_high",
+            Arc::new(UInt64Array::from_iter_values(ids.iter().map(|(_, _, seq)| (*seq >> 64) as u64))),
+        ),
+        ("seq_low", Arc::new(UInt64Array::from_iter_values(ids.iter().map(|(_, _, seq)| *seq as u64)))),
         ("changes", Arc::new(BinaryArray::from_iter(changes))),
     ])
 }

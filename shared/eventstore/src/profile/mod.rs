@@ -44,8 +44,6 @@ pub(crate) struct Profile {
 pub(crate) enum Origin {
     /// By capture: they change persons and groups.
     Captured,
-    /// By import: they change nothing.
-    Imported,
     /// By either, which only the arrival order tells: lines of an import are numbered from one, and batches that were
     /// captured carry a number above.
     Either,
@@ -55,7 +53,6 @@ impl Origin {
     fn changes(self, seq: Seq) -> bool {
         match self {
             Origin::Captured => true,
-            Origin::Imported => false,
             Origin::Either => (seq as u64) >> 32 != 0,
         }
     }

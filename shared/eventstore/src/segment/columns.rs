@@ -3,17 +3,15 @@
 //! Must stay true: a value goes either into its column or into `properties`, never both; the type of a column together
 //! with the stored value gives back exactly the JSON value.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Most property columns of a segment; rarer keys stay in `properties`.
 pub(crate) const COLUMNS_MAX: usize = 250;
 /// Longest key that gets a column.
 const KEY_BYTES_MAX: usize = 200;
 /// Up to this number, every integer is a different 64-bit float.
-const EXACT_INTEGER_MAX: u64 = 1 << 53;
+pub(crate) const EXACT_INTEGER_MAX: u64 = 1 << 53;
 
 /// The type of a property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +34,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether a column of this kind can hold `value`.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn fits(self, value: &Value) -> bool {
         match (self, value) {
             (Kind::Json, _) | (Kind::Text, Value::String(_)) | (Kind::Boolean, Value::Bool(_)) => true,
@@ -66,46 +65,52 @@ pub(crate) struct PropertyColumn {
 
 const KINDS: [Kind; 5] = [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, Kind::Boolean];
 
-#[derive(Default)]
-struct Tally {
+/// How many values a key has, and how many of them each kind holds.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
     values: usize,
     fitting: [usize; KINDS.len()],
 }
 
-/// The columns for events with these properties, ordered by key.
-pub(crate) fn plan<'a>(events: impl Iterator<Item = &'a Map<String, Value>>) -> Vec<PropertyColumn> {
-    let mut tallies: HashMap<&str, Tally> = HashMap::new();
-    for (key, value) in events.flatten() {
-        if key.len() > KEY_BYTES_MAX {
-            continue;
-        }
-        let tally = match tallies.get_mut(key.as_str()) {
-            Some(tally) => tally,
-            None => tallies.entry(key).or_default(),
-        };
-        tally.values += 1;
-        for (fitting, kind) in tally.fitting.iter_mut().zip(KINDS) {
-            *fitting += usize::from(kind.fits(value));
+impl Tally {
+    /// Takes in a value that fits the kinds that `fits` says.
+    pub(crate) fn add_fitting(&mut self, fits: impl Fn(Kind) -> bool) {
+        self.values += 1;
+        self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting += usize::from(fits(kind)));
+    }
+
+    /// Takes such a value away again.
+    pub(crate) fn remove_fitting(&mut self, fits: impl Fn(Kind) -> bool) {
+        self.values -= 1;
+        self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting -= usize::from(fits(kind)));
+    }
+
+    /// The first of the kinds that holds the most values, if it leaves no more than an eighth out.
+    fn kind(&self) -> Kind {
+        let most = self.fitting.iter().copied().max().unwrap_or(0);
+        let kind = KINDS.into_iter().zip(self.fitting).find(|(_, fitting)| *fitting == most);
+        match kind {
+            Some((kind, _)) if (self.values - most) * 8 <= self.values => kind,
+            _ => Kind::Json,
         }
     }
-    let mut columns = tallies.into_iter().collect::<Vec<_>>();
+
+    /// Whether a column of this kind holds all values.
+    pub(crate) fn all_fit(&self, kind: Kind) -> bool {
+        let known = KINDS.into_iter().zip(self.fitting).find(|(known, _)| *known == kind);
+        known.is_none_or(|(_, fitting)| fitting == self.values)
+    }
+}
+
+/// The columns for keys with these values, ordered by key.
+pub(crate) fn chosen<'a>(keys: impl Iterator<Item = (&'a str, &'a Tally)>) -> Vec<(String, Kind)> {
+    let mut columns =
+        keys.filter(|(key, tally)| key.len() <= KEY_BYTES_MAX && tally.values > 0).collect::<Vec<_>>();
     // The most frequent keys get the columns; between equals the key decides, so that a segment is reproducible.
     columns.sort_by(|(a, left), (b, right)| right.values.cmp(&left.values).then(a.cmp(b)));
     columns.truncate(COLUMNS_MAX);
     columns.sort_by_key(|(key, _)| *key);
-    columns.into_iter().map(|(key, tally)| column(key, &tally)).collect()
-}
-
-/// The first of the kinds that holds the most values, if it leaves no more than an eighth out.
-fn column(key: &str, tally: &Tally) -> PropertyColumn {
-    let most = tally.fitting.iter().copied().max().unwrap_or(0);
-    let kind =
-        KINDS.into_iter().zip(tally.fitting).find(|(_, fitting)| *fitting == most).map(|(kind, _)| kind);
-    let (kind, fitting) = match kind {
-        Some(kind) if (tally.values - most) * 8 <= tally.values => (kind, most),
-        _ => (Kind::Json, tally.values),
-    };
-    PropertyColumn { key: key.to_owned(), kind, exceptions: fitting < tally.values }
+    columns.into_iter().map(|(key, tally)| (key.to_owned(), tally.kind())).collect()
 }
 
 #[cfg(test)]
@@ -113,12 +118,24 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
+    use std::collections::HashMap;
+
+    fn tallies(events: &[Value]) -> HashMap<String, Tally> {
+        let mut tallies: HashMap<String, Tally> = HashMap::new();
+        for (key, value) in events.iter().filter_map(Value::as_object).flatten() {
+            tallies.entry(key.clone()).or_default().add_fitting(|kind| kind.fits(value));
+        }
+        tallies
+    }
+
+    fn plan(events: &[Value]) -> Vec<(String, Kind)> {
+        chosen(tallies(events).iter().map(|(key, tally)| (key.as_str(), tally)))
+    }
 
     fn kind_of(values: &[Value]) -> (Kind, bool) {
-        let events =
-            values.iter().map(|value| json!({"k": value}).as_object().unwrap().clone()).collect::<Vec<_>>();
-        let columns = plan(events.iter());
-        (columns[0].kind, columns[0].exceptions)
+        let events = values.iter().map(|value| json!({ "k": value })).collect::<Vec<_>>();
+        let kind = plan(&events)[0].1;
+        (kind, !tallies(&events)["k"].all_fit(kind))
     }
 
     #[test]
@@ -165,9 +182,9 @@ mod tests {
             json!({"k".repeat(300): 1}),
             json!({"k".repeat(300): 1}),
         ]);
-        let columns = plan(events.iter().map(|event| event.as_object().unwrap()));
+        let columns = plan(&events);
         assert_eq!(columns.len(), COLUMNS_MAX);
-        assert!(columns.iter().any(|column| column.key == "often"));
-        assert!(columns.iter().all(|column| column.key.len() < 10));
+        assert!(columns.iter().any(|(key, _)| key == "often"));
+        assert!(columns.iter().all(|(key, _)| key.len() < 10));
     }
 }

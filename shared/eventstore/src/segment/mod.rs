@@ -29,7 +29,6 @@ mod overflow;
 mod placed;
 pub(crate) mod prune;
 pub(crate) mod read;
-pub(crate) mod rows;
 mod schema;
 pub(crate) mod values;
 pub(crate) mod write;

@@ -33,9 +33,7 @@ pub(super) fn taken<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> S
         Field::new("properties", DataType::Utf8, true),
     ];
     fields.extend(
-        columns
-            .into_iter()
-            .map(|(key, kind)| Field::new(format!("{PROPERTY}{key}"), data_type(kind), true)),
+        columns.into_iter().map(|(key, kind)| Field::new(format!("{PROPERTY}{key}"), data_type(kind), true)),
     );
     Arc::new(Schema::new(fields))
 }

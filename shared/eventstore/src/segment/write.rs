@@ -151,7 +151,8 @@ impl SegmentWriter {
             run.name = numbers[run.name as usize];
         }
         let (overflow_keys, exceptions) = self.overflow.finish();
-        let column = |((key, kind), exceptions): ((String, Kind), bool)| PropertyColumn { key, kind, exceptions };
+        let column =
+            |((key, kind), exceptions): ((String, Kind), bool)| PropertyColumn { key, kind, exceptions };
         let footer = Footer {
             format: FORMAT,
             columns: self.columns.into_iter().zip(exceptions).map(column).collect(),
@@ -234,3 +235,6 @@ fn uuids(rows: &RecordBatch) -> Result<impl Iterator<Item = Uuid>, EventStoreErr
     let uuids = uuids.ok_or_else(|| EventStoreError::corrupt("uuid has an unexpected type"))?;
     Ok((0..uuids.len()).map(|row| Uuid::from_slice(uuids.value(row)).unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests;
