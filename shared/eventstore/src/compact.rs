@@ -48,6 +48,7 @@ impl EventStore {
     pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
         let mut compacted = self.compact_blocks(project, now).await?;
         compacted.merged_segments = self.merge_segments(project, now).await?;
+        self.fold_merges(project, now).await?;
         Ok(compacted)
     }
 
@@ -74,7 +75,7 @@ impl EventStore {
             let rows = rows_of(project, blocks, &HashSet::new()).await?;
             let all_rows = rows.len() as u64;
             let mut rows = self.not_in_segments(&manifest, rows).await?;
-            let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
+            let resolution = self.resolution(project).await?;
             resolve(&mut rows, &resolution);
             let (rows, added) =
                 self.add_segment(project, &manifest, rows, replaces, TellsOf::Captured, now).await?;
@@ -104,7 +105,7 @@ impl EventStore {
             if together.is_empty() {
                 return Ok(0);
             }
-            let resolution = self.resolution(project, &manifest, self.merges(project).await?).await?;
+            let resolution = self.resolution(project).await?;
             let mut rows = Vec::new();
             let mut profile = Profile::default();
             for entry in &together {

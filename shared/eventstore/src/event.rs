@@ -38,6 +38,11 @@ pub(crate) fn seq_of_line(now: Micros, line: u64) -> Seq {
     (u128::from(micros_u64(now)) << 64) | u128::from(line)
 }
 
+/// When an event with this arrival order arrived.
+pub(crate) fn arrival(seq: Seq) -> Micros {
+    i64::try_from(seq >> 64).unwrap_or(Micros::MAX)
+}
+
 /// Instants before 1970 are no arrival times; they count as its first.
 pub(crate) fn micros_u64(at: Micros) -> u64 {
     u64::try_from(at).unwrap_or(0)

@@ -7,8 +7,10 @@
 //! | version of a project's manifest | records | `PROJECT#{p}#SEGMENT` | `HEAD` |
 //! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
 //! | that one of these is damaged | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
-//! | a merge of one person into another | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{from}`; forced: `MERGE#{from}#{to}` |
+//! | an object with folded merges | records | `PROJECT#{p}#SEGMENT` | `MERGES#{id}` |
+//! | a row of the log of merges | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{number}` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
+//! | that a merge was forced | records | `PROJECT#{p}#OVERRIDE` | `FORCED#{from}#{to}` |
 //! | a part of a long list of a static cohort | records | `PROJECT#{p}#COHORT#{cohort}#{part}` | `MEMBERS` |
 //!
 //! Numbers are padded so that text order is arrival order.
@@ -125,6 +127,8 @@ pub(crate) const SEGMENT: &str = "SEGMENT#";
 pub(crate) const PERSONS: &str = "PERSONS#";
 /// Prefix of group objects.
 pub(crate) const GROUPS: &str = "GROUPS#";
+/// Prefix of objects with folded merges.
+pub(crate) const MERGES: &str = "MERGES#";
 
 /// Prefix of what is known of damage.
 pub(crate) const DAMAGED: &str = "DAMAGED#";
@@ -139,17 +143,23 @@ pub(crate) fn override_pk(project: ProjectId) -> String {
     format!("PROJECT#{project}#OVERRIDE")
 }
 
-/// Prefix of merges.
+/// Prefix of the log of merges.
 pub(crate) const MERGE: &str = "MERGE#";
 
-/// The one merge of `from` that an identification may make.
-pub(crate) fn merge(project: ProjectId, from: Uuid) -> Key {
-    Key::new(override_pk(project), format!("{MERGE}{from}"))
+/// Row `number` of the log of merges.
+pub(crate) fn merge(project: ProjectId, number: u64) -> Key {
+    Key::new(override_pk(project), format!("{MERGE}{number:020}"))
 }
 
-/// A merge that was forced; a person may have any number.
+/// The number of the row of merges that a sort key names.
+pub(crate) fn merge_number(sk: &str) -> Result<u64, EventStoreError> {
+    let number = sk.strip_prefix(MERGE).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| EventStoreError::Corrupt(format!("{sk} names no row of merges")))
+}
+
+/// That a merge was forced; a person may have any number.
 pub(crate) fn forced_merge(project: ProjectId, from: Uuid, to: Uuid) -> Key {
-    Key::new(override_pk(project), format!("{MERGE}{from}#{to}"))
+    Key::new(override_pk(project), format!("FORCED#{from}#{to}"))
 }
 
 /// That a person has been identified.

@@ -27,7 +27,7 @@ mod intake;
 mod keys;
 mod manifest;
 pub mod members;
-mod merge_rows;
+mod merges;
 mod objects;
 mod parquet_file;
 mod people;
@@ -35,6 +35,8 @@ mod person;
 mod profile;
 mod quarantine;
 mod records;
+mod resolution;
+mod resolved;
 mod retry;
 mod scan;
 mod segment;
@@ -59,7 +61,8 @@ pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
 pub use people::{
-    GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, Person, PersonInFull, Subject, VALUES_BYTES_MAX,
+    GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull, Subject,
+    VALUES_BYTES_MAX,
 };
 pub use person::derived;
 pub use records::{GroupRecord, PersonRecord};
@@ -74,8 +77,8 @@ use objects::Objects;
 use parquet_file::ParquetFile;
 use quarantine::Quarantine;
 use records::PersonsObject;
+use resolved::Resolved;
 use segment::read::SegmentFile;
-use snapshot::Resolved;
 
 /// The events of all projects. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -92,6 +95,7 @@ struct Inner {
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
     resolutions: Cache<Arc<Resolved>>,
+    tails: merges::Tails,
     files: Cache<Arc<ParquetFile>>,
 }
 
@@ -125,6 +129,7 @@ impl EventStore {
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
+            tails: merges::Tails::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::keys::{self, BlockId};
+use crate::merges::fold::MergesEntry;
 use crate::profile::file::FileEntry;
 
 /// Most event names that a segment's entry lists.
@@ -110,6 +111,8 @@ pub(crate) struct Manifest {
     pub persons: Vec<RecordsEntry>,
     /// Objects with groups, oldest first.
     pub groups: Vec<RecordsEntry>,
+    /// Objects with folded merges, oldest first; each holds all that those before hold.
+    pub merges: Vec<MergesEntry>,
 }
 
 /// A fresh id of a segment or another object: sorts by time.
@@ -138,6 +141,8 @@ impl Manifest {
                 manifest.persons.push(item.body()?);
             } else if sk.starts_with(keys::GROUPS) {
                 manifest.groups.push(item.body()?);
+            } else if sk.starts_with(keys::MERGES) {
+                manifest.merges.push(item.body()?);
             }
         }
         let live = manifest
@@ -146,6 +151,8 @@ impl Manifest {
             .map(|(_, entry)| entry)
             .filter(|entry| !replaced.contains(&entry.id));
         manifest.segments = live.cloned().collect();
+        // Clocks of two writers may differ; what the objects hold does not.
+        manifest.merges.sort_by_key(|entry| entry.through);
         Ok(manifest)
     }
 

@@ -5,7 +5,7 @@
 //! persons linked together, however far, are one. Must stay true: links may form cycles and chains in any order
 //! without harm; the same links in the same order give the same final persons.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use pennon_core::store::keys::ProjectId;
 use serde_json::Value;
@@ -28,50 +28,6 @@ pub(crate) struct Link {
     pub to: Uuid,
 }
 
-/// Which person each linked person is in the end.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Resolution {
-    finals: HashMap<Uuid, Uuid>,
-}
-
-impl Resolution {
-    /// What `links` come to. Where two groups of persons meet, those of `from` become the one of `to`.
-    pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> Resolution {
-        let mut parents: HashMap<Uuid, Uuid> = HashMap::new();
-        for link in links {
-            let from = root(&mut parents, link.from);
-            let to = root(&mut parents, link.to);
-            if from != to {
-                parents.insert(from, to);
-            }
-        }
-        let linked = parents.keys().copied().collect::<Vec<_>>();
-        let finals = linked.into_iter().map(|person| (person, root(&mut parents, person))).collect();
-        Resolution { finals }
-    }
-
-    /// The final person of `person`.
-    pub(crate) fn person(&self, person: Uuid) -> Uuid {
-        self.finals.get(&person).copied().unwrap_or(person)
-    }
-
-    /// Everybody who is `person` in the end, `person` itself among them.
-    pub(crate) fn members(&self, person: Uuid) -> BTreeSet<Uuid> {
-        let linked = self.finals.iter().filter(|(_, last)| **last == person).map(|(linked, _)| *linked);
-        linked.chain([person]).collect()
-    }
-
-    /// Everybody who was linked to somebody, with who it is in the end.
-    pub(crate) fn linked(&self) -> impl Iterator<Item = (Uuid, Uuid)> {
-        self.finals.iter().map(|(linked, last)| (*linked, *last))
-    }
-
-    /// Whether nothing was ever merged.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.finals.is_empty()
-    }
-}
-
 /// The end of the chain from `person`; the chain is made short on the way.
 pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
     let mut at = person;
@@ -84,11 +40,12 @@ pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
     at
 }
 
-/// A merge that an event asks for.
+/// A merge that an event asks for: that `link.from` becomes `link.to`, who is identified from then on, whether it
+/// happens or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Merge {
     pub link: Link,
-    /// Whether it happens even to a person that has been identified as somebody else.
+    /// Whether it happens even to a person that has been identified.
     pub forced: bool,
 }
 
@@ -119,6 +76,10 @@ pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
         "$merge_dangerously" => ("alias", true),
         _ => return None,
     };
+    // Who says so wants no person to be kept of it.
+    if event.properties.get("$process_person_profile") == Some(&Value::Bool(false)) {
+        return None;
+    }
     let other = match event.properties.get(key)? {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -140,38 +101,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
-
-    fn person(n: u128) -> Uuid {
-        Uuid::from_u128(n)
-    }
-
-    fn resolve(links: &[(u128, u128)]) -> Resolution {
-        Resolution::of(links.iter().map(|(from, to)| Link { from: person(*from), to: person(*to) }))
-    }
-
-    #[test]
-    fn links_are_followed_to_the_end_in_any_order() {
-        for links in [[(1, 2), (2, 3), (4, 1)], [(4, 1), (2, 3), (1, 2)], [(2, 3), (4, 1), (1, 2)]] {
-            let resolved = resolve(&links);
-            for n in 1..=4 {
-                assert_eq!(resolved.person(person(n)), person(3), "{n} of {links:?}");
-            }
-            assert_eq!(resolved.person(person(9)), person(9));
-        }
-    }
-
-    #[test]
-    fn a_cycle_is_one_person() {
-        let resolved = resolve(&[(1, 2), (2, 3), (3, 1), (1, 1)]);
-        let one = resolved.person(person(1));
-        assert!((1..=3).all(|n| resolved.person(person(n)) == one));
-    }
-
-    #[test]
-    fn a_long_chain_takes_no_stack() {
-        let links = (0..200_000).map(|n| (n, n + 1)).collect::<Vec<_>>();
-        assert_eq!(resolve(&links).person(person(0)), person(200_000));
-    }
 
     #[test]
     fn ids_of_two_projects_are_different_persons() {
@@ -200,6 +129,8 @@ mod tests {
         assert_eq!(asked("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));
         assert_eq!(asked("$identify", "ada", json!({"alias": "anon"})), None);
         assert_eq!(asked("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
+        let unkept = json!({"$anon_distinct_id": "anon", "$process_person_profile": false});
+        assert_eq!(asked("$identify", "ada", unkept), None);
         for nobody in ["", " ", "undefined", "NULL", "[object Object]", "ada"] {
             assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": nobody})), None, "{nobody}");
             assert_eq!(asked("$identify", nobody, json!({"$anon_distinct_id": "ada"})), None, "{nobody}");

@@ -16,10 +16,9 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::identity;
 use crate::manifest::{Manifest, SegmentEntry};
-use crate::merge_rows::MergeRow;
-use crate::person::{Link, Resolution, derived};
-use crate::profile::changes::Joined;
-use crate::records;
+use crate::person::derived;
+use crate::resolution::Resolution;
+use crate::resolved::Resolved;
 use crate::segment::read::SegmentFile;
 use crate::tail::rows_of;
 
@@ -28,18 +27,6 @@ pub(crate) struct Snapshot {
     pub manifest: Manifest,
     /// Events of blocks, without copies of each other; some may be copies of events in segments.
     pub hot: Vec<Row>,
-    pub resolution: Arc<Resolution>,
-}
-
-/// A resolution and what it was made from.
-#[derive(Debug, Default)]
-pub(crate) struct Resolved {
-    objects: Vec<String>,
-    /// The captured merges.
-    pub merges: Vec<MergeRow>,
-    /// Who is who by what was imported alone.
-    pub imported: Arc<Resolution>,
-    /// Who is who in the end.
     pub resolution: Arc<Resolution>,
 }
 
@@ -54,73 +41,13 @@ impl FinalPersons {
     }
 }
 
-impl Resolved {
-    /// A captured merge, between what was imported as one person each.
-    pub(crate) fn joined(&self, merge: &MergeRow) -> Joined {
-        let Link { from, to } = merge.link();
-        Joined { time: merge.time(), from: self.imported.person(from), to: self.imported.person(to) }
-    }
-}
-
 impl EventStore {
     /// The project as it is now.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
         let hot = rows_of(project, blocks, &manifest.replaced_blocks).await?;
-        Ok(Snapshot { manifest, hot, resolution: resolved.resolution.clone() })
-    }
-
-    /// The manifest, and who is who. Whoever reads blocks too reads them before.
-    pub(crate) async fn manifest_and_persons(
-        &self,
-        project: ProjectId,
-    ) -> Result<(Manifest, Arc<Resolved>), EventStoreError> {
-        let (manifest, merges) =
-            futures::try_join!(Manifest::load(&self.inner.store, project), self.merges(project))?;
-        let resolved = self.resolved(project, &manifest, merges).await?;
-        Ok((manifest, resolved))
-    }
-
-    /// Who is who by now.
-    pub(crate) async fn resolution(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        merges: Vec<MergeRow>,
-    ) -> Result<Arc<Resolution>, EventStoreError> {
-        Ok(self.resolved(project, manifest, merges).await?.resolution.clone())
-    }
-
-    /// Who is who by now, from imported persons first, then from merges.
-    async fn resolved(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        merges: Vec<MergeRow>,
-    ) -> Result<Arc<Resolved>, EventStoreError> {
-        let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect::<Vec<_>>();
-        let name = project.to_string();
-        if let Some(known) = self.inner.resolutions.get(&name)
-            && known.objects == objects
-            && known.merges == merges
-        {
-            return Ok(known);
-        }
-        let persons = self.persons_objects(project, manifest).await?;
-        let made = tokio::task::spawn_blocking(move || {
-            let links = records::links(&persons);
-            let imported = Arc::new(Resolution::of(links.iter().copied()));
-            let resolution = if merges.is_empty() {
-                imported.clone()
-            } else {
-                Arc::new(Resolution::of(links.into_iter().chain(merges.iter().map(MergeRow::link))))
-            };
-            Resolved { objects, merges, imported, resolution }
-        });
-        let resolved = Arc::new(made.await?);
-        self.inner.resolutions.put(&name, resolved.clone());
-        Ok(resolved)
+        Ok(Snapshot { manifest, hot, resolution: Arc::new(resolved.resolution.clone()) })
     }
 
     /// The opened segment of an entry.

@@ -60,6 +60,7 @@ impl EventStore {
                 Manifest::rewrite(&self.inner.store, project, *version, &rewritten).await?;
             }
         }
+        self.sweep_merges(project, &manifest, now).await?;
         Ok(swept)
     }
 

@@ -16,7 +16,8 @@ use crate::block;
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, drop_copies, micros_u64, seq};
 use crate::keys::{self, BlockId};
-use crate::person::{Resolution, derived};
+use crate::person::derived;
+use crate::resolution::Resolution;
 
 /// Most blocks of a shard that wait for compaction and can still be read by one question.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
@@ -76,7 +77,7 @@ impl EventStore {
         });
         // Merges first: made again they change nothing, while a batch that is sent again because they failed after it
         // was stored would count twice where its events have no uuid of their own.
-        self.merge_persons(project, events, now).await?;
+        self.merge_persons(project, events).await?;
         Ok(self.inner.store.blocks.transact(writes.collect()).await?)
     }
 

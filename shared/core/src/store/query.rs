@@ -13,6 +13,7 @@ use super::{StoreError, Table};
 pub struct Query {
     pk: String,
     prefix: Option<String>,
+    after: Option<String>,
     limit: Option<usize>,
     bytes: Option<usize>,
     descending: bool,
@@ -21,13 +22,20 @@ pub struct Query {
 impl Query {
     /// All items of partition `pk`.
     pub fn partition(pk: impl Into<String>) -> Query {
-        Query { pk: pk.into(), prefix: None, limit: None, bytes: None, descending: false }
+        Query { pk: pk.into(), prefix: None, after: None, limit: None, bytes: None, descending: false }
     }
 
     /// Only those whose sort key starts with `prefix`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
         self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only those that come after sort key `sk`, which starts with the prefix, in the order that is asked for.
+    #[must_use]
+    pub fn after(mut self, sk: impl Into<String>) -> Query {
+        self.after = Some(sk.into());
         self
     }
 
@@ -99,6 +107,10 @@ impl Table {
         most: Option<usize>,
         start: Option<PageStart>,
     ) -> Result<Page, StoreError> {
+        let start = start.or_else(|| {
+            let after = Key::new(query.pk.clone(), query.after.clone()?);
+            Some(PageStart(after.attributes()))
+        });
         let direct = match self.direct_page(query, limit, start.as_ref()) {
             Some(pending) => pending.await,
             None => None,

@@ -17,8 +17,9 @@ use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 use crate::identity::hash;
 use crate::ingest::{Beside, EVENTS_PER_SEGMENT_MAX, Ingested, Made, TRIES};
-use crate::person::{Resolution, derived};
+use crate::person::derived;
 use crate::profile::file::encode_presence;
+use crate::resolution::Resolution;
 use crate::segment::write::{Replaces, Written};
 
 impl EventStore {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::TimestampMicrosecondType;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Seq;
+use pennon_engine::scan::{Micros, Seq};
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -15,12 +16,13 @@ use super::Now;
 use super::wanted::Wanted;
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::event::arrival;
 use crate::manifest::SegmentEntry;
 use crate::profile::changes::{Changes, Joined, Part, together};
 use crate::profile::file::{self, each_id, texts};
 use crate::profile::{Origin, Profile};
 use crate::records::PersonsObject;
-use crate::snapshot::Resolved;
+use crate::resolved::Resolved;
 
 /// Most persons of a project that can be looked at one by one.
 pub const PEOPLE_MAX: usize = 500_000;
@@ -52,6 +54,18 @@ struct Cluster {
     /// Wanted properties of its latest record, by their place in `keys`.
     base: Box<[(u16, Value)]>,
     changes: Option<Box<Changes>>,
+    /// When it was first seen: as its first record tells, else by its first event.
+    created: Option<Micros>,
+}
+
+/// One of them.
+pub(super) struct One<'a> {
+    pub id: Uuid,
+    /// Its first distinct id.
+    pub distinct_id: &'a str,
+    /// The wanted properties.
+    pub properties: &'a Map<String, Value>,
+    pub created: Option<Micros>,
 }
 
 /// Above every place of a record.
@@ -107,7 +121,7 @@ impl EventStore {
     ) -> Result<People, EventStoreError> {
         let mut before = 0;
         for group in 0..object.file.groups() {
-            let columns = ["distinct_ids", "properties"];
+            let columns = ["distinct_ids", "properties", "created_at"];
             let decoded = object.file.decode(&self.inner.objects, group, None, &columns).await?;
             let rows = object.file.group_rows(group);
             let object = object.clone();
@@ -220,7 +234,12 @@ impl People {
 
     /// Calls `each` for every person, in no particular order, with its first distinct id and the wanted properties,
     /// until it is told to stop.
-    pub fn each(mut self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {
+    pub fn each(self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {
+        self.each_one(|one| each(one.id, one.distinct_id, one.properties));
+    }
+
+    /// The same, with all that is known of each.
+    pub(super) fn each_one(mut self, mut each: impl FnMut(One<'_>) -> ControlFlow<()>) {
         let joined = self.joined();
         let mut merged: HashMap<Uuid, Vec<(Uuid, Cluster)>> = HashMap::new();
         let mut properties = Map::new();
@@ -234,11 +253,13 @@ impl People {
             if let Some(changes) = &cluster.changes {
                 changes.apply(&mut properties);
             }
-            if each(person, &cluster.distinct_id, &properties).is_break() {
+            let (distinct_id, created) = (&*cluster.distinct_id, cluster.created);
+            if each(One { id: person, distinct_id, properties: &properties, created }).is_break() {
                 return;
             }
         }
         for (person, clusters) in merged {
+            let created = clusters.iter().filter_map(|(_, cluster)| cluster.created).min();
             let first = clusters.iter().min_by_key(|(_, cluster)| cluster.first);
             let distinct_id = first.map(|(_, cluster)| cluster.distinct_id.clone()).unwrap_or_default();
             let mut parts = BTreeMap::new();
@@ -249,7 +270,8 @@ impl People {
                 parts.insert(id, Part { base, changes });
             }
             let joined = joined.get(&person).map_or(&[][..], Vec::as_slice);
-            if each(person, &distinct_id, &together(&parts, joined)).is_break() {
+            let properties = &together(&parts, joined);
+            if each(One { id: person, distinct_id: &distinct_id, properties, created }).is_break() {
                 return;
             }
         }
@@ -258,7 +280,7 @@ impl People {
     /// How many persons there are.
     pub fn count(&self) -> u64 {
         let resolution = &self.resolved.resolution;
-        if self.resolved.merges.is_empty() {
+        if self.resolved.is_unmerged() {
             return self.clusters.len() as u64;
         }
         self.clusters.keys().map(|id| resolution.person(*id)).collect::<HashSet<_>>().len() as u64
@@ -267,9 +289,8 @@ impl People {
     /// The captured merges, by the person that they come to.
     fn joined(&self) -> HashMap<Uuid, Vec<Joined>> {
         let mut joined: HashMap<Uuid, Vec<Joined>> = HashMap::new();
-        for merge in &self.resolved.merges {
-            let person = self.resolved.resolution.person(merge.link().from);
-            joined.entry(person).or_default().push(self.resolved.joined(merge));
+        for one in self.resolved.all_joined() {
+            joined.entry(self.resolved.resolution.person(one.from)).or_default().push(one);
         }
         joined
     }
@@ -289,6 +310,9 @@ impl People {
         first_row: usize,
     ) -> Result<(), EventStoreError> {
         let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
+        let created = batch.column_by_name("created_at");
+        let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let told = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
             let base = if self.wants_nothing() {
@@ -306,6 +330,7 @@ impl People {
                 Ok(ids.into_iter().next().unwrap_or_default())
             })?;
             cluster.base = base;
+            cluster.created = cluster.created.into_iter().chain(told(row)).min();
             self.check()?;
         }
         Ok(())
@@ -358,6 +383,11 @@ impl People {
         }
         self.bytes += changes.bytes();
         let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
+        // Where records tell, they do it before events are gone through.
+        let told = cluster.first < OF_EVENT && cluster.created.is_some();
+        if !told {
+            cluster.created = cluster.created.into_iter().chain([arrival(first)]).min();
+        }
         if !changes.is_empty() {
             cluster.changes.get_or_insert_default().merge(changes);
         }

@@ -7,6 +7,7 @@
 
 mod all;
 mod groups;
+mod list;
 mod several;
 mod wanted;
 
@@ -21,6 +22,7 @@ use uuid::Uuid;
 
 pub use all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 pub use groups::{GROUPS_MAX, Group, GroupType};
+pub use list::PeoplePage;
 pub use several::PersonInFull;
 
 use crate::EventStore;
@@ -29,10 +31,10 @@ use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::parquet_file::ParquetFile;
 use crate::person::derived;
-use crate::profile::changes::{Joined, Part, together};
+use crate::profile::changes::{Part, together};
 use crate::profile::file::{self, FileEntry, decode_ids};
 use crate::profile::{Origin, Profile};
-use crate::snapshot::Resolved;
+use crate::resolved::Resolved;
 use crate::tail::{RawBlock, slim_rows_of};
 
 /// Most events that wait for compaction while persons are asked for.
@@ -100,7 +102,7 @@ impl EventStore {
         for (id, found) in profile.ids {
             parts.entry(now.resolved.imported.person(id)).or_default().changes.merge(found.changes);
         }
-        let properties = together(&parts, &now.joined_of(&ids));
+        let properties = together(&parts, &now.resolved.joined_of(&ids));
         Ok(Subject { person: Person { ids, properties }, groups })
     }
 
@@ -230,12 +232,4 @@ fn tells(key: &str) -> bool {
     const TELLING: [&str; 7] =
         ["$set", "$set_once", "$unset", "$process_person_profile", "$group_type", "$group_key", "$group_set"];
     TELLING.contains(&key)
-}
-
-impl Now {
-    /// The captured merges among the parts of the person that `ids` are.
-    fn joined_of(&self, ids: &BTreeSet<Uuid>) -> Vec<Joined> {
-        let own = self.resolved.merges.iter().filter(|merge| ids.contains(&merge.link().from));
-        own.map(|merge| self.resolved.joined(merge)).collect()
-    }
 }

@@ -12,6 +12,8 @@ use uuid::Uuid;
 use super::Now;
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::event::arrival;
+use crate::keys;
 use crate::profile::changes::{Part, together};
 use crate::profile::file::texts;
 use crate::records::PersonsObject;
@@ -25,8 +27,10 @@ pub struct PersonInFull {
     pub distinct_ids: Vec<String>,
     /// As they are now.
     pub properties: Map<String, Value>,
-    /// When it was first seen, as its records tell.
+    /// When it was first seen, as its records tell; else when the first of its events arrived.
     pub created_at: Option<Micros>,
+    /// Whether some merge named it as the one who stays, or it has come to several distinct ids.
+    pub is_identified: bool,
 }
 
 /// What a record says of a person.
@@ -49,8 +53,11 @@ impl EventStore {
         let now = self.now(project, None).await?;
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
-        let (profile, told) =
-            futures::try_join!(self.profile_of(project, &now, &all), self.told_of(project, &now, &all))?;
+        let (profile, told, identified) = futures::try_join!(
+            self.profile_of(project, &now, &all),
+            self.told_of(project, &now, &all),
+            self.identified(project, &now, wanted)
+        )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
         let mut found: HashMap<Uuid, PersonInFull> = HashMap::new();
@@ -68,7 +75,10 @@ impl EventStore {
         of_events.sort_by_key(|(_, told)| told.first);
         for (id, told) in of_events {
             let Some(owner) = owners.get(&id) else { continue };
-            found.entry(*owner).or_default().distinct_ids.push(told.distinct_id);
+            let person = found.entry(*owner).or_default();
+            // By arrival, so the first of them is the first of all.
+            person.created_at = person.created_at.or(Some(arrival(told.first)));
+            person.distinct_ids.push(told.distinct_id);
             let part = parts.entry(*owner).or_default().entry(now.resolved.imported.person(id)).or_default();
             part.changes.merge(told.changes);
         }
@@ -77,10 +87,26 @@ impl EventStore {
             let mut seen = BTreeSet::new();
             person.distinct_ids.retain(|distinct_id| seen.insert(distinct_id.clone()));
             let ids = ids_of.get(id).cloned().unwrap_or_default();
-            person.properties = together(&parts.remove(id).unwrap_or_default(), &now.joined_of(&ids));
-            PersonInFull { id: *id, ..person }
+            person.properties =
+                together(&parts.remove(id).unwrap_or_default(), &now.resolved.joined_of(&ids));
+            PersonInFull { id: *id, is_identified: identified.contains(id), ..person }
         });
         Ok(persons.collect())
+    }
+
+    /// Those of `persons` who are identified. Nobody has a second distinct id otherwise.
+    async fn identified(
+        &self,
+        project: ProjectId,
+        now: &Now,
+        persons: &[Uuid],
+    ) -> Result<BTreeSet<Uuid>, EventStoreError> {
+        let (linked, alone): (Vec<Uuid>, Vec<Uuid>) =
+            persons.iter().copied().partition(|person| now.resolved.resolution.is_linked(*person));
+        let rows = alone.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let found = self.inner.store.records.batch_get(&rows).await?;
+        let marked = alone.into_iter().zip(found).filter(|(_, row)| row.is_some()).map(|(person, _)| person);
+        Ok(linked.into_iter().chain(marked).collect())
     }
 
     /// What records say, oldest first, each by one of `ids`.
@@ -135,13 +161,6 @@ impl EventStore {
 impl Now {
     /// For each of some persons, everybody who is that person in the end.
     fn ids_of(&self, persons: &[Uuid]) -> BTreeMap<Uuid, BTreeSet<Uuid>> {
-        let mut ids: BTreeMap<Uuid, BTreeSet<Uuid>> =
-            persons.iter().map(|person| (*person, BTreeSet::from([*person]))).collect();
-        for (linked, last) in self.resolved.resolution.linked() {
-            if let Some(members) = ids.get_mut(&last) {
-                members.insert(linked);
-            }
-        }
-        ids
+        persons.iter().map(|person| (*person, self.resolved.resolution.members(*person))).collect()
     }
 }

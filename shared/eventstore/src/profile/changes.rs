@@ -237,15 +237,19 @@ pub(crate) struct Part {
 /// That one part became another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Joined {
+    /// Its place in the order in which merges came.
+    pub place: usize,
+    /// When it happened.
     pub time: Micros,
     pub from: Uuid,
     pub to: Uuid,
 }
 
-/// The properties of the person that `parts` are together after all of `joined`, in any order.
+/// The properties of the person that `parts` are together after all of `joined`, in any order. A merge that came after
+/// another counts as happening after it, whatever its time: who stays is decided in that order.
 pub(crate) fn together(parts: &BTreeMap<Uuid, Part>, joined: &[Joined]) -> Map<String, Value> {
     let mut joined = joined.to_vec();
-    joined.sort_by_key(|joined| (joined.time, joined.from, joined.to));
+    joined.sort_by_key(|joined| joined.place);
     let mut steps = Vec::new();
     for (id, part) in parts {
         for (key, changes) in &part.changes.0 {

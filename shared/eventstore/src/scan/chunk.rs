@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::person::Resolution;
+use crate::resolution::Resolution;
 use crate::segment::read::{ids, seqs, texts, times};
 use crate::segment::values::Coded;
 use crate::segment::{Footer, values};

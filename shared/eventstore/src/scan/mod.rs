@@ -15,7 +15,7 @@ use pennon_engine::scan::{EventSelection, Partition, ScanRequest};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::person::Resolution;
+use crate::resolution::Resolution;
 use crate::segment::prune;
 use crate::segment::read::SegmentFile;
 use chunk::{Chunk, Wanted};

@@ -53,8 +53,11 @@ fn told(
 ) -> Map<String, Value> {
     let mut person_of = bases.keys().map(|id| (*id, *id)).collect::<BTreeMap<_, _>>();
     let mut properties = bases.clone();
+    // A merge happens no earlier than those that came before it.
     let mut joined = joined.to_vec();
-    joined.sort_unstable();
+    for later in 1..joined.len() {
+        joined[later].0 = joined[later].0.max(joined[later - 1].0);
+    }
     let mut events = events.to_vec();
     events.sort_by_key(|event| event.at);
     let join = |person_of: &mut BTreeMap<u64, u64>,
@@ -140,12 +143,13 @@ fn what_is_kept_gives_what_the_events_give_one_after_the_other() {
         let bases = bases(&mut noise, ids);
         let joined = (1..ids).map(|id| (noise.below(12) as Micros, id, noise.below(id))).collect::<Vec<_>>();
         let want = told(&events, &bases, &joined);
-        let of = |(time, from, to): &(Micros, u64, u64)| Joined {
+        let of = |(place, (time, from, to)): (usize, &(Micros, u64, u64))| Joined {
+            place,
             time: *time,
             from: person(*from),
             to: person(*to),
         };
-        let joined = joined.iter().map(of).collect::<Vec<_>>();
+        let joined = joined.iter().enumerate().map(of).collect::<Vec<_>>();
         let got = together(&parts(&mut noise, &events, &bases), &joined);
         assert_eq!(got, want, "round {round}: {events:?} {bases:?} {joined:?}");
     }
@@ -158,7 +162,7 @@ fn it_does_not_matter_which_events_were_taken_together() {
         let count = noise.below(14);
         let events = (0..count).map(|seq| said(&mut noise, 2, seq, 5)).collect::<Vec<_>>();
         let bases = bases(&mut noise, 2);
-        let joined = [Joined { time: noise.below(12) as Micros, from: person(1), to: person(0) }];
+        let joined = [Joined { place: 0, time: noise.below(12) as Micros, from: person(1), to: person(0) }];
         let once = together(&parts(&mut noise, &events, &bases), &joined);
         assert_eq!(together(&parts(&mut noise, &events, &bases), &joined), once);
     }

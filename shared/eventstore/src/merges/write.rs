@@ -1,0 +1,151 @@
+//! Writing merges.
+//!
+//! Must stay true: what was judged is written only if it still holds: the row is the next one of the log, and nobody was
+//! identified meanwhile whom a merge wants unidentified. Merges of one process take turns, so that they are in each
+//! other's way only across processes; whoever loses judges again.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
+
+use super::encode;
+use super::judge::{Asked, Judged, Known, judge};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Event;
+use crate::keys;
+use crate::person::merge_of;
+
+/// Most merges that are judged and written together: each takes three writes at most, of the hundred of a transaction.
+const TOGETHER_MAX: usize = 30;
+/// How often merges are judged again when others are faster.
+const TRIES: usize = 30;
+
+/// A project's last row, as far as this process knows; whoever holds it writes.
+type Tail = Arc<tokio::sync::Mutex<Option<u64>>>;
+
+/// The last rows of the projects' logs.
+#[derive(Debug, Default)]
+pub(crate) struct Tails(Mutex<HashMap<ProjectId, Tail>>);
+
+impl Tails {
+    fn of(&self, project: ProjectId) -> Tail {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(project).or_default().clone()
+    }
+}
+
+/// What came of trying to write.
+enum Tried {
+    Done,
+    /// The row is not the next one.
+    Late,
+    /// What was judged no longer holds.
+    Stale,
+}
+
+impl EventStore {
+    /// Makes the merges that `events` ask for, in their order.
+    pub(crate) async fn merge_persons(
+        &self,
+        project: ProjectId,
+        events: &[Event],
+    ) -> Result<(), EventStoreError> {
+        let mut seen = HashSet::new();
+        let asked = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
+        let asked: Vec<Asked> = asked.filter(|(merge, _)| seen.insert(*merge)).collect();
+        for some in asked.chunks(TOGETHER_MAX) {
+            self.merge_some(project, some).await?;
+        }
+        Ok(())
+    }
+
+    async fn merge_some(&self, project: ProjectId, asked: &[Asked]) -> Result<(), EventStoreError> {
+        let tail = self.inner.tails.of(project);
+        for _ in 0..TRIES {
+            let judged = judge(asked, self.known(project, asked).await?);
+            if judged == Judged::default() {
+                return Ok(());
+            }
+            // Marks are in nobody's way.
+            if judged.merges.is_empty() {
+                let writes = marks(project, &judged);
+                return Ok(self.inner.store.records.transact(writes).await?);
+            }
+            let mut last = tail.lock().await;
+            for _ in 0..TRIES {
+                match self.write_row(project, &judged, &mut last).await? {
+                    Tried::Done => return Ok(()),
+                    Tried::Late => *last = None,
+                    Tried::Stale => break,
+                }
+            }
+        }
+        Err(StoreError::Busy(format!("persons of project {project} are being merged by others")).into())
+    }
+
+    async fn write_row(
+        &self,
+        project: ProjectId,
+        judged: &Judged,
+        last: &mut Option<u64>,
+    ) -> Result<Tried, EventStoreError> {
+        let number = match *last {
+            Some(number) => number + 1,
+            None => self.last_row(project).await? + 1,
+        };
+        let row = Item::binary(keys::merge(project, number), encode(&judged.merges));
+        let mut writes = vec![Write::Put(row, Guard::Absent)];
+        writes.extend(marks(project, judged));
+        match self.inner.store.records.transact(writes).await {
+            Ok(()) => {
+                *last = Some(number);
+                Ok(Tried::Done)
+            }
+            Err(error) if error.is_condition(0) => Ok(Tried::Late),
+            Err(StoreError::Condition { .. }) => Ok(Tried::Stale),
+            Err(error) => {
+                // It may have been written all the same.
+                *last = None;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The number of the last row; 0 where there is none.
+    async fn last_row(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+        let query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE).descending().limit(1);
+        let items = self.inner.store.records.query(query).await?;
+        items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
+    }
+
+    /// What rows say of those whom `asked` names.
+    async fn known(&self, project: ProjectId, asked: &[Asked]) -> Result<Known, EventStoreError> {
+        let links = || asked.iter().map(|(merge, _)| merge.link);
+        let persons = links().flat_map(|link| [link.from, link.to]).collect::<BTreeSet<_>>();
+        let forced = asked.iter().filter(|(merge, _)| merge.forced).map(|(merge, _)| merge.link);
+        let forced = forced.map(|link| (link.from, link.to)).collect::<BTreeSet<_>>();
+        let rows = persons.iter().map(|person| keys::identified(project, *person));
+        let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
+        let rows = rows.collect::<Vec<Key>>();
+        let found = self.inner.store.records.batch_get(&rows).await?;
+        let mut there = found.iter().map(Option::is_some);
+        let mut known = Known::default();
+        known.identified.extend(persons.iter().filter(|_| there.next() == Some(true)));
+        known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
+        Ok(known)
+    }
+}
+
+/// The rows that say who is identified and what was forced.
+fn marks(project: ProjectId, judged: &Judged) -> Vec<Write> {
+    let identified = judged.identified.iter().map(|(person, must)| {
+        let guard = if *must { Guard::Absent } else { Guard::None };
+        Write::Put(Item::empty(keys::identified(project, *person)), guard)
+    });
+    let forced = judged.forced.iter();
+    let forced = forced
+        .map(|link| Write::Put(Item::empty(keys::forced_merge(project, link.from, link.to)), Guard::Absent));
+    identified.chain(forced).collect()
+}

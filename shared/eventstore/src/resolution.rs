@@ -1,0 +1,211 @@
+//! Which person each linked person is in the end.
+//!
+//! A sorted table, and above it a small one of what was linked since. So a merge costs a process that knows the others
+//! nothing but itself, and a hundred thousand of them take 36 bytes each. Must stay true: links only ever bring persons
+//! together; the same links in the same order give the same final persons, whichever way they were taken in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::person::{Link, root};
+
+/// Most entries above the table; with more it is made anew.
+const SINCE_MAX: usize = 4096;
+
+/// Which person each linked person is in the end. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resolution {
+    table: Arc<Table>,
+    /// Who was final by the table and no longer is; all of them lead to the end.
+    since: Arc<HashMap<Uuid, Uuid>>,
+}
+
+/// Linked persons and who they are, by the one and by the other.
+#[derive(Debug, Default)]
+struct Table {
+    /// By the linked person.
+    finals: Vec<(Uuid, Uuid)>,
+    /// Places in `finals`, by the final person.
+    by_final: Vec<u32>,
+}
+
+impl Table {
+    fn of(mut finals: Vec<(Uuid, Uuid)>) -> Table {
+        finals.sort_unstable();
+        let mut by_final = (0..finals.len() as u32).collect::<Vec<_>>();
+        by_final.sort_by_key(|place| finals[*place as usize].1);
+        Table { finals, by_final }
+    }
+
+    fn person(&self, person: Uuid) -> Uuid {
+        let found = self.finals.binary_search_by_key(&person, |(linked, _)| *linked);
+        found.map_or(person, |place| self.finals[place].1)
+    }
+
+    /// Everybody else who is `person`.
+    fn members(&self, person: Uuid) -> impl Iterator<Item = Uuid> {
+        let last = |place: &u32| self.finals[*place as usize].1;
+        let start = self.by_final.partition_point(|place| last(place) < person);
+        let of = self.by_final[start..].iter().take_while(move |place| last(place) == person);
+        of.map(|place| self.finals[*place as usize].0)
+    }
+}
+
+impl Resolution {
+    /// What `links` come to. Where two groups of persons meet, those of `from` become the one of `to`.
+    pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> Resolution {
+        Resolution::default().with(links)
+    }
+
+    /// The same after some more links.
+    pub(crate) fn with(&self, links: impl IntoIterator<Item = Link>) -> Resolution {
+        let mut parents = HashMap::clone(&self.since);
+        for link in links {
+            let from = root(&mut parents, self.table.person(link.from));
+            let to = root(&mut parents, self.table.person(link.to));
+            if from != to {
+                parents.insert(from, to);
+            }
+        }
+        let linked = parents.keys().copied().collect::<Vec<_>>();
+        let since: HashMap<_, _> =
+            linked.into_iter().map(|person| (person, root(&mut parents, person))).collect();
+        let next = Resolution { table: self.table.clone(), since: Arc::new(since) };
+        if next.since.len() <= SINCE_MAX {
+            return next;
+        }
+        Resolution { table: Arc::new(Table::of(next.linked().collect())), since: Arc::default() }
+    }
+
+    /// The final person of `person`.
+    pub(crate) fn person(&self, person: Uuid) -> Uuid {
+        let by_table = self.table.person(person);
+        self.since.get(&by_table).copied().unwrap_or(by_table)
+    }
+
+    /// Everybody who is `person` in the end, `person` itself among them.
+    pub(crate) fn members(&self, person: Uuid) -> BTreeSet<Uuid> {
+        let since = self.since.iter().filter(|(_, last)| **last == person).map(|(linked, _)| *linked);
+        let mut members = BTreeSet::from([person]);
+        for by_table in since.chain([person]) {
+            members.insert(by_table);
+            members.extend(self.table.members(by_table));
+        }
+        members
+    }
+
+    /// Whether somebody else is the same person as `person`.
+    pub(crate) fn is_linked(&self, person: Uuid) -> bool {
+        self.person(person) != person
+            || self.table.members(person).next().is_some()
+            || self.since.values().any(|last| *last == person)
+    }
+
+    /// Everybody who was linked to somebody, with who it is in the end.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = (Uuid, Uuid)> {
+        let by_table = self.table.finals.iter();
+        let by_table =
+            by_table.map(|(linked, last)| (*linked, self.since.get(last).copied().unwrap_or(*last)));
+        by_table.chain(self.since.iter().map(|(linked, last)| (*linked, *last)))
+    }
+
+    /// Whether nothing was ever merged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.finals.is_empty() && self.since.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn person(n: u128) -> Uuid {
+        Uuid::from_u128(n)
+    }
+
+    fn link((from, to): &(u128, u128)) -> Link {
+        Link { from: person(*from), to: person(*to) }
+    }
+
+    fn resolve(links: &[(u128, u128)]) -> Resolution {
+        Resolution::of(links.iter().map(link))
+    }
+
+    #[test]
+    fn links_are_followed_to_the_end_in_any_order() {
+        for links in [[(1, 2), (2, 3), (4, 1)], [(4, 1), (2, 3), (1, 2)], [(2, 3), (4, 1), (1, 2)]] {
+            let resolved = resolve(&links);
+            for n in 1..=4 {
+                assert_eq!(resolved.person(person(n)), person(3), "{n} of {links:?}");
+            }
+            assert_eq!(resolved.person(person(9)), person(9));
+        }
+    }
+
+    #[test]
+    fn a_cycle_is_one_person() {
+        let resolved = resolve(&[(1, 2), (2, 3), (3, 1), (1, 1)]);
+        let one = resolved.person(person(1));
+        assert!((1..=3).all(|n| resolved.person(person(n)) == one));
+    }
+
+    #[test]
+    fn a_long_chain_takes_no_stack() {
+        let links = (0..200_000).map(|n| (n, n + 1)).collect::<Vec<_>>();
+        assert_eq!(resolve(&links).person(person(0)), person(200_000));
+    }
+
+    #[test]
+    fn a_table_made_anew_knows_the_same() {
+        // Pairs first, so that the table is full of them; then all pairs become one, a few links at a time.
+        let pairs = (0..5000).map(|n| (2 * n, 2 * n + 1)).collect::<Vec<_>>();
+        let mut resolved = resolve(&pairs);
+        assert!(resolved.since.is_empty() && resolved.table.finals.len() == 5000);
+        let all = (1..5000).map(|n| Link { from: person(2 * n), to: person(0) }).collect::<Vec<_>>();
+        for some in all.chunks(600) {
+            resolved = resolved.with(some.iter().copied());
+        }
+        assert!(!resolved.since.is_empty());
+        assert!((0..10_000).all(|n| resolved.person(person(n)) == person(1)));
+        assert_eq!(resolved.members(person(1)).len(), 10_000);
+    }
+
+    proptest! {
+        /// Against groups of persons as plain sets, each with the one that stays.
+        #[test]
+        fn whoever_was_linked_is_one(links in prop::collection::vec((0..12_u128, 0..12_u128), 0..30), cut in 0..30_usize) {
+            let mut groups: Vec<(u128, BTreeSet<u128>)> = (0..12).map(|n| (n, BTreeSet::from([n]))).collect();
+            for (from, to) in &links {
+                let of = |groups: &[(u128, BTreeSet<u128>)], n: &u128| groups.iter().position(|(_, all)| all.contains(n)).unwrap_or(0);
+                let (from, to) = (of(&groups, from), of(&groups, to));
+                if from != to {
+                    let joins = std::mem::take(&mut groups[from].1);
+                    groups[to].1.extend(joins);
+                }
+            }
+            let (first, second) = links.split_at(cut.min(links.len()));
+            let mut resolved = resolve(first);
+            // The first links in the table, the others above it.
+            resolved = Resolution { table: Arc::new(Table::of(resolved.linked().collect())), since: Arc::default() };
+            for one in second {
+                resolved = resolved.with([link(one)]);
+            }
+            for (last, all) in groups {
+                let ids = all.iter().map(|n| person(*n)).collect::<BTreeSet<_>>();
+                for id in &ids {
+                    prop_assert_eq!(resolved.person(*id), person(last));
+                    prop_assert_eq!(resolved.is_linked(*id), ids.len() > 1);
+                }
+                if !ids.is_empty() {
+                    prop_assert_eq!(resolved.members(person(last)), ids.clone());
+                }
+                let linked = resolved.linked().filter(|(_, to)| *to == person(last)).map(|(id, _)| id);
+                let linked = linked.filter(|id| *id != person(last)).collect::<BTreeSet<_>>();
+                prop_assert_eq!(linked, ids.into_iter().filter(|id| *id != person(last)).collect());
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who is who by now: imported persons first, then merges, remembered by a process.
+//!
+//! Must stay true: what is remembered is used only with the imported objects that it was made from and with all rows of
+//! the log since; whoever remembers nothing comes to the same.
+
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::manifest::Manifest;
+use crate::merges::{MergeRow, Merged};
+use crate::profile::changes::Joined;
+use crate::records;
+use crate::resolution::Resolution;
+
+/// Most merges behind the sorted ones; with more they are sorted in.
+const SINCE_MAX: usize = 4096;
+/// How often a reader begins anew when merges are being folded.
+const TRIES: usize = 5;
+
+/// Who is who, and what it was made from. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resolved {
+    objects: Arc<[String]>,
+    /// Number of the last row of the log that is in it.
+    through: u64,
+    merges: Arc<Merges>,
+    /// Later merges, in order.
+    since: Arc<Vec<Merged>>,
+    /// Who is who by what was imported alone.
+    pub imported: Resolution,
+    /// Who is who in the end.
+    pub resolution: Resolution,
+}
+
+/// Merges in their order.
+#[derive(Debug, Default)]
+struct Merges {
+    all: Vec<Merged>,
+    /// Places in `all`, by who was merged.
+    by_from: Vec<u32>,
+}
+
+impl Merges {
+    fn of(all: Vec<Merged>) -> Merges {
+        let mut by_from = (0..all.len() as u32).collect::<Vec<_>>();
+        by_from.sort_by_key(|place| all[*place as usize].link.from);
+        Merges { all, by_from }
+    }
+
+    /// The places of the merges of `from`.
+    fn from(&self, from: Uuid) -> impl Iterator<Item = usize> {
+        let of = |place: &u32| self.all[*place as usize].link.from;
+        let start = self.by_from.partition_point(|place| of(place) < from);
+        self.by_from[start..].iter().take_while(move |place| of(place) == from).map(|place| *place as usize)
+    }
+}
+
+impl Resolved {
+    /// Whether no merge was captured.
+    pub(crate) fn is_unmerged(&self) -> bool {
+        self.merges.all.is_empty() && self.since.is_empty()
+    }
+
+    /// A captured merge, between what was imported as one person each.
+    fn joined(&self, place: usize, merged: &Merged) -> Joined {
+        let (from, to) = (self.imported.person(merged.link.from), self.imported.person(merged.link.to));
+        Joined { place, time: merged.time, from, to }
+    }
+
+    /// All captured merges, in their order.
+    pub(crate) fn all_joined(&self) -> impl Iterator<Item = Joined> {
+        let merges = self.merges.all.iter().chain(self.since.iter());
+        merges.enumerate().map(|(place, merged)| self.joined(place, merged))
+    }
+
+    /// The captured merges among those who `ids` are.
+    pub(crate) fn joined_of<'a>(&self, ids: impl IntoIterator<Item = &'a Uuid>) -> Vec<Joined> {
+        let mut joined = Vec::new();
+        let before = self.merges.all.len();
+        for id in ids {
+            joined.extend(self.merges.from(*id).map(|place| self.joined(place, &self.merges.all[place])));
+            let since = self.since.iter().enumerate().filter(|(_, merged)| merged.link.from == *id);
+            joined.extend(since.map(|(place, merged)| self.joined(before + place, merged)));
+        }
+        joined
+    }
+
+    /// The same with more rows of the log, which follow it.
+    fn with(&self, rows: Vec<MergeRow>) -> Resolved {
+        let through = rows.last().map_or(self.through, |row| row.number);
+        let new = rows.into_iter().flat_map(|row| row.merges).collect::<Vec<_>>();
+        self.with_merges(new, through)
+    }
+
+    fn with_merges(&self, new: Vec<Merged>, through: u64) -> Resolved {
+        let resolution = self.resolution.with(new.iter().map(|merged| merged.link));
+        let since = self.since.iter().copied().chain(new);
+        let (merges, since) = if since.size_hint().0 > SINCE_MAX {
+            (Arc::new(Merges::of(self.merges.all.iter().copied().chain(since).collect())), Arc::default())
+        } else {
+            (self.merges.clone(), Arc::new(since.collect()))
+        };
+        Resolved { through, merges, since, resolution, ..self.clone() }
+    }
+}
+
+/// Whether `rows` follow the row with number `after`.
+fn follow(rows: &[MergeRow], after: u64) -> bool {
+    rows.first().is_none_or(|row| row.number == after + 1)
+}
+
+impl EventStore {
+    /// The manifest, and who is who. Whoever reads blocks too reads them before.
+    pub(crate) async fn manifest_and_persons(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Manifest, Arc<Resolved>), EventStoreError> {
+        let mut known = self.inner.resolutions.get(&project.to_string());
+        for _ in 0..TRIES {
+            let after = known.as_ref().map_or(0, |known| known.through);
+            let manifest = Manifest::load(&self.inner.store, project);
+            let (manifest, rows) = futures::try_join!(manifest, self.merges_after(project, after))?;
+            if let Some(resolved) = self.resolved(project, &manifest, known.take(), rows).await? {
+                return Ok((manifest, resolved));
+            }
+        }
+        Err(EventStoreError::Contended)
+    }
+
+    /// Who is who by now, for whoever has the manifest.
+    pub(crate) async fn resolution(&self, project: ProjectId) -> Result<Resolution, EventStoreError> {
+        Ok(self.manifest_and_persons(project).await?.1.resolution.clone())
+    }
+
+    /// Who is who by imports alone.
+    pub(crate) async fn imported(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<Resolution, EventStoreError> {
+        if manifest.persons.is_empty() {
+            return Ok(Resolution::default());
+        }
+        let known = self.inner.resolutions.get(&project.to_string());
+        if let Some(known) = known.filter(|known| known.is_of(manifest)) {
+            return Ok(known.imported.clone());
+        }
+        let persons = self.persons_objects(project, manifest).await?;
+        Ok(tokio::task::spawn_blocking(move || Resolution::of(records::links(&persons))).await?)
+    }
+
+    /// Who is who: what `known` says and `rows` after it. None when rows are missing because they were folded into
+    /// an object that `manifest` does not list yet.
+    async fn resolved(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        known: Option<Arc<Resolved>>,
+        mut rows: Vec<MergeRow>,
+    ) -> Result<Option<Arc<Resolved>>, EventStoreError> {
+        let mut base = known.unwrap_or_default();
+        let is_current = base.is_of(manifest);
+        if is_current && rows.is_empty() {
+            return Ok(Some(base));
+        }
+        if !follow(&rows, base.through) || !is_current {
+            base = Arc::new(self.anew(project, manifest, &base).await?);
+        }
+        rows.retain(|row| row.number > base.through);
+        if !follow(&rows, base.through) {
+            return Ok(None);
+        }
+        let made = tokio::task::spawn_blocking(move || Arc::new(base.with(rows)));
+        let resolved = made.await?;
+        self.inner.resolutions.put(&project.to_string(), resolved.clone());
+        Ok(Some(resolved))
+    }
+
+    /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists.
+    async fn anew(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        known: &Resolved,
+    ) -> Result<Resolved, EventStoreError> {
+        let imported = self.imported(project, manifest).await?;
+        let (merges, through) = match manifest.merges.last() {
+            Some(entry) if entry.through > known.through => (self.folded(entry).await?, entry.through),
+            _ => (known.merges.all.iter().chain(known.since.iter()).copied().collect(), known.through),
+        };
+        let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect();
+        let resolution = imported.clone();
+        let none = Resolved { objects, imported, resolution, ..Resolved::default() };
+        Ok(tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?)
+    }
+}
+
+impl Resolved {
+    /// Whether it was made from the imported persons that `manifest` lists.
+    fn is_of(&self, manifest: &Manifest) -> bool {
+        manifest.persons.iter().map(|entry| &entry.object).eq(self.objects.iter())
+    }
+}
