@@ -91,6 +91,13 @@ async fn check(steps: Vec<Step>) {
     }
 }
 
+/// Of an import of two events one is a copy; the other has none of the properties that the columns are made for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_without_any_value_is_read() {
+    check(vec![Step::Append(vec![(16, 0, 0, 0, 0)]), Step::Import(vec![(16, 0, 0, 0, 6), (0, 1, 3, 1, 11)])])
+        .await;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

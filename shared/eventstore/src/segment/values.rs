@@ -128,8 +128,15 @@ fn dictionary(
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
 ) -> Result<Coded, EventStoreError> {
     let texts = texts(batch, name)?;
-    let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-    Ok(Coded { codes, values: texts.values.into_iter().map(value).collect::<Result<_, _>>()? })
+    // Where no row of a row group has a value, the reader's dictionary holds an empty text that nobody wrote.
+    let mut used = vec![false; texts.values.len()];
+    texts.codes.iter().flatten().for_each(|code| used[*code as usize] = true);
+    let values = texts.values.iter().zip(used);
+    let values = values.map(|(text, used)| if used { value(text) } else { Ok(Value::Null) });
+    Ok(Coded {
+        values: values.collect::<Result<_, _>>()?,
+        codes: texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect(),
+    })
 }
 
 fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> Coded {
