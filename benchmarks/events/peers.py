@@ -210,7 +210,8 @@ class Polars:
 
         self.pl = pl = polars
         texts = [pl.col(name).cast(pl.Categorical) for name in ("event", "browser", "current_url")]
-        person = pl.col("person_id").rank("dense").cast(pl.UInt32)
+        # In the order of their first event: any order puts the rows of a person together.
+        person = pl.col("person_id").cast(pl.Categorical).to_physical()
         columns = ["event", "person_id", "timestamp", "browser", "current_url", "amount"]
         frame = pl.scan_parquet(data).select(columns).with_columns(person, *texts)
         self.frame = frame.sort("person_id", "timestamp").collect()

@@ -69,6 +69,10 @@ def read(question, result):
             for value, data in series.items()}
 
 
+class Refused(Exception):
+    """The product has a limit that the question passes, and says so."""
+
+
 class Pennon:
     name = "Pennon"
 
@@ -131,6 +135,8 @@ class Pennon:
         began, spent = time.perf_counter(), self.cpu()
         status, _, answer = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
         run = (self.cpu() - spent, time.perf_counter() - began)
+        if status == 400:
+            raise Refused(json.loads(answer)["detail"])
         if status != 200:
             raise SystemExit(f"{question}: {status}: {answer[:500]}")
         return run, read(question, json.loads(answer)["results"])

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use arrow_buffer::ScalarBuffer;
 use serde_json::Value;
 
 use crate::dates::zone;
@@ -39,11 +40,15 @@ enum Source {
     Expression(Box<Program>),
 }
 
-/// The texts of the rows of a run: row `i` has `values[codes[i]]`, or nothing when its code is [`MISSING`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The texts of the rows of a run, each value once; [`Texts::of`] says which one a row has.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Texts {
-    /// One code a row.
-    pub(crate) codes: Vec<u32>,
+    /// One code a row, as its column has them.
+    pub(crate) codes: ScalarBuffer<u32>,
+    /// By code the index of its text, [`MISSING`] for none.
+    pub(crate) table: Vec<u32>,
+    /// What codes outside of the table stand for.
+    pub(crate) missing: u32,
     /// Distinct, none empty.
     pub(crate) values: Vec<String>,
 }
@@ -89,16 +94,24 @@ impl Reader {
 }
 
 impl Texts {
+    /// The index of the text of a row, [`MISSING`] for none.
+    #[inline]
+    pub(crate) fn of(&self, row: usize) -> u32 {
+        let index = self.codes.get(row).and_then(|code| self.table.get(*code as usize));
+        index.copied().unwrap_or(self.missing)
+    }
+
     /// Rows without a text have that of the empty URL.
     fn with_root(mut self) -> Self {
-        if self.codes.contains(&MISSING) {
+        if (0..self.codes.len()).any(|row| self.of(row) == MISSING) {
             let known = self.values.iter().position(|text| text == ROOT);
             let at = known.unwrap_or(self.values.len());
             if known.is_none() {
                 self.values.push(ROOT.to_owned());
             }
             let root = u32::try_from(at).unwrap_or(MISSING);
-            self.codes.iter_mut().filter(|code| **code == MISSING).for_each(|code| *code = root);
+            let indexes = self.table.iter_mut().chain([&mut self.missing]);
+            indexes.filter(|index| **index == MISSING).for_each(|index| *index = root);
         }
         self
     }
@@ -145,7 +158,8 @@ impl Source {
 }
 
 fn nothing(run: &Run) -> Texts {
-    Texts { codes: vec![MISSING; run.actors.len()], values: Vec::new() }
+    let codes = vec![MISSING; run.actors.len()].into();
+    Texts { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
 }
 
 fn constant(run: &Run, value: Value) -> Column {
@@ -159,26 +173,37 @@ fn times(run: &Run) -> Texts {
     texts(&Column::new((0..).take(run.times.len()).collect(), values), false)
 }
 
-/// The texts of a column, each once.
+/// The texts of a column, each once. Of a long dictionary only those are looked at that rows have.
 fn texts(column: &Column, normalize_url: bool) -> Texts {
+    let length = column.values.len();
+    let mut has_row = vec![length < SHORT_DICTIONARY && column.codes.len() / 4 > length; length];
+    if has_row.first() == Some(&false) {
+        for code in &column.codes {
+            if let Some(has_row) = has_row.get_mut(*code as usize) {
+                *has_row = true;
+            }
+        }
+    }
     let mut known: HashMap<String, u32> = HashMap::new();
     let mut values: Vec<String> = Vec::new();
-    let mut code_of = |value: &Value| {
-        let Some(text) = text_of(value).filter(|text| !text.is_empty()) else { return MISSING };
+    let mut index_of = |(value, has_row): (&Value, bool)| {
+        let text = if has_row { text_of(value).filter(|text| !text.is_empty()) } else { None };
+        let Some(text) = text else { return MISSING };
         let text = if normalize_url { normalized(&text) } else { &text };
-        if let Some(code) = known.get(text) {
-            return *code;
+        if let Some(index) = known.get(text) {
+            return *index;
         }
-        let code = u32::try_from(values.len()).unwrap_or(MISSING);
-        known.insert(text.to_owned(), code);
+        let index = u32::try_from(values.len()).unwrap_or(MISSING);
+        known.insert(text.to_owned(), index);
         values.push(text.to_owned());
-        code
+        index
     };
-    let translated: Vec<u32> = column.values.iter().map(&mut code_of).collect();
-    // A code outside of the dictionary is a row without a value.
-    let code = |code: &u32| usize::try_from(*code).ok().and_then(|code| translated.get(code)).copied();
-    Texts { codes: column.codes.iter().map(|of| code(of).unwrap_or(MISSING)).collect(), values }
+    let table = column.values.iter().zip(has_row).map(&mut index_of).collect();
+    Texts { codes: column.codes.clone(), table, missing: MISSING, values }
 }
+
+/// Values of a dictionary that need not be proven to be those of rows: far fewer than a breakdown may have.
+const SHORT_DICTIONARY: usize = 1 << 14;
 
 /// What is left of a URL of which nothing is left.
 const ROOT: &str = "/";
@@ -197,13 +222,17 @@ mod tests {
 
     use super::*;
 
+    fn rows(texts: &Texts) -> Vec<u32> {
+        (0..texts.codes.len()).map(|row| texts.of(row)).collect()
+    }
+
     #[test]
     fn values_are_texts_and_nothing_is_one_value() {
         let values = vec![json!("a"), json!(""), json!(null), json!(5), json!("5"), json!(5.0), json!(true)];
         let column = Column::new(vec![0, 1, 2, 3, 4, 5, 6, MISSING], values);
         let texts = texts(&column, false);
         assert_eq!(texts.values, ["a", "5", "true"]);
-        assert_eq!(texts.codes, [0, MISSING, MISSING, 1, 1, 1, 2, MISSING]);
+        assert_eq!(rows(&texts), [0, MISSING, MISSING, 1, 1, 1, 2, MISSING]);
     }
 
     #[test]
@@ -218,11 +247,11 @@ mod tests {
             assert_eq!(normalized(url), want);
         }
         let column = Column::new(vec![0, 1, 2], vec![json!("u/"), json!("u"), json!("")]);
-        assert_eq!(texts(&column, true).codes, [0, 0, MISSING]);
+        assert_eq!(rows(&texts(&column, true)), [0, 0, MISSING]);
         let rooted = texts(&column, true).with_root();
-        assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 1], vec!["u".to_owned(), "/".to_owned()]));
+        assert_eq!((rows(&rooted), rooted.values), (vec![0, 0, 1], vec!["u".to_owned(), "/".to_owned()]));
         let column = Column::new(vec![1, 0, MISSING], vec![json!("/?"), json!(null)]);
         let rooted = texts(&column, true).with_root();
-        assert_eq!((rooted.codes, rooted.values), (vec![0, 0, 0], vec!["/".to_owned()]));
+        assert_eq!((rows(&rooted), rooted.values), (vec![0, 0, 0], vec!["/".to_owned()]));
     }
 }

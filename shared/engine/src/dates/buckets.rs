@@ -18,8 +18,8 @@ pub struct Buckets {
     interval: Interval,
     starts: Vec<DateTime<Tz>>,
     micros: Vec<Micros>,
-    /// Distance of the starts when it is the same everywhere: finding a bucket is then one division.
-    width: Option<Micros>,
+    /// Buckets a microsecond, on average: where to look first.
+    rate: f64,
     from: NaiveDate,
     to: NaiveDate,
 }
@@ -46,9 +46,9 @@ impl Buckets {
             next = after;
         }
         let micros: Vec<Micros> = starts.iter().map(DateTime::timestamp_micros).collect();
-        let width = even_width(&micros);
+        let rate = rate_of(&micros);
         let (from, to) = (range.from.date_naive(), range.to.date_naive());
-        Ok(Self { interval, starts, micros, width, from, to })
+        Ok(Self { interval, starts, micros, rate, from, to })
     }
 
     /// How many there are.
@@ -69,16 +69,7 @@ impl Buckets {
     /// The bucket that an instant falls in. Before the first one: none. After the last start: the last one.
     #[inline]
     pub fn index(&self, at: Micros) -> Option<usize> {
-        let first = *self.micros.first()?;
-        if at < first {
-            return None;
-        }
-        match self.width {
-            Some(width) => {
-                usize::try_from((at - first) / width).ok().map(|index| index.min(self.micros.len() - 1))
-            }
-            None => self.micros.partition_point(|start| *start <= at).checked_sub(1),
-        }
+        find(&self.micros, self.rate, at)
     }
 
     /// The `days` of a series: dates, or dates with times for hours and minutes.
@@ -121,13 +112,37 @@ impl Buckets {
     }
 }
 
-fn even_width(micros: &[Micros]) -> Option<Micros> {
-    let width = match micros {
-        [] => return None,
-        [_] => Micros::MAX,
-        [first, second, ..] => second - first,
-    };
-    micros.windows(2).all(|pair| pair[1] - pair[0] == width).then_some(width)
+/// How many of these instants, which ascend, there are a microsecond.
+#[expect(clippy::cast_precision_loss, reason = "where to look first need not be exact")]
+pub(crate) fn rate_of(starts: &[Micros]) -> f64 {
+    match (starts.first(), starts.last()) {
+        (Some(first), Some(last)) if last > first => (starts.len() - 1) as f64 / (last - first) as f64,
+        _ => 0.0,
+    }
+}
+
+/// The last of ascending instants that is not after another; none when all are. They stand about as dense everywhere, so
+/// that the place is guessed by their rate and moved to the right one: there are few steps to go, mostly none.
+#[inline]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the guess is checked, and casts of floats saturate"
+)]
+pub(crate) fn find(starts: &[Micros], rate: f64, at: Micros) -> Option<usize> {
+    let (first, last) = (*starts.first()?, starts.len() - 1);
+    if at < first {
+        return None;
+    }
+    let mut index = ((at.saturating_sub(first) as f64 * rate) as usize).min(last);
+    while starts[index] > at {
+        index -= 1;
+    }
+    while index < last && starts[index + 1] <= at {
+        index += 1;
+    }
+    Some(index)
 }
 
 /// The start of the bucket that contains an instant.

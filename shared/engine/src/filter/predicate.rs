@@ -191,6 +191,12 @@ fn element_leaf(
 
 fn column_mask(column: &Column, test: &Test) -> Mask {
     let missing = test.holds(None);
+    // A few rows of a long dictionary do not pay for its length.
+    if column.codes.len() < column.values.len() {
+        let value = |code: &u32| usize::try_from(*code).ok().and_then(|code| column.values.get(code));
+        let answer = |code: &u32| value(code).map_or(missing, |value| test.holds(Some(value)));
+        return Mask::of(column.codes.iter().map(answer).collect());
+    }
     let answers: Vec<bool> = column.values.iter().map(|value| test.holds(Some(value))).collect();
     if answers.iter().all(|answer| *answer == missing) {
         return Mask::constant(missing);

@@ -5,6 +5,7 @@
 
 use super::merge::{MarkedRun, RowMarks};
 use super::scan::Marks;
+use super::values::Codes;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Mask, Predicate};
 use crate::matcher::Matcher;
@@ -71,7 +72,7 @@ impl Marker {
         &self,
         partition: &'a Partition,
         stop: &dyn Fn() -> bool,
-        mut values: impl FnMut(&Run) -> CalcResult<Option<Vec<u32>>>,
+        mut values: impl FnMut(&Run) -> CalcResult<Option<Codes>>,
     ) -> CalcResult<Vec<MarkedRun<'a>>> {
         let firsts = self.entries.iter().map(|entry| entry.firsts(partition, stop));
         let firsts = firsts.collect::<CalcResult<Vec<_>>>()?;

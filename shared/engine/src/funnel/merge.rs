@@ -4,6 +4,7 @@
 //! Actors are visited in ascending order, so that each run is read once from its first row to its last.
 
 use super::scan::{Marks, StepEvent};
+use super::values::Codes;
 use crate::filter::Mask;
 use crate::scan::{Micros, Run, Seq};
 
@@ -50,20 +51,28 @@ impl RowMarks {
 
 /// A run and what its rows match.
 pub(super) struct MarkedRun<'a> {
-    run: &'a Run,
-    marks: RowMarks,
-    /// By row, the code of its value of the breakdown; none without one.
-    values: Option<Vec<u32>>,
+    pub(super) run: &'a Run,
+    pub(super) marks: RowMarks,
+    /// The codes of the rows' values of the breakdown; none without one.
+    pub(super) values: Option<Codes>,
 }
 
 impl<'a> MarkedRun<'a> {
-    pub(super) fn new(run: &'a Run, marks: RowMarks, values: Option<Vec<u32>>) -> Self {
+    pub(super) fn new(run: &'a Run, marks: RowMarks, values: Option<Codes>) -> Self {
         Self { run, marks, values }
+    }
+
+    /// What any of its rows matches.
+    pub(super) fn all_marks(&self) -> Marks {
+        match &self.marks {
+            RowMarks::Same(marks) => *marks,
+            RowMarks::Each(marks) => marks.iter().fold(Marks::default(), |all, marks| all.with(*marks)),
+        }
     }
 
     #[inline]
     fn event(&self, row: usize, time: Micros) -> StepEvent {
-        let value = self.values.as_ref().and_then(|values| values.get(row)).copied().unwrap_or(0);
+        let value = self.values.as_ref().map_or(0, |values| values.of(row));
         StepEvent { time, marks: self.marks.of(row), value }
     }
 }

@@ -3,6 +3,7 @@
 //! Must stay true: the pass over the events yields one outcome for each actor and value of the breakdown ([`Outcome`], or
 //! the periods of its entries); counts, times, lists of people and correlation are folds over these.
 
+mod direct;
 mod marks;
 mod merge;
 mod people;

@@ -5,6 +5,8 @@
 //! same instant are one tick: when they differ in what they match, they are taken in the order of the steps and no event
 //! stands twice on a path. In strict order an event ends all paths but those that it goes on or repeats.
 
+use super::watch::Watch;
+use crate::error::CalcResult;
 use crate::scan::Micros;
 
 /// An event of one actor that matters to the funnel.
@@ -167,6 +169,24 @@ impl Scanner {
         self.best.depth = 0;
         self.best.tainted = false;
         self.bound = bound;
+    }
+
+    /// The best path of an actor by all of its events, which come in order of time and arrival.
+    pub fn run(
+        &mut self,
+        bound: Option<Bound>,
+        events: &[StepEvent],
+        watch: &mut Watch<'_>,
+    ) -> CalcResult<Option<Reached<'_>>> {
+        self.begin(bound);
+        let mut ticks = events.chunk_by(|one, next| one.time == next.time);
+        while !self.is_complete()
+            && let Some(tick) = ticks.next()
+        {
+            watch.spend(tick.len())?;
+            self.tick(tick);
+        }
+        Ok(self.reached())
     }
 
     /// True when the last step was taken: later events change nothing.

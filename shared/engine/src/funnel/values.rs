@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use arrow_buffer::ScalarBuffer;
+
 use super::scan::{Bound, StepEvent};
 use crate::breakdown::{Reader, Texts};
 use crate::error::CalcResult;
@@ -33,6 +35,15 @@ pub(super) enum Split {
     },
     /// By cohorts.
     Cohorts(Vec<CohortChoice>),
+}
+
+/// The event of an actor whose value it counts under, where that is one for all its paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Touch {
+    /// The last one; else the first one.
+    pub(super) last: bool,
+    /// Events with an empty value are passed over.
+    pub(super) skip_empty: bool,
 }
 
 /// The values of a partition, each once. Code 0 is the empty one.
@@ -71,6 +82,29 @@ pub(super) enum Only {
     Cohort,
 }
 
+/// The codes of the values of the rows of a run.
+#[derive(Debug)]
+pub(super) enum Codes {
+    /// One a row.
+    Each(Vec<u32>),
+    /// By the code that a row has in its column.
+    Coded { codes: ScalarBuffer<u32>, table: Vec<u32>, missing: u32 },
+}
+
+impl Codes {
+    /// The code of a row.
+    #[inline]
+    pub(super) fn of(&self, row: usize) -> u32 {
+        match self {
+            Self::Each(codes) => codes.get(row).copied().unwrap_or(0),
+            Self::Coded { codes, table, missing } => {
+                let code = codes.get(row).and_then(|code| table.get(*code as usize));
+                code.copied().unwrap_or(*missing)
+            }
+        }
+    }
+}
+
 impl Pass {
     fn new(value: u32, only: Only) -> Self {
         Self { value, bound: None, only }
@@ -102,6 +136,19 @@ impl Split {
         })
     }
 
+    /// The event that says what an actor counts under; none where there may be several.
+    pub(super) fn touch(&self) -> Option<Touch> {
+        match self {
+            Self::Values { attribution: Attribution::FirstTouch, skip_empty, .. } => {
+                Some(Touch { last: false, skip_empty: *skip_empty })
+            }
+            Self::Values { attribution: Attribution::LastTouch, skip_empty, .. } => {
+                Some(Touch { last: true, skip_empty: *skip_empty })
+            }
+            _ => None,
+        }
+    }
+
     /// No values yet.
     pub(super) fn values(&self) -> Values {
         let parts = match self {
@@ -113,11 +160,11 @@ impl Split {
     }
 
     /// The code of the value of each row of a run; none where there is nothing to tell apart.
-    pub(super) fn codes(&self, run: &Run, values: &mut Values) -> CalcResult<Option<Vec<u32>>> {
+    pub(super) fn codes(&self, run: &Run, values: &mut Values) -> CalcResult<Option<Codes>> {
         match self {
             Self::Whole => Ok(None),
             Self::Values { reader, .. } => values.codes(reader.texts(run), run.actors.len()).map(Some),
-            Self::Cohorts(choices) => Ok(Some(values.memberships(run, choices))),
+            Self::Cohorts(choices) => Ok(Some(Codes::Each(values.memberships(run, choices)))),
         }
     }
 
@@ -197,18 +244,28 @@ impl Values {
         self.parents.len() + 1
     }
 
-    /// The codes of the values that the texts of the parts make, row by row.
-    pub(super) fn codes(&mut self, parts: Vec<Texts>, rows: usize) -> CalcResult<Vec<u32>> {
+    /// The codes of the values that the texts of the parts make.
+    pub(super) fn codes(&mut self, mut parts: Vec<Texts>, rows: usize) -> CalcResult<Codes> {
+        let mut owns = Vec::with_capacity(parts.len());
+        for part in &mut parts {
+            let texts = std::mem::take(&mut part.values);
+            owns.push(texts.into_iter().map(|text| self.text(text)).collect::<Vec<_>>());
+        }
+        if let ([texts], [own]) = (parts.as_slice(), owns.as_slice()) {
+            let own = own.iter().map(|text| self.joined(0, 0, *text)).collect::<CalcResult<Vec<_>>>()?;
+            let code = |index: &u32| own.get(*index as usize).copied().unwrap_or(0);
+            let table = texts.table.iter().map(code).collect();
+            return Ok(Codes::Coded { codes: texts.codes.clone(), table, missing: code(&texts.missing) });
+        }
         let mut codes = vec![0; rows];
-        for (part, texts) in parts.into_iter().enumerate() {
-            let own: Vec<u32> = texts.values.into_iter().map(|text| self.text(text)).collect();
-            for (code, of) in codes.iter_mut().zip(&texts.codes) {
-                // A row without a value has a code outside of the dictionary.
-                let text = own.get(*of as usize).copied().unwrap_or(0);
+        for (part, (texts, own)) in parts.iter().zip(&owns).enumerate() {
+            for (row, code) in codes.iter_mut().enumerate() {
+                // A row without a value has an index outside of the texts.
+                let text = own.get(texts.of(row) as usize).copied().unwrap_or(0);
                 *code = self.joined(part, *code, text)?;
             }
         }
-        Ok(codes)
+        Ok(Codes::Each(codes))
     }
 
     fn text(&mut self, text: String) -> u32 {

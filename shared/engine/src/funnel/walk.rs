@@ -3,7 +3,8 @@
 //! Must stay true: whoever has an event that may begin a path is looked at once for each value it counts under, and
 //! nobody else; the clock is looked at again after a bounded amount of work, be it of one actor or of many.
 
-use super::merge::{self, Ticks};
+use super::direct::{Direct, Told};
+use super::merge::{self, MarkedRun, Ticks};
 use super::periods::{Entry, PeriodScanner, UnorderedPeriodScanner};
 use super::queues::UnorderedScanner;
 use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
@@ -80,49 +81,39 @@ impl Funnel {
                 Ok(())
             });
         }
+        let (values, runs) = self.marked(partition, stop)?;
+        let mut walk = Walk::new(self, &runs, &values, stop);
         let mut scanner = Scanner::new(rules);
-        if let Split::Whole = self.split {
-            return self.ordered(partition, stop, &mut scanner, told);
+        let touch = self.split.touch();
+        let whole = matches!(self.split, Split::Whole);
+        let direct = Direct::new(rules, self.bounds, &runs, touch).filter(|_| whole || touch.is_some());
+        if let Some(direct) = direct {
+            let mut watch = Watch::new(stop);
+            direct.run(&mut watch, |told| match told {
+                Told::Outcome(outcome) => {
+                    back(outcome);
+                    Ok(())
+                }
+                Told::Tied(actor) => walk.one(actor, |pass, events, watch| {
+                    if let Some(Reached { times, steps }) = scanner.run(pass.bound, events, watch)? {
+                        back(Outcome { actor, value: pass.value, times, steps });
+                    }
+                    Ok(())
+                }),
+            })?;
+        } else if whole {
+            walk.ordered(&mut scanner, told)?;
+        } else {
+            walk.all(
+                |marks| marks.takes(0),
+                |actor, pass, events, watch| {
+                    told(actor, pass.value, scanner.run(pass.bound, events, watch)?);
+                    Ok(())
+                },
+            )?;
         }
-        self.passes(partition, stop, |actor, pass, events, watch| {
-            scanner.begin(pass.bound);
-            let mut ticks = events.chunk_by(|one, next| one.time == next.time);
-            while !scanner.is_complete()
-                && let Some(tick) = ticks.next()
-            {
-                watch.spend(tick.len())?;
-                scanner.tick(tick);
-            }
-            told(actor, pass.value, scanner.reached());
-            Ok(())
-        })
-    }
-
-    /// The same without a breakdown, in order: events are read no further than the completion.
-    fn ordered(
-        &self,
-        partition: &Partition,
-        stop: &dyn Fn() -> bool,
-        scanner: &mut Scanner,
-        mut told: impl FnMut(u32, u32, Option<Reached<'_>>),
-    ) -> CalcResult<Values> {
-        let runs = self.marker.marked(partition, stop, |_| Ok(None))?;
-        let entrants = merge::entrants(&runs, |marks| marks.takes(0));
-        let mut ticks = Ticks::new(&runs, self.bounds);
-        let mut watch = Watch::new(stop);
-        for actor in entrants {
-            watch.spend(runs.len())?;
-            ticks.seek(actor);
-            scanner.begin(None);
-            while !scanner.is_complete()
-                && let Some(tick) = ticks.next()
-            {
-                watch.spend(tick.len())?;
-                scanner.tick(tick);
-            }
-            told(actor, 0, scanner.reached());
-        }
-        Ok(self.split.values())
+        drop(runs);
+        Ok(values)
     }
 
     /// Calls back for every actor and value with the periods in which it entered.
@@ -153,26 +144,98 @@ impl Funnel {
         &self,
         partition: &Partition,
         stop: &dyn Fn() -> bool,
-        mut back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+        back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
     ) -> CalcResult<Values> {
-        let mut values = self.split.values();
-        let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
+        let (values, runs) = self.marked(partition, stop)?;
         let unordered = self.query.order == Order::Unordered;
         let begins = |marks: Marks| if unordered { marks.steps() != 0 } else { marks.takes(0) };
-        let mut ticks = Ticks::new(&runs, self.bounds);
-        let (mut sight, mut passes) = (Sight::default(), Vec::new());
-        let mut watch = Watch::new(stop);
-        for actor in merge::entrants(&runs, begins) {
-            watch.spend(runs.len())?;
-            ticks.seek(actor);
-            ticks.collect(&mut sight.events);
-            sight.by_value.clear();
-            self.split.passes(&sight.events, &values, &mut passes);
-            for pass in &passes {
-                let events = sight.of(*pass, &values);
-                back(actor, *pass, events, &mut watch)?;
-            }
-        }
+        Walk::new(self, &runs, &values, stop).all(begins, back)?;
+        drop(runs);
         Ok(values)
+    }
+
+    /// The values of a partition, and its runs that matter.
+    fn marked<'a>(
+        &self,
+        partition: &'a Partition,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<(Values, Vec<MarkedRun<'a>>)> {
+        let mut values = self.split.values();
+        let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
+        Ok((values, runs))
+    }
+}
+
+/// One actor after the other, instant by instant.
+struct Walk<'a> {
+    split: &'a Split,
+    runs: &'a [MarkedRun<'a>],
+    values: &'a Values,
+    ticks: Ticks<'a>,
+    watch: Watch<'a>,
+    sight: Sight,
+    passes: Vec<Pass>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        funnel: &'a Funnel,
+        runs: &'a [MarkedRun<'a>],
+        values: &'a Values,
+        stop: &'a dyn Fn() -> bool,
+    ) -> Self {
+        let (ticks, watch) = (Ticks::new(runs, funnel.bounds), Watch::new(stop));
+        Self { split: &funnel.split, runs, values, ticks, watch, sight: Sight::default(), passes: Vec::new() }
+    }
+
+    /// Calls back for every actor with an event that may begin a path.
+    fn all(
+        &mut self,
+        begins: impl Fn(Marks) -> bool,
+        mut back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+    ) -> CalcResult<()> {
+        for actor in merge::entrants(self.runs, begins) {
+            self.one(actor, |pass, events, watch| back(actor, pass, events, watch))?;
+        }
+        Ok(())
+    }
+
+    /// Calls back for every value that an actor counts under. Actors must come in ascending order.
+    fn one(
+        &mut self,
+        actor: u32,
+        mut back: impl FnMut(Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+    ) -> CalcResult<()> {
+        self.watch.spend(self.runs.len())?;
+        self.ticks.seek(actor);
+        self.ticks.collect(&mut self.sight.events);
+        self.sight.by_value.clear();
+        self.split.passes(&self.sight.events, self.values, &mut self.passes);
+        for pass in &self.passes {
+            let events = self.sight.of(*pass, self.values);
+            back(*pass, events, &mut self.watch)?;
+        }
+        Ok(())
+    }
+
+    /// Without a breakdown, in order: events are read no further than the completion.
+    fn ordered(
+        &mut self,
+        scanner: &mut Scanner,
+        mut told: impl FnMut(u32, u32, Option<Reached<'_>>),
+    ) -> CalcResult<()> {
+        for actor in merge::entrants(self.runs, |marks| marks.takes(0)) {
+            self.watch.spend(self.runs.len())?;
+            self.ticks.seek(actor);
+            scanner.begin(None);
+            while !scanner.is_complete()
+                && let Some(tick) = self.ticks.next()
+            {
+                self.watch.spend(tick.len())?;
+                scanner.tick(tick);
+            }
+            told(actor, 0, scanner.reached());
+        }
+        Ok(())
     }
 }

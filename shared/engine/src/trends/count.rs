@@ -7,7 +7,7 @@ use crate::scan::{Micros, Run};
 /// The rows of one series in one partition.
 pub(super) struct Counted<'a> {
     /// Runs and which of their rows count.
-    pub(super) rows: &'a [(&'a Run, Mask)],
+    pub(super) rows: &'a [(&'a Run, &'a Mask)],
     /// None: one number over everything.
     pub(super) buckets: Option<&'a Buckets>,
     /// First and last instant that count; the scan keeps to them already.
@@ -34,24 +34,31 @@ fn add_one(counts: &mut [u64], bucket: usize) {
 
 impl Counted<'_> {
     /// Adds the number of events to each bucket.
-    pub(super) fn events(&self, counts: &mut [u64]) {
+    pub(super) fn events(&self, counts: &mut Vec<u64>) {
+        let outside = counts.len();
+        // Rows that do not count are counted too, behind the last bucket: without a branch that nobody can foretell.
+        counts.push(0);
         for (run, mask) in self.rows {
-            self.each(run, mask, |_, bucket| add_one(counts, bucket));
+            self.each_bucket(run, mask, outside, |_, bucket| counts[bucket] += 1);
         }
+        counts.truncate(outside);
     }
 
     /// Adds the number of distinct persons to each bucket. `actors` are how many the partition has.
-    pub(super) fn persons(&self, per: Per, actors: usize, counts: &mut [u64]) {
+    pub(super) fn persons(&self, per: Per, actors: usize, counts: &mut Vec<u64>) {
         match (per, self.rows) {
             (Per::Person, rows) => self.first_buckets(rows, actors, counts),
             (Per::Bucket, [(run, mask)]) => {
-                // Within a run rows come by actor and time, so that equal pairs are neighbours.
-                let mut last = None;
-                self.each(run, mask, |actor, bucket| {
-                    if last.replace((actor, bucket)) != Some((actor, bucket)) {
-                        add_one(counts, bucket);
-                    }
+                let outside = counts.len();
+                counts.push(0);
+                // Within a run rows come by actor and time, so that equal pairs of those that count are neighbours.
+                let mut last = (0, outside);
+                self.each_bucket(run, mask, outside, |actor, bucket| {
+                    let next = if bucket == outside { last } else { (actor, bucket) };
+                    counts[bucket] += u64::from(next != last);
+                    last = next;
                 });
+                counts.truncate(outside);
             }
             (Per::Bucket, _) if actors.saturating_mul(counts.len()) <= SEEN_BITS => self.seen(actors, counts),
             (Per::Bucket, _) => self.sorted(counts),
@@ -59,7 +66,7 @@ impl Counted<'_> {
     }
 
     /// Each person in the first of its buckets.
-    fn first_buckets(&self, rows: &[(&Run, Mask)], actors: usize, counts: &mut [u64]) {
+    fn first_buckets(&self, rows: &[(&Run, &Mask)], actors: usize, counts: &mut [u64]) {
         let mut first = vec![usize::MAX; actors];
         for (run, mask) in rows {
             self.each(run, mask, |actor, bucket| {
@@ -105,6 +112,31 @@ impl Counted<'_> {
         pairs.sort();
         pairs.dedup();
         pairs.into_iter().for_each(|(_, bucket)| add_one(counts, bucket as usize));
+    }
+
+    /// Calls back with actor and bucket of each row: `outside` for those that do not count.
+    fn each_bucket(&self, run: &Run, mask: &Mask, outside: usize, mut back: impl FnMut(u32, usize)) {
+        let (first, last) = self.bounds;
+        if *mask == Mask::Nothing || first > last {
+            return;
+        }
+        let bucket = |time: Micros| {
+            let inside = (time >= first) & (time <= last);
+            let found = match self.buckets {
+                None => Some(0),
+                Some(buckets) => buckets.index(time.clamp(first, last)),
+            };
+            if inside { found.unwrap_or(outside).min(outside) } else { outside }
+        };
+        let rows = run.actors.iter().zip(&run.times);
+        match mask {
+            Mask::Rows(passes) => {
+                for ((actor, time), passes) in rows.zip(passes) {
+                    back(*actor, if *passes { bucket(*time) } else { outside });
+                }
+            }
+            _ => rows.for_each(|(actor, time)| back(*actor, bucket(*time))),
+        }
     }
 
     /// Calls back with actor and bucket of each row that counts.

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::dense;
 use super::keys::Layer;
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
-use super::state::{Crowd, Seen, Tally, count_one};
+use super::state::{Crowd, Seen, Tally};
 use crate::error::CalcResult;
 use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
-use crate::limits;
 use crate::matcher::Matcher;
 use crate::plan::Compiler;
 use crate::query::{Math, NumberSource, Series, Statistic, Who};
@@ -43,17 +43,17 @@ pub(super) struct Rows<'a> {
 }
 
 /// A row that counts.
-struct Row {
+pub(super) struct Row {
     /// Its place in the list of runs, and in its run.
-    at: (usize, usize),
-    actor: u32,
+    pub(super) at: (usize, usize),
+    pub(super) actor: u32,
     time: Micros,
-    slot: Slot,
-    key: u32,
+    pub(super) slot: Slot,
+    pub(super) key: u32,
 }
 
 /// Tallies by the codes of their keys.
-type Tallies = HashMap<u32, Tally>;
+pub(super) type Tallies = HashMap<u32, Tally>;
 
 impl Counter {
     /// Compiles a series; none for an action that does not exist.
@@ -93,14 +93,18 @@ impl Counter {
         first: bool,
     ) -> CalcResult<Tallies> {
         Ok(match &self.math {
-            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => actors(rows, slots, width, first)?,
+            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => {
+                dense::actors(rows, slots, width, first)?
+            }
             Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who),
             Math::PerActor(statistic) => per_actor(rows, slots, *statistic),
             Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots),
-            Math::Property(statistic, source) => numbers(rows, slots, *statistic, &row_key(source)),
+            Math::Property(statistic, source) => {
+                dense::numbers(rows, slots, width, *statistic, &row_key(source))
+            }
             Math::FirstTime => self.first_times(rows, slots, width)?,
             Math::Expression(_) => self.aggregates(rows, slots),
-            Math::Total => events(rows, slots, width, |_| true)?,
+            Math::Total => dense::events(rows, slots, width, |_| true)?,
         })
     }
 
@@ -121,7 +125,7 @@ impl Counter {
     /// The first event of each person, where it passes the filters.
     fn first_times(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> CalcResult<Tallies> {
         let firsts = self.first_time_rows(rows, slots);
-        events(rows, slots, width, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
+        dense::events(rows, slots, width, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
     }
 
     /// For each actor the row that counts, as its place in the list of runs and in its run: the earliest arrival among
@@ -218,14 +222,19 @@ fn each_of(run: &Run, mask: &Mask, mut back: impl FnMut(usize)) {
 }
 
 /// Calls back with every row in a slot, once for each of its layers.
-fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
+#[inline]
+pub(super) fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
     for (place, (run, mask, layers)) in rows.list.iter().enumerate() {
         for layer in *layers {
+            let members;
             let mask = match &layer.mask {
-                Mask::Every => mask.clone(),
-                members => mask.clone().and(members.clone()),
+                Mask::Every => mask,
+                layer => {
+                    members = mask.clone().and(layer.clone());
+                    &members
+                }
             };
-            each_of(run, &mask, |row| {
+            each_of(run, mask, |row| {
                 let (actor, time) = (run.actors[row], run.times[row]);
                 if let Some(slot) = slots.at(time) {
                     back(Row { at: (place, row), actor, time, slot, key: layer.codes.of(row) });
@@ -233,67 +242,6 @@ fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
             });
         }
     }
-}
-
-fn events(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
-    width: usize,
-    counts: impl Fn(&Row) -> bool,
-) -> CalcResult<Tallies> {
-    let mut fits = true;
-    let mut by_key: HashMap<u32, Vec<u64>> = HashMap::new();
-    // Neighbours often share a key.
-    let mut last: Option<(u32, Vec<u64>)> = None;
-    each(rows, slots, |row| {
-        if !counts(&row) {
-            return;
-        }
-        if last.as_ref().is_none_or(|(key, _)| *key != row.key) {
-            let known = by_key.remove(&row.key);
-            fits = fits && (known.is_some() || limits::numbers_fit(by_key.len() + 1, width));
-            if !fits {
-                return;
-            }
-            let next = known.unwrap_or_else(|| vec![0; width]);
-            if let Some((key, before)) = last.replace((row.key, next)) {
-                by_key.insert(key, before);
-            }
-        }
-        if let Some((_, counts)) = &mut last
-            && let Some(count) = counts.get_mut(row.slot.from as usize)
-        {
-            *count += 1;
-        }
-    });
-    if !fits {
-        return Err(limits::holds_too_much());
-    }
-    by_key.extend(last);
-    Ok(by_key.into_iter().map(|(key, counts)| (key, Tally::Counts(counts))).collect())
-}
-
-fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> CalcResult<Tallies> {
-    let mut places: Vec<(u32, u32, Slot)> = Vec::new();
-    each(rows, slots, |row| {
-        let place = (row.key, row.actor, row.slot);
-        if places.last() != Some(&place) {
-            places.push(place);
-        }
-    });
-    places.sort_unstable();
-    let mut tallies = Tallies::new();
-    for of_one in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
-        let Some((key, ..)) = of_one.first() else { continue };
-        let tally = tallies.entry(*key).or_insert_with(|| Tally::Counts(vec![0; width]));
-        if let Tally::Counts(counts) = tally {
-            count_one(of_one.iter().map(|(.., slot)| *slot), first, counts);
-        }
-        if !limits::numbers_fit(tallies.len(), width) {
-            return Err(limits::holds_too_much());
-        }
-    }
-    Ok(tallies)
 }
 
 fn per_actor(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic) -> Tallies {
@@ -306,15 +254,6 @@ fn per_actor(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic) -> Tallie
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
         push(&mut tallies, *key, *bucket, statistic, Some(of_one.len() as f64));
     }
-    tallies
-}
-
-fn numbers(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic, key: &RowKey) -> Tallies {
-    let columns: Vec<_> = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of)).collect();
-    let mut tallies = Tallies::new();
-    each(rows, slots, |row| {
-        push(&mut tallies, row.key, row.slot.from, statistic, columns[row.at.0].of(row.at.1));
-    });
     tallies
 }
 
@@ -367,33 +306,40 @@ fn gather_seen(
 }
 
 /// A column with its dictionary read as something else.
-struct Coded<'a, T> {
+pub(super) struct Coded<'a, T> {
     codes: &'a [u32],
-    values: Vec<Option<T>>,
+    column: &'a [serde_json::Value],
+    /// By code what a value stands for; none when there are fewer rows than values, which are then read one by one.
+    values: Option<Vec<Option<T>>>,
+    read: fn(&serde_json::Value) -> Option<T>,
     /// Of rows without a value.
     missing: Option<T>,
 }
 
 impl<'a, T: Copy> Coded<'a, T> {
-    fn new(column: Option<&'a Column>, read: impl Fn(&serde_json::Value) -> Option<T>) -> Self {
-        let values = column.map(|column| column.values.iter().map(read).collect());
-        Self {
-            codes: column.map_or(&[], |column| &column.codes),
-            values: values.unwrap_or_default(),
-            missing: None,
-        }
+    pub(super) fn new(column: Option<&'a Column>, read: fn(&serde_json::Value) -> Option<T>) -> Self {
+        let (codes, column): (&[u32], &[serde_json::Value]) =
+            column.map_or((&[], &[]), |column| (&column.codes, &column.values));
+        let values = (codes.len() >= column.len()).then(|| column.iter().map(read).collect());
+        Self { codes, column, values, read, missing: None }
     }
 
-    fn of(&self, row: usize) -> Option<T> {
+    #[inline]
+    pub(super) fn of(&self, row: usize) -> Option<T> {
         let code = self.codes.get(row).and_then(|code| usize::try_from(*code).ok());
-        code.and_then(|code| self.values.get(code).copied()).flatten().or(self.missing)
+        let value = code.and_then(|code| match &self.values {
+            Some(values) => values.get(code).copied().flatten(),
+            None => self.column.get(code).and_then(self.read),
+        });
+        value.or(self.missing)
     }
 }
 
 /// The hashes of a column's texts, for each run. Empty texts are missing.
 fn ids<'a>(rows: &Rows<'a>, key: &ColumnKey, missing: Option<u128>) -> Vec<Coded<'a, u128>> {
-    let id =
-        |value: &serde_json::Value| text_of(value).filter(|text| !text.is_empty()).map(|text| hash(&text));
+    fn id(value: &serde_json::Value) -> Option<u128> {
+        text_of(value).filter(|text| !text.is_empty()).map(|text| hash(&text))
+    }
     rows.list.iter().map(|(run, ..)| Coded { missing, ..Coded::new(run.columns.get(key), id) }).collect()
 }
 

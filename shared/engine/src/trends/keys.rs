@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use arrow_buffer::ScalarBuffer;
+
 use crate::breakdown::{Reader, Texts};
 use crate::filter::Mask;
 use crate::query::CohortChoice;
@@ -51,6 +53,8 @@ pub(super) enum Codes {
     Same(u32),
     /// One a row.
     Rows(Vec<u32>),
+    /// By the code that a row has in its column; codes outside of the table have the last one.
+    Coded(ScalarBuffer<u32>, Vec<u32>, u32),
 }
 
 impl Codes {
@@ -60,6 +64,10 @@ impl Codes {
         match self {
             Self::Same(code) => *code,
             Self::Rows(codes) => codes.get(row).copied().unwrap_or(MISSING),
+            Self::Coded(codes, table, missing) => {
+                let code = codes.get(row).and_then(|code| table.get(*code as usize));
+                code.copied().unwrap_or(*missing)
+            }
         }
     }
 }
@@ -79,7 +87,7 @@ impl Keys {
     pub(super) fn layers(&mut self, split: &Split, run: &Run) -> Vec<Layer> {
         match split {
             Split::Whole => vec![Layer { mask: Mask::Every, codes: Codes::Same(self.code(Key::Whole)) }],
-            Split::Texts(reader) => vec![Layer { mask: Mask::Every, codes: self.texts(&reader.texts(run)) }],
+            Split::Texts(reader) => vec![Layer { mask: Mask::Every, codes: self.texts(reader.texts(run)) }],
             Split::Cohorts(choices) => choices
                 .iter()
                 .map(|choice| {
@@ -90,23 +98,24 @@ impl Keys {
         }
     }
 
-    fn texts(&mut self, parts: &[Texts]) -> Codes {
-        let text = |part: &Texts, code: u32| {
-            usize::try_from(code).ok().and_then(|code| part.values.get(code)).cloned()
-        };
-        if let [only] = parts {
+    fn texts(&mut self, mut parts: Vec<Texts>) -> Codes {
+        if let [only] = parts.as_mut_slice() {
             let missing = self.code(Key::Texts(vec![None]));
-            let codes: Vec<u32> =
-                only.values.iter().map(|value| self.code(Key::Texts(vec![Some(value.clone())]))).collect();
-            let code = |code: &u32| usize::try_from(*code).ok().and_then(|code| codes.get(code)).copied();
-            return Codes::Rows(only.codes.iter().map(|of| code(of).unwrap_or(missing)).collect());
+            let own = std::mem::take(&mut only.values).into_iter();
+            let own: Vec<u32> = own.map(|value| self.code(Key::Texts(vec![Some(value)]))).collect();
+            let code = |index: &u32| own.get(*index as usize).copied().unwrap_or(missing);
+            let table = only.table.iter().map(code).collect();
+            return Codes::Coded(only.codes.clone(), table, code(&only.missing));
         }
+        let text = |part: &Texts, index: u32| {
+            usize::try_from(index).ok().and_then(|index| part.values.get(index)).cloned()
+        };
         let rows = parts.first().map_or(0, |part| part.codes.len());
         let mut known: HashMap<[u32; 3], u32> = HashMap::new();
         let codes = (0..rows).map(|row| {
             let mut place = [MISSING; 3];
-            for (place, part) in place.iter_mut().zip(parts) {
-                *place = part.codes.get(row).copied().unwrap_or(MISSING);
+            for (place, part) in place.iter_mut().zip(&parts) {
+                *place = part.of(row);
             }
             *known.entry(place).or_insert_with(|| {
                 self.code(Key::Texts(parts.iter().zip(place).map(|(part, code)| text(part, code)).collect()))

@@ -6,6 +6,7 @@
 mod compose;
 mod count;
 mod counter;
+mod dense;
 mod formula;
 mod keys;
 mod numbers;
@@ -166,7 +167,7 @@ impl Trend {
         }
         let slots = period.slots(&counter.math);
         let mut counts = vec![0; period.width()];
-        let list: Vec<(&Run, Mask)> = rows.list.iter().map(|(run, mask, _)| (*run, mask.clone())).collect();
+        let list: Vec<(&Run, &Mask)> = rows.list.iter().map(|(run, mask, _)| (*run, mask)).collect();
         let counted = Counted { rows: &list, buckets: slots.buckets, bounds: slots.bounds };
         match counter.math {
             Math::Total => counted.events(&mut counts),

@@ -45,7 +45,7 @@ impl Numbers {
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Sum(sum, count), Self::Sum(more, others)) => {
-                more.parts.into_iter().for_each(|part| sum.add(part));
+                sum.merge(more);
                 *count += others;
             }
             (Self::Bounds(bounds), Self::Bounds(other)) => {
@@ -76,7 +76,7 @@ impl Numbers {
     /// Bytes held.
     pub(super) fn weight(&self) -> usize {
         match self {
-            Self::Sum(sum, _) => 48 + 8 * sum.parts.len(),
+            Self::Sum(sum, _) => 64 + 8 * sum.parts.len(),
             Self::Bounds(_) => 48,
             Self::All(all) => 48 + 8 * all.len(),
         }
@@ -99,15 +99,63 @@ fn percentile(mut numbers: Vec<f64>, percent: u8) -> f64 {
     low + (high - low) * (position - below as f64)
 }
 
-/// A sum without rounding: parts that do not overlap, whose sum is the sum of all that was added (Shewchuk, 1997).
+/// A sum without rounding. Numbers of usual size are added as integers, in units of 2^-64; of the others it has parts
+/// that do not overlap, whose sum is the sum of all that was added (Shewchuk, 1997).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ExactSum {
+    units: i128,
     parts: Vec<f64>,
+}
+
+/// Binary digits behind the point of the integers.
+const FRACTION: u32 = 64;
+/// 2^-64.
+const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
+
+/// A number in units, where it is a whole number of these and so small that millions of them can be added.
+#[inline]
+fn units_of(number: f64) -> Option<i128> {
+    let bits = number.to_bits();
+    let exponent = u32::try_from(bits >> 52 & 0x7ff).unwrap_or(0);
+    // The number is its digits times two to the power of (exponent - 1075).
+    let shift = exponent.wrapping_sub(1075 - FRACTION);
+    if shift > 50 {
+        return (number == 0.0).then_some(0);
+    }
+    let digits = i128::from(bits & ((1 << 52) - 1) | 1 << 52) << shift;
+    Some(if number < 0.0 { -digits } else { digits })
 }
 
 impl ExactSum {
     /// Adds a finite number.
+    #[inline]
     pub(super) fn add(&mut self, number: f64) {
+        match units_of(number).and_then(|units| self.units.checked_add(units)) {
+            Some(units) => self.units = units,
+            None => self.add_part(number),
+        }
+    }
+
+    /// Adds another sum.
+    pub(super) fn merge(&mut self, other: Self) {
+        match self.units.checked_add(other.units) {
+            Some(units) => self.units = units,
+            None => other.unit_parts().into_iter().for_each(|part| self.add_part(part)),
+        }
+        other.parts.into_iter().for_each(|part| self.add_part(part));
+    }
+
+    /// Numbers whose sum is that of the units.
+    #[expect(clippy::cast_precision_loss, reason = "each has as few digits as a float can hold")]
+    fn unit_parts(&self) -> [f64; 3] {
+        const DIGITS: i128 = (1 << 48) - 1;
+        const STEP: f64 = 281_474_976_710_656.0;
+        let (low, middle, high) = (self.units & DIGITS, self.units >> 48 & DIGITS, self.units >> 96);
+        [low as f64 * UNIT, middle as f64 * (UNIT * STEP), high as f64 * (UNIT * STEP * STEP)]
+    }
+
+    /// Adds a finite number to the parts.
+    fn add_part(&mut self, number: f64) {
         let mut carried = number;
         let mut kept = 0;
         for index in 0..self.parts.len() {
@@ -134,8 +182,10 @@ impl ExactSum {
 
     /// The sum as one number. Beyond what a number can hold it is the largest one.
     pub(super) fn value(&self) -> f64 {
+        let mut all = Self { units: 0, parts: self.parts.clone() };
+        self.unit_parts().into_iter().for_each(|part| all.add_part(part));
         // From the largest down; the first part that is lost in rounding decides ties, as Python's fsum does.
-        let mut parts = self.parts.iter().rev();
+        let mut parts = all.parts.iter().rev();
         let Some(mut sum) = parts.next().copied() else { return 0.0 };
         while let Some(part) = parts.next() {
             let before = sum;
@@ -189,6 +239,25 @@ mod tests {
         }
         assert_eq!(of(Statistic::Avg, &[1.0, 2.0]), 1.5);
         assert_eq!((of(Statistic::Min, &[4.0, -2.0]), of(Statistic::Max, &[4.0, -2.0])), (-2.0, 4.0));
+    }
+
+    #[test]
+    fn integers_and_parts_are_one_sum() {
+        // Numbers on both sides of what is added as integers: tiny, usual, large.
+        let numbers = [1e-9, 0.1, -0.1, 3.5, 1e15, -1e15, 549_755_813_887.75, -549_755_813_887.75, 2.5e-300];
+        for turn in 0..numbers.len() {
+            let (left, right) = numbers.split_at(turn);
+            let mut sum = Numbers::new(Statistic::Sum);
+            right.iter().chain(left).for_each(|number| sum.push(*number));
+            assert_eq!(sum.finish(Statistic::Sum), 3.500_000_001);
+        }
+        // More than the integers hold.
+        let mut sum = ExactSum { units: i128::MAX - 5, parts: Vec::new() };
+        sum.add(1.5);
+        let mut other = ExactSum { units: i128::MIN + 6, parts: Vec::new() };
+        other.add(-2.5);
+        sum.merge(other);
+        assert_eq!(sum.value(), -1.0);
     }
 
     #[test]

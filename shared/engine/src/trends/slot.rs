@@ -3,12 +3,13 @@
 //! Must stay true: an event counts in neighbouring buckets, one unless the series looks back over days; all series of a
 //! period share its buckets, but each kind of counting has its own first instant.
 
-use chrono::{DateTime, Days, NaiveDate};
+use chrono::{DateTime, Days, Duration, NaiveDate, Offset};
 use chrono_tz::Tz;
 
-use crate::dates::buckets::Buckets;
+use crate::dates::buckets::{Buckets, find, rate_of};
 use crate::dates::range::DateRange;
 use crate::dates::{Interval, zone};
+use crate::limits;
 use crate::query::Math;
 use crate::scan::Micros;
 
@@ -51,7 +52,20 @@ enum Look {
     /// Over so many microseconds that end with the bucket; times are cut to the interval.
     Back(Interval, Micros, Vec<Micros>),
     /// Over so many days that end with the bucket's first.
-    BackDays(u64, Tz, Vec<NaiveDate>),
+    BackDays(BackDays),
+}
+
+/// Buckets that look back over days, by the day of an event.
+#[derive(Debug, Clone)]
+struct BackDays {
+    days: u64,
+    zone: Tz,
+    starts: Vec<NaiveDate>,
+    /// The first instants of the days from the first one that counts to the last.
+    mornings: Vec<Micros>,
+    rate: f64,
+    /// By day its buckets; none where clocks change, so that it is not told by its first instant what belongs to it.
+    slots: Vec<Option<Slot>>,
 }
 
 impl Period {
@@ -70,7 +84,8 @@ impl Period {
         let (first, look) = match math {
             Math::Rolling(days, _) => {
                 let end = if self.total { self.range.to } else { self.range.from };
-                (days_before(end, *days).timestamp_micros(), self.look_back(*days))
+                let first = days_before(end, *days).timestamp_micros();
+                (first, self.look_back(*days, first))
             }
             Math::PerActor(_) => (self.range.from.timestamp_micros(), Look::Here),
             _ => (self.range.first.timestamp_micros(), Look::Here),
@@ -84,7 +99,7 @@ impl Period {
         Slots { bounds, buckets: None, look: Look::Here }
     }
 
-    fn look_back(&self, days: u16) -> Look {
+    fn look_back(&self, days: u16, first: Micros) -> Look {
         let starts = self.buckets.starts();
         if self.total {
             Look::Here
@@ -93,7 +108,8 @@ impl Period {
             Look::Back(self.interval, Micros::from(days) * DAY, starts)
         } else {
             let starts = starts.iter().map(DateTime::date_naive).collect();
-            Look::BackDays(u64::from(days), self.range.from.timezone(), starts)
+            let zone = self.range.from.timezone();
+            Look::BackDays(BackDays::new(u64::from(days), zone, starts, (first, self.last)))
         }
     }
 
@@ -108,13 +124,13 @@ impl Period {
                 let step = if self.interval == Interval::Minute { DAY / 1440 } else { DAY / 24 };
                 starts.get(index).map_or(from, |start| start + step - length)
             }
-            Look::BackDays(days, zone, starts) => starts.get(index).map_or(from, |day| {
+            Look::BackDays(BackDays { days, zone, starts, .. }) => starts.get(index).map_or(from, |day| {
                 let day = day.checked_sub_days(Days::new(days - 1)).unwrap_or(*day);
                 zone::day_start(day, *zone).timestamp_micros()
             }),
         };
         let end = |index: usize, to: Micros| match &slots.look {
-            Look::BackDays(_, zone, starts) => starts.get(index).map_or(to, |day| {
+            Look::BackDays(BackDays { zone, starts, .. }) => starts.get(index).map_or(to, |day| {
                 let next = day.checked_add_days(Days::new(1)).unwrap_or(*day);
                 to.min(zone::day_start(next, *zone).timestamp_micros() - 1)
             }),
@@ -144,15 +160,54 @@ impl Slots<'_> {
                 let within = |edge: Micros| starts.partition_point(|start| *start < edge);
                 (within(unit), within(unit + length))
             }
-            Look::BackDays(days, zone, starts) => {
-                let day = zone::from_micros(time, *zone).date_naive();
-                let after = day.checked_add_days(Days::new(*days))?;
-                let within = |edge: NaiveDate| starts.partition_point(|start| *start < edge);
-                (within(day), within(after))
-            }
+            Look::BackDays(back) => return back.at(time).filter(Slot::is_some),
         };
         let slot = Slot { from: u32::try_from(from).ok()?, until: u32::try_from(until).ok()? };
-        (slot.from < slot.until).then_some(slot)
+        slot.is_some().then_some(slot)
+    }
+}
+
+impl Slot {
+    /// There is a bucket in it.
+    fn is_some(&self) -> bool {
+        self.from < self.until
+    }
+}
+
+impl BackDays {
+    /// With a table of the days between these instants.
+    fn new(days: u64, zone: Tz, starts: Vec<NaiveDate>, (first, last): (Micros, Micros)) -> Self {
+        let (mornings, slots) = (Vec::new(), Vec::new());
+        let mut back = Self { days, zone, starts, mornings, rate: 0.0, slots };
+        let mut day = zone::from_micros(first, zone).date_naive();
+        let mut morning = zone::day_start(day, zone);
+        // A table of more days than buckets look back on is never needed.
+        while morning.timestamp_micros() <= last && back.slots.len() <= limits::BUCKETS {
+            let Some(next) = day.checked_add_days(Days::new(1)) else { break };
+            let next_morning = zone::day_start(next, zone);
+            let evening = zone::shift(next_morning, Duration::microseconds(-1));
+            let even = morning.offset().fix() == evening.offset().fix()
+                && (morning.date_naive(), evening.date_naive()) == (day, day);
+            back.mornings.push(morning.timestamp_micros());
+            back.slots.push(even.then(|| back.of_day(day)).flatten());
+            (day, morning) = (next, next_morning);
+        }
+        back.mornings.push(morning.timestamp_micros());
+        back.slots.push(None);
+        back.rate = rate_of(&back.mornings);
+        back
+    }
+
+    #[inline]
+    fn at(&self, time: Micros) -> Option<Slot> {
+        let known = find(&self.mornings, self.rate, time).and_then(|index| self.slots.get(index).copied());
+        known.flatten().or_else(|| self.of_day(zone::from_micros(time, self.zone).date_naive()))
+    }
+
+    fn of_day(&self, day: NaiveDate) -> Option<Slot> {
+        let after = day.checked_add_days(Days::new(self.days))?;
+        let within = |edge: NaiveDate| self.starts.partition_point(|start| *start < edge);
+        Some(Slot { from: u32::try_from(within(day)).ok()?, until: u32::try_from(within(after)).ok()? })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The scan against an evaluator that tries every assignment of events to steps, and the examples of the contract.
 #![allow(clippy::unwrap_used)]
 
+mod direct;
 mod orders;
 mod over_time;
 mod split;

@@ -92,14 +92,17 @@ fn values_of(parts: usize) -> Values {
 #[test]
 fn values_of_several_keys_are_told_apart_by_place() {
     let texts = |values: &[&str], codes: &[u32]| Texts {
-        codes: codes.to_vec(),
+        codes: codes.to_vec().into(),
+        table: (0..).take(values.len()).collect(),
+        missing: MISSING,
         values: values.iter().map(|text| (*text).to_owned()).collect(),
     };
     let mut values = values_of(2);
     let mut keys = |first: Texts, second: Texts| {
         let rows = first.codes.len();
         let codes = values.codes(vec![first, second], rows).unwrap();
-        codes.into_iter().map(|code| (code == 0, values.key(code).join("|"))).collect::<Vec<_>>()
+        let key = |code| (code == 0, values.key(code).join("|"));
+        (0..rows).map(|row| key(codes.of(row))).collect::<Vec<_>>()
     };
     let (a, b) =
         (texts(&["x", "y"], &[0, 0, MISSING, MISSING, 1]), texts(&["x", "z"], &[0, MISSING, 0, MISSING, 1]));
@@ -115,9 +118,13 @@ fn more_values_than_the_limit_are_refused() {
     let ask = |count: usize| {
         let texts = Texts {
             codes: (0..u32::try_from(count).unwrap()).collect(),
+            table: (0..u32::try_from(count).unwrap()).collect(),
+            missing: MISSING,
             values: (0..count).map(|value| value.to_string()).collect(),
         };
-        values_of(1).codes(vec![texts], count).map(|codes| codes.len())
+        values_of(1)
+            .codes(vec![texts], count)
+            .map(|codes| (0..count).filter(|row| codes.of(*row) > 0).count())
     };
     let most = limits::BREAKDOWN_VALUES;
     assert_eq!(ask(most), Ok(most));
@@ -140,5 +147,5 @@ fn by_cohorts_somebody_counts_in_each_it_is_in() {
         assert!(passes.iter().all(|pass| pass.bound.is_none() && pass.only == Only::Cohort));
         passes.iter().flat_map(|pass| split.key(pass.value, &values)).collect::<Vec<_>>()
     };
-    assert_eq!(codes.into_iter().map(keys).collect::<Vec<_>>(), [vec!["3", "0"], vec!["0"]]);
+    assert_eq!([0, 1].map(|row| keys(codes.of(row))), [vec!["3", "0"], vec!["0"]]);
 }
