@@ -150,17 +150,17 @@ impl<'a> Direct<'a> {
         self.starts.fill(NONE);
         loop {
             let Some((index, time)) = earliest(later) else { return Found::Depth(depth) };
+            let Some(index) = index else { return Found::Tied };
             // Of first steps only the latest one matters.
-            while first.next < first.end && first.times[first.next] < time {
+            while first.next < first.end && first.times[first.next] <= time {
                 if first.counts(first.next) {
-                    self.starts[0] = first.times[first.next];
-                    self.paths[0] = first.times[first.next];
+                    let start = first.times[first.next];
+                    if start == time {
+                        return Found::Tied;
+                    }
+                    (self.starts[0], self.paths[0]) = (start, start);
                 }
                 first.next += 1;
-            }
-            let Some(index) = index else { return Found::Tied };
-            if first.next < first.end && first.times[first.next] == time {
-                return Found::Tied;
             }
             later[index].pass();
             let (step, start) = (index + 1, self.starts[index]);

@@ -104,7 +104,7 @@ impl Counter {
             }
             Math::FirstTime => self.first_times(rows, slots, width)?,
             Math::Expression(_) => self.aggregates(rows, slots),
-            Math::Total => dense::events(rows, slots, width, |_| true)?,
+            Math::Total => dense::all_events(rows, slots, width)?,
         })
     }
 

@@ -5,11 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::count::bucket_of;
 use super::counter::{Coded, Row, Rows, Tallies, each};
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
 use super::state::{Tally, count_one};
 use crate::error::CalcResult;
+use crate::filter::Mask;
 use crate::limits;
 use crate::query::Statistic;
 use crate::scan::{MISSING, RowKey};
@@ -96,6 +98,46 @@ pub(super) fn events(
         }
     });
     if fits { Ok(blocks.tallies()) } else { Err(limits::holds_too_much()) }
+}
+
+/// How many rows fall into each bucket, of a question that counts each of them.
+pub(super) fn all_events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> CalcResult<Tallies> {
+    let plain = slots.is_here() && slots.bounds.0 <= slots.bounds.1;
+    match if plain { arrays(rows, slots, width) } else { None } {
+        Some(tallies) => Ok(tallies),
+        None => events(rows, slots, width, |_| true),
+    }
+}
+
+/// The same where each row has one key and one bucket. Rows that do not count are counted too, behind the last bucket.
+/// None where it is not so, and where the values of those rows take too much room.
+fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
+    let mut blocks = Blocks::<u64>::new(width + 1, COUNTS);
+    for (run, mask, layers) in &rows.list {
+        let [layer] = layers else { return None };
+        if layer.mask != Mask::Every {
+            return None;
+        }
+        let passes = match mask {
+            Mask::Nothing => continue,
+            Mask::Every => None,
+            Mask::Rows(passes) => Some(passes.as_slice()),
+        };
+        for (row, time) in run.times.iter().enumerate() {
+            if passes.is_some_and(|passes| !passes[row]) {
+                continue;
+            }
+            let place = blocks.place(layer.codes.of(row))?;
+            let bucket = bucket_of(slots.buckets, slots.bounds, *time, width);
+            blocks.block(place)[bucket] += 1;
+        }
+    }
+    // A key that no row in the range has is not known.
+    let counted = |(key, block): (u32, &[u64])| {
+        let counts = &block[..width];
+        counts.iter().any(|count| *count > 0).then(|| (key, Tally::Counts(counts.to_vec())))
+    };
+    Some(blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted).collect())
 }
 
 /// How many actors are seen in each bucket; with `first` an actor counts in the first of its buckets only.

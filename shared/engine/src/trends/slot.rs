@@ -144,6 +144,11 @@ impl Period {
 }
 
 impl Slots<'_> {
+    /// Each event counts in the bucket of its time, and nowhere else.
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self.look, Look::Here)
+    }
+
     /// The buckets that an instant counts in.
     #[inline]
     pub(super) fn at(&self, time: Micros) -> Option<Slot> {
