@@ -78,8 +78,8 @@ def codes_of(random, sessions, of, place, length):
     return codes
 
 
-def day_of(random, day, count, people):
-    """A table of `count` events of one day."""
+def day_of(random, day, count, people, number):
+    """A table of `count` events of one day; its sessions have numbers from `number` on."""
     length = 1 + random.geometric(1 / 7, count // 4 + 100).clip(max=60)
     sessions = int(np.searchsorted(np.cumsum(length), count)) + 1
     length = length[:sessions]
@@ -109,7 +109,7 @@ def day_of(random, day, count, people):
         "person_id": coded(whose, ids(known, 1)), "timestamp": pa.array(time, pa.timestamp("us", "UTC")),
         "browser": coded(browser[of], BROWSERS), "current_url": coded(zipf(random, len(URLS), 1.05, count), URLS),
         "plan": coded(people["plan"][who], PLANS), "amount": pa.array(prices, mask=~priced),
-        "country": coded(people["country"][who], COUNTRIES), "session_id": coded(of, ids(day * 10_000_000 + np.arange(sessions), 3)),
+        "country": coded(people["country"][who], COUNTRIES), "session_id": coded(of, ids(number + np.arange(sessions), 3)),
     }
     plain = {name: column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column for name, column in table.items()}
     return pa.table([plain[name] for name in COLUMNS], names=COLUMNS)
@@ -134,7 +134,7 @@ def generate(events, out, seed=1):
         size = left if day == DAYS - 1 else min(left, int(events / DAYS * busy))
         left -= size
         for part in range(0, size, 1 << 20):
-            table = day_of(random, day, min(size - part, 1 << 20), people)
+            table = day_of(random, day, min(size - part, 1 << 20), people, day * 10_000_000 + part)
             writer = writer or pq.ParquetWriter(out, table.schema, compression="zstd")
             writer.write_table(table, row_group_size=1 << 20)
     writer.close()

@@ -15,7 +15,7 @@ use crate::scan::Micros;
 const NONE: Micros = Micros::MIN;
 
 /// The rows that take one step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Lane<'a> {
     actors: &'a [u32],
     times: &'a [Micros],
@@ -195,12 +195,6 @@ fn earliest(lanes: &[Lane<'_>]) -> Option<(Option<usize>, Micros)> {
         };
     }
     best
-}
-
-impl Default for Lane<'_> {
-    fn default() -> Self {
-        Self { actors: &[], times: &[], marks: None, values: None, next: 0, end: 0, behind: 0 }
-    }
 }
 
 impl<'a> Lane<'a> {
