@@ -68,7 +68,6 @@ fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
         "events" => keys::SEGMENT,
         "persons" => keys::PERSONS,
         "groups" => keys::GROUPS,
-        "merges" => keys::MERGES,
         _ => return None,
     };
     let id = folders.next()?;
@@ -86,7 +85,6 @@ mod tests {
             ("project=7/events/01-a.sums", (7, keys::SEGMENT, "01-a")),
             ("project=12/persons/01-b.parquet", (12, keys::PERSONS, "01-b")),
             ("project=12/groups/01-b.parquet", (12, keys::GROUPS, "01-b")),
-            ("project=12/merges/01-b.bin", (12, keys::MERGES, "01-b")),
         ];
         for (object, of) in known {
             assert_eq!(owner(object), Some(of), "{object}");

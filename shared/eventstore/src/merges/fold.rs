@@ -2,7 +2,8 @@
 //!
 //! Must stay true: an object holds all merges up to the row that its entry names; rows go only when an entry that is
 //! listed holds them, and the last row never goes, because the next one is numbered after it. A reader that finds the
-//! rows it needs gone sees it by their numbers and reads the manifest again.
+//! rows it needs gone sees it by their numbers and reads the manifest again. The objects lie apart from those of events:
+//! nothing that looks for objects which no segment or import names comes upon them.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
@@ -61,7 +62,7 @@ impl EventStore {
         let bytes = Bytes::from(encode(&merges));
         let id = new_id(now);
         let entry = MergesEntry {
-            object: format!("project={project}/merges/{id}.bin"),
+            object: format!("merges/project={project}/{id}.bin"),
             through,
             merges: merges.len() as u64,
             at: now,
