@@ -3,6 +3,7 @@
 //! Must stay true: trends and funnels take a row's value from here, so that both mean the same text; missing, null and
 //! empty are one, [`MISSING`], which each of them writes in its own way. Work is done once a distinct value.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use arrow_buffer::ScalarBuffer;
@@ -184,21 +185,25 @@ fn texts(column: &Column, normalize_url: bool) -> Texts {
             }
         }
     }
-    let mut known: HashMap<String, u32> = HashMap::new();
+    let mut known: HashMap<Cow<'_, str>, u32> = HashMap::new();
     let mut values: Vec<String> = Vec::new();
-    let mut index_of = |(value, has_row): (&Value, bool)| {
+    let mut table = Vec::with_capacity(length);
+    for (value, has_row) in column.values.iter().zip(has_row) {
         let text = if has_row { text_of(value).filter(|text| !text.is_empty()) } else { None };
-        let Some(text) = text else { return MISSING };
-        let text = if normalize_url { normalized(&text) } else { &text };
-        if let Some(index) = known.get(text) {
-            return *index;
-        }
-        let index = u32::try_from(values.len()).unwrap_or(MISSING);
-        known.insert(text.to_owned(), index);
-        values.push(text.to_owned());
-        index
-    };
-    let table = column.values.iter().zip(has_row).map(&mut index_of).collect();
+        let text = match text {
+            Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(normalized(text))),
+            Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(normalized(&text).to_owned())),
+            text => text,
+        };
+        let next = u32::try_from(values.len()).unwrap_or(MISSING);
+        let index = text.map_or(MISSING, |text| {
+            *known.entry(text).or_insert_with_key(|text| {
+                values.push(text.clone().into_owned());
+                next
+            })
+        });
+        table.push(index);
+    }
     Texts { codes: column.codes.clone(), table, missing: MISSING, values }
 }
 

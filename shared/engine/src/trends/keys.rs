@@ -74,6 +74,10 @@ impl Codes {
 
 impl Keys {
     fn code(&mut self, key: Key) -> u32 {
+        // Keys of the first run wait until another one may have the same.
+        for (code, key) in (0..).zip(&self.keys).skip(self.codes.len()) {
+            self.codes.insert(key.clone(), code);
+        }
         if let Some(code) = self.codes.get(&key) {
             return *code;
         }
@@ -100,9 +104,15 @@ impl Keys {
 
     fn texts(&mut self, mut parts: Vec<Texts>) -> Codes {
         if let [only] = parts.as_mut_slice() {
-            let missing = self.code(Key::Texts(vec![None]));
             let own = std::mem::take(&mut only.values).into_iter();
-            let own: Vec<u32> = own.map(|value| self.code(Key::Texts(vec![Some(value)]))).collect();
+            let own = own.map(|value| Key::Texts(vec![Some(value)]));
+            let (missing, own): (u32, Vec<u32>) = if self.keys.is_empty() {
+                self.keys.push(Key::Texts(vec![None]));
+                self.keys.extend(own);
+                (0, (1..).take(self.keys.len() - 1).collect())
+            } else {
+                (self.code(Key::Texts(vec![None])), own.map(|key| self.code(key)).collect())
+            };
             let code = |index: &u32| own.get(*index as usize).copied().unwrap_or(missing);
             let table = only.table.iter().map(code).collect();
             return Codes::Coded(only.codes.clone(), table, code(&only.missing));
