@@ -10,6 +10,7 @@ mod format;
 mod handlers;
 mod nodes;
 mod people;
+mod persons;
 mod refresh;
 mod request;
 
@@ -35,7 +36,10 @@ pub struct Calculation {
 /// The route table.
 pub fn routes() -> Routes<Calculation> {
     const PROJECT: &str = "/api/projects/{project_id}";
-    let mut routes = Routes::new().add(Method::POST, &format!("{PROJECT}/query"), nodes::query);
+    let mut routes = Routes::new()
+        .add(Method::POST, &format!("{PROJECT}/query"), nodes::query)
+        .add(Method::GET, &format!("{PROJECT}/persons"), persons::list)
+        .add(Method::GET, &format!("{PROJECT}/persons/{{id}}"), persons::retrieve);
     for method in [Method::GET, Method::POST] {
         // An ending names the form of the answer.
         for ending in ["", ".csv", ".json"] {

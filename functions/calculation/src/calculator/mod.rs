@@ -8,7 +8,8 @@ mod asked;
 mod cache;
 mod definitions;
 mod facts;
-mod people;
+pub(crate) mod people;
+pub(crate) mod persons;
 mod run;
 
 use std::sync::Arc;

@@ -128,6 +128,13 @@ impl Calculator {
 }
 
 fn person(known: PersonInFull, matched: &Matched) -> Person {
+    let mut person = shown_person(known);
+    person["matched_times"] = json!(times(matched));
+    person
+}
+
+/// A person as answers show it.
+pub fn shown_person(known: PersonInFull) -> Person {
     json!({
         "type": "person",
         "id": known.id,
@@ -136,7 +143,7 @@ fn person(known: PersonInFull, matched: &Matched) -> Person {
         "distinct_ids": known.distinct_ids,
         "properties": known.properties,
         "created_at": known.created_at.and_then(chrono::DateTime::from_timestamp_micros).map(timestamp),
-        "matched_times": times(matched),
+        "is_identified": known.is_identified,
     })
 }
 
