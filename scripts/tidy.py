@@ -18,7 +18,10 @@ MAX_FILE, MAX_FUNCTION = 500, 80
 
 # Who may speak to the AWS SDK, and who may read the environment: path prefixes.
 SDK_HOMES = ("shared/core/src/store/", "cli/src/embedded/", "tests/src/faults.rs")
-ENV_HOMES = ("shared/core/src/config.rs", "cli/", "tests/", "shared/engine/tests/", "shared/engine/examples/")
+ENV_HOMES = (
+    "shared/core/src/config.rs", "cli/", "tests/", "shared/engine/tests/", "shared/engine/examples/",
+    "shared/eventstore/tests/",
+)
 
 UNFINISHED = re.compile(r"\b(todo|unimplemented)!|#\[ignore\b")
 SDK = re.compile(r"\baws_(sdk|smithy)_\w+")

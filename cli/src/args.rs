@@ -24,6 +24,8 @@ pub enum Command {
     Apply(Apply),
     /// Load a history of events, persons and groups.
     Import(Import),
+    /// Compare everything that is stored of events with its checksums.
+    Check(Check),
     /// Make, list and revoke API keys.
     Keys(Keys),
     /// Print every route that the functions answer.
@@ -115,6 +117,23 @@ pub struct Import {
     /// The project of lines that name none.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
+}
+
+/// `pennon check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// This project alone.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+    /// What was damaged and has been put back is in use again.
+    #[arg(long)]
+    pub lift: bool,
+    /// Give up a damaged segment and all its events, for good.
+    #[arg(long, value_name = "SEGMENT", requires = "project")]
+    pub drop: Option<String>,
 }
 
 /// `pennon keys`

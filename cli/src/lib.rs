@@ -1,6 +1,7 @@
 //! The `pennon` command: one binary that runs the whole product on one machine, and administers it anywhere.
 
 pub mod args;
+pub mod check;
 pub mod data;
 pub mod embedded;
 pub mod import;

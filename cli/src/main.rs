@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use pennon::args::{Apply, Arguments, Command, Import, Keys, KeysCommand, Routes, Serve, Target};
+use pennon::args::{Apply, Arguments, Check, Command, Import, Keys, KeysCommand, Routes, Serve, Target};
 use pennon::data::{DataDirectory, OpenStore};
 use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
@@ -28,6 +28,7 @@ async fn main() -> ExitCode {
         },
         Command::Apply(options) => apply(&options).await,
         Command::Import(options) => import(&options).await,
+        Command::Check(options) => check(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
     };
@@ -134,6 +135,28 @@ async fn import(options: &Import) -> Result<(), String> {
         println!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does");
     }
     Ok(())
+}
+
+async fn check(options: &Check) -> Result<(), String> {
+    let opened = open(&options.target).await?;
+    let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
+    let bar = progress_bar();
+    bar.set_message("checking");
+    let report = pennon::check::check(&events, options, chrono::Utc::now(), &mut |progress| {
+        bar.set_length(progress.of as u64);
+        bar.set_position(progress.objects as u64);
+    });
+    let report = report.await;
+    bar.finish_and_clear();
+    let report = report?;
+    for line in &report.lines {
+        println!("{line}");
+    }
+    match report.damaged {
+        0 => Ok(()),
+        1 => Err("one segment is damaged".to_owned()),
+        n => Err(format!("{n} segments are damaged")),
+    }
 }
 
 fn progress_bar() -> ProgressBar {

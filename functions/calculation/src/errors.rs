@@ -18,12 +18,7 @@ pub fn refusal(error: CalcError) -> ApiError {
 
 /// The answer when the events cannot be read.
 pub(crate) fn unreadable(error: EventStoreError) -> ApiError {
-    match error {
-        EventStoreError::Store(error) => error.into(),
-        EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
-        EventStoreError::Contended => ApiError::busy(1),
-        other => ApiError::internal(&other),
-    }
+    error.into()
 }
 
 #[cfg(test)]
@@ -50,6 +45,11 @@ mod tests {
         let error = unreadable(EventStoreError::TooLarge("too many events".to_owned()));
         assert_eq!((error.status().as_u16(), error.detail()), (400, "too many events"));
         assert_eq!(unreadable(EventStoreError::Contended).status().as_u16(), 503);
+        let damaged =
+            EventStoreError::Damaged { object: "project=7/events/1.parquet".into(), what: "x".into() };
+        let error = unreadable(damaged);
+        assert_eq!((error.status().as_u16(), &error.body()["code"]), (503, &json!("damaged_data")));
+        assert!(error.detail().contains("project=7/events/1.parquet"));
         assert_eq!(unreadable(EventStoreError::Corrupt("x".to_owned())).status().as_u16(), 500);
     }
 }

@@ -101,7 +101,6 @@ fn outside_token(call: &Call) -> Option<String> {
 fn refused(error: EventStoreError) -> Response {
     match error {
         EventStoreError::TooLarge(detail) => Refusal::too_large(detail).into_response(),
-        EventStoreError::Store(error) => ApiError::from(error).into_response(),
-        other => ApiError::internal(&other).into_response(),
+        other => ApiError::from(other).into_response(),
     }
 }

@@ -22,6 +22,9 @@ pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
 /// Time of a run for what belonged to flags that are gone; most runs find nothing.
 pub const PURGE_TIME: Duration = Duration::from_secs(30);
 
+/// One in so many runs looks for objects that no manifest names: a few a day, because listing has its price.
+const ORPHANS_ONE_IN: u64 = 500;
+
 /// What a run did, over all projects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Run {
@@ -82,6 +85,9 @@ async fn compact_one(
     // What was replaced before goes, whether or not there was more to do.
     let swept = events.sweep(project, now).await?;
     run.removed += swept.blocks + swept.segments;
+    if pennon_core::ids::random_below(ORPHANS_ONE_IN) == 0 {
+        run.removed += events.sweep_orphans(project, now).await?;
+    }
     compacted
 }
 

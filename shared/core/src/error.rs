@@ -149,6 +149,12 @@ impl ApiError {
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
 
+    /// 503 with `code` and `detail`: it cannot be answered, and asking again will not help soon.
+    pub fn unavailable(code: &str, detail: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", code, detail)
+            .with_header(header::RETRY_AFTER, "60")
+    }
+
     /// 500: something that should not happen did. `cause` is logged here, once, and shown to nobody.
     pub fn internal(cause: &dyn std::fmt::Display) -> ApiError {
         tracing::error!(cause = %cause, "a request failed");

@@ -92,11 +92,6 @@ impl Sums {
         self.objects.get(split(object).1)
     }
 
-    /// The endings of the objects' names.
-    pub(crate) fn endings(&self) -> impl Iterator<Item = &str> {
-        self.objects.keys().map(String::as_str)
-    }
-
     /// Bytes in memory, about.
     pub(crate) fn weight(&self) -> u64 {
         self.objects.values().map(|sums| 64 + 4 * sums.units.len() as u64).sum::<u64>() + 64

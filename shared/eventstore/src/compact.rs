@@ -101,7 +101,14 @@ impl EventStore {
     async fn merge_segments(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
         for _ in 0..TRIES {
             let manifest = Manifest::load(&self.inner.store, project).await?;
-            let together = mergeable(&manifest.segments);
+            if mergeable(&manifest.segments).is_empty() {
+                return Ok(0);
+            }
+            // What is damaged stays as it is, and does not keep the others from being merged.
+            let damaged = self.damage(project).await?;
+            let mut whole = manifest.segments.clone();
+            whole.retain(|entry| !damaged.contains_key(&entry.id));
+            let together = mergeable(&whole);
             if together.is_empty() {
                 return Ok(0);
             }

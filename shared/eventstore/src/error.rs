@@ -3,6 +3,7 @@
 //! Must stay true: stored data that cannot be read is [`EventStoreError::Damaged`], where an object's bytes are not those
 //! that were written, or [`EventStoreError::Corrupt`]; never a panic and never fewer events.
 
+use pennon_core::error::ApiError;
 use pennon_core::store::StoreError;
 
 /// A failed call to the event store.
@@ -34,6 +35,31 @@ pub enum EventStoreError {
     /// Other writers changed the project's segments each time; nothing was written.
     #[error("the segments are being changed by others")]
     Contended,
+}
+
+/// Seconds after which a question may be asked again that the object store could not answer.
+const UNANSWERED_SECONDS: u32 = 5;
+
+impl From<EventStoreError> for ApiError {
+    fn from(error: EventStoreError) -> Self {
+        match error {
+            EventStoreError::Store(error) => error.into(),
+            EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
+            EventStoreError::Contended => ApiError::busy(1),
+            EventStoreError::Objects(_) => {
+                tracing::warn!(cause = %error, "the object store does not answer");
+                ApiError::busy(UNANSWERED_SECONDS)
+            }
+            EventStoreError::Damaged { object, .. } => ApiError::unavailable(
+                "damaged_data",
+                format!(
+                    "Stored events that this question needs are damaged: {object}. Questions that do not need it are \
+                     answered; `pennon check` tells what is damaged, and what can be done."
+                ),
+            ),
+            other => ApiError::internal(&other),
+        }
+    }
 }
 
 impl EventStoreError {

@@ -1,11 +1,18 @@
-//! Which uuids a segment holds: a file of sorted 64-bit hashes beside it.
+//! Which uuids a segment holds: a file of sorted hashes beside it.
 //!
-//! The file is the hashes, eight bytes each, lowest byte first, ascending. They are spread evenly over all numbers, so
-//! the place of one is known to within a few pages before anything is read. Must stay true: a hash that is not in the
-//! file proves that the uuid is not in the segment; one that is proves nothing, and the full uuid is compared.
+//! | bytes | content |
+//! |---|---|
+//! | 4 each | for each bucket, the number of entries before it, and then that of all entries |
+//! | 5 each | the entries: of each hash the 40 bits behind those that tell its bucket, ascending within the bucket |
+//!
+//! Numbers have their lowest byte first. A bucket is a share of all hashes by their leading bits, so many that it has
+//! 32 to 64 entries, because hashes are spread evenly. A few hashes are found by a page of each part; many by going
+//! through the file once, a piece at a time, so that memory is bounded. Must stay true: a hash that is not found
+//! proves that the uuid is not in the segment; one that is proves nothing, and the full uuid is compared (of a hundred
+//! million uuids, one in twenty million is found in vain).
 
-use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -14,7 +21,17 @@ use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 
-const ENTRY: u64 = 8;
+/// Bytes of an entry.
+const ENTRY: u64 = 5;
+const ENTRY_BITS: u32 = 40;
+/// Bytes of a number of entries.
+const FENCE: u64 = 4;
+/// Entries of a bucket, at least on average.
+const BUCKET_ENTRIES: u64 = 32;
+/// Bytes that are read at once when a file is gone through.
+const PIECE_BYTES: u64 = 4 << 20;
+/// What a hash that is looked up by itself costs, in bytes gone through.
+const LOOKUP_BYTES: u64 = 16 << 10;
 
 /// The hash of a uuid: time-ordered and derived uuids come out spread alike.
 pub(crate) fn hash(uuid: Uuid) -> u64 {
@@ -30,76 +47,180 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// Where things lie in a file of so many entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    rows: u64,
+    /// How many leading bits of a hash tell its bucket.
+    bits: u32,
+}
+
+impl Layout {
+    fn of(rows: u64) -> Layout {
+        // With 24 bits and the 40 of an entry, all of a hash is used.
+        Layout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
+    }
+
+    fn buckets(self) -> u64 {
+        1 << self.bits
+    }
+
+    /// The bucket of a hash, and its entry there.
+    fn place(self, hash: u64) -> (u64, u64) {
+        let bucket = hash.checked_shr(64 - self.bits).unwrap_or(0);
+        (bucket, (hash << self.bits) >> (64 - ENTRY_BITS))
+    }
+
+    /// The bytes that tell where the entries of `buckets` begin, and end.
+    fn fences(self, buckets: &Range<u64>) -> Range<u64> {
+        buckets.start * FENCE..(buckets.end + 1) * FENCE
+    }
+
+    /// The bytes of entries.
+    fn entries(self, entries: &Range<u64>) -> Range<u64> {
+        let start = (self.buckets() + 1) * FENCE;
+        start + entries.start * ENTRY..start + entries.end * ENTRY
+    }
+
+    fn size(self) -> u64 {
+        self.entries(&(0..self.rows)).end
+    }
+}
+
 /// The file for a segment whose uuids have these hashes.
 pub(crate) fn file(mut hashes: Vec<u64>) -> Bytes {
     hashes.sort_unstable();
-    hashes.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>().into()
+    let layout = Layout::of(hashes.len() as u64);
+    let mut file = Vec::with_capacity(layout.size() as usize);
+    let mut before = 0;
+    for bucket in 0..=layout.buckets() {
+        while hashes.get(before).is_some_and(|hash| layout.place(*hash).0 < bucket) {
+            before += 1;
+        }
+        file.extend((before as u32).to_le_bytes());
+    }
+    for hash in hashes {
+        file.extend(&layout.place(hash).1.to_le_bytes()[..ENTRY as usize]);
+    }
+    file.into()
 }
 
-/// Those of `hashes` (ascending) that the segment's file has.
-pub(crate) async fn probe(
-    objects: &Objects,
-    segment: &SegmentEntry,
-    hashes: &[u64],
-) -> Result<HashSet<u64>, EventStoreError> {
-    let Some(object) = segment.hashes.as_deref().filter(|_| segment.rows > 0) else {
-        return Ok(HashSet::new());
-    };
-    let windows = windows(hashes, segment.rows);
-    let read = windows.iter().map(|(range, _)| range.end - range.start).sum::<u64>();
-    if read * 2 < segment.rows {
-        let ranges =
-            windows.iter().map(|(range, _)| range.start * ENTRY..range.end * ENTRY).collect::<Vec<_>>();
-        let parts = objects.ranges(object, &ranges).await?;
-        let found =
-            windows.iter().zip(&parts).try_fold(HashSet::new(), |mut found, ((range, wanted), bytes)| {
-                found.extend(in_window(bytes, range, segment.rows, &hashes[wanted.clone()])?);
-                Some(found)
-            });
-        if let Some(found) = found {
-            return Ok(found);
+/// The numbers of entries that `bytes` tell, which must ascend to at most `rows`.
+fn fences(bytes: &[u8], rows: u64) -> Option<Vec<u64>> {
+    let fences = bytes.as_chunks::<4>().0.iter().map(|fence| u64::from(u32::from_le_bytes(*fence)));
+    let fences = fences.collect::<Vec<_>>();
+    (fences.is_sorted() && fences.last().is_some_and(|last| *last <= rows)).then_some(fences)
+}
+
+/// Entry `at` of `entries`.
+fn entry(entries: &[[u8; 5]], at: usize) -> u64 {
+    let [a, b, c, d, e] = entries[at];
+    u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
+}
+
+/// Whether a bucket's entries have `wanted`.
+fn has(bucket: &[[u8; 5]], wanted: u64) -> bool {
+    // It stands about where it would if the entries were spread evenly; looking around costs less than halving.
+    let near = 64.min(bucket.len());
+    let guess = ((u128::from(wanted) * bucket.len() as u128) >> ENTRY_BITS) as usize;
+    let from = guess.saturating_sub(near / 2);
+    let to = (from + near).min(bucket.len());
+    let surely = |at: usize| entry(bucket, at);
+    let around =
+        from < to && (from == 0 || surely(from) < wanted) && (to == bucket.len() || surely(to - 1) > wanted);
+    if !around {
+        return bucket.binary_search_by_key(&wanted, |bytes| entry(std::slice::from_ref(bytes), 0)).is_ok();
+    }
+    let mut at = guess.clamp(from, to - 1);
+    while at > from && surely(at) > wanted {
+        at -= 1;
+    }
+    while at + 1 < to && surely(at) < wanted {
+        at += 1;
+    }
+    surely(at) == wanted
+}
+
+/// A segment's file.
+#[derive(Debug, Clone)]
+pub(crate) struct HashFile {
+    objects: Objects,
+    object: String,
+    layout: Layout,
+}
+
+impl HashFile {
+    /// That of a segment; none when the segment holds no event.
+    pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<HashFile> {
+        let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
+        Some(HashFile { objects: objects.clone(), object, layout: Layout::of(segment.rows) })
+    }
+
+    /// Those of `hashes` (ascending) that the file has.
+    pub(crate) async fn probe(&self, hashes: &Arc<Vec<u64>>) -> Result<Vec<u64>, EventStoreError> {
+        let size = self.objects.size(&self.object).await?;
+        if size != self.layout.size() {
+            let what = format!("it has {size} bytes for {} events", self.layout.rows);
+            return Err(self.objects.damaged(&self.object, &what).await);
+        }
+        if hashes.len() as u64 * LOOKUP_BYTES < size {
+            self.look_up(hashes).await
+        } else {
+            self.go_through(hashes).await
         }
     }
-    let whole = objects.get(object).await?;
-    if whole.len() as u64 != segment.rows * ENTRY {
-        return Err(EventStoreError::Corrupt(format!(
-            "{object} has {} bytes for {} events",
-            whole.len(),
-            segment.rows
-        )));
-    }
-    let found = in_window(&whole, &(0..segment.rows), segment.rows, hashes);
-    Ok(found.unwrap_or_default().into_iter().collect())
-}
 
-/// Entries to read, each with the positions in `hashes` that it answers; windows that meet are one.
-fn windows(hashes: &[u64], rows: u64) -> Vec<(Range<u64>, Range<usize>)> {
-    // Positions scatter around the expected one by half the square root of the number: eight times that is never left.
-    let radius = 8 * (rows as f64).sqrt() as u64 + 16;
-    let mut windows: Vec<(Range<u64>, Range<usize>)> = Vec::new();
-    for (index, hash) in hashes.iter().enumerate() {
-        let expected = ((u128::from(*hash) * u128::from(rows)) >> 64) as u64;
-        let range = expected.saturating_sub(radius)..(expected + radius).min(rows);
-        match windows.last_mut() {
-            Some((last, wanted)) if range.start <= last.end => {
-                last.end = range.end;
-                wanted.end = index + 1;
-            }
-            _ => windows.push((range, index..index + 1)),
+    fn wrong(&self) -> EventStoreError {
+        EventStoreError::Corrupt(format!("{}: its buckets do not ascend", self.object))
+    }
+
+    /// Reads the buckets of `hashes` alone.
+    async fn look_up(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
+        let buckets = hashes.iter().map(|hash| self.layout.place(*hash).0).collect::<Vec<_>>();
+        let wanted = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
+        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let fences = parts.iter().map(|part| fences(part, self.layout.rows)).collect::<Option<Vec<_>>>();
+        let fences = fences.ok_or_else(|| self.wrong())?;
+        let wanted = fences.iter().map(|fences| self.layout.entries(&(fences[0]..fences[1])));
+        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let found = hashes.iter().zip(&parts);
+        let found = found.filter(|(hash, part)| has(part.as_chunks().0, self.layout.place(**hash).1));
+        Ok(found.map(|(hash, _)| *hash).collect())
+    }
+
+    /// Reads the whole file, a piece at a time.
+    async fn go_through(&self, hashes: &Arc<Vec<u64>>) -> Result<Vec<u64>, EventStoreError> {
+        let all = self.layout.fences(&(0..self.layout.buckets()));
+        let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
+        let fences = parts.first().and_then(|part| fences(part, self.layout.rows));
+        let fences = Arc::new(fences.ok_or_else(|| self.wrong())?);
+        let mut found = Vec::new();
+        let mut first = 0;
+        while first + 1 < fences.len() {
+            let begin = fences[first];
+            let fits = fences.partition_point(|fence| (fence - begin.min(*fence)) * ENTRY <= PIECE_BYTES) - 1;
+            let last = fits.max(first + 1);
+            let range = self.layout.entries(&(begin..fences[last]));
+            let part = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
+            let part = part.into_iter().next().unwrap_or_default();
+            let (layout, fences, hashes) = (self.layout, fences.clone(), hashes.clone());
+            let piece = move || {
+                let bucket = |hash: &u64| layout.place(*hash).0 as usize;
+                let from = hashes.partition_point(|hash| bucket(hash) < first);
+                let to = hashes.partition_point(|hash| bucket(hash) < last);
+                let entries = part.as_chunks::<5>().0;
+                let is_in = |hash: &&u64| {
+                    let (bucket, wanted) = layout.place(**hash);
+                    let at = |bucket: u64| (fences[bucket as usize] - begin) as usize;
+                    entries.get(at(bucket)..at(bucket + 1)).is_some_and(|bucket| has(bucket, wanted))
+                };
+                hashes[from..to].iter().filter(is_in).copied().collect::<Vec<_>>()
+            };
+            found.extend(tokio::task::spawn_blocking(piece).await?);
+            first = last;
         }
+        Ok(found)
     }
-    windows
-}
-
-/// Those of `wanted` that are in the window; none when the window turns out not to cover one of them.
-fn in_window(bytes: &[u8], range: &Range<u64>, rows: u64, wanted: &[u64]) -> Option<Vec<u64>> {
-    let entries = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry)).collect::<Vec<_>>();
-    let (first, last) = (*entries.first()?, *entries.last()?);
-    let covers = |hash: u64| (range.start == 0 || first < hash) && (range.end == rows || last > hash);
-    if !wanted.iter().all(|hash| covers(*hash)) {
-        return None;
-    }
-    Some(wanted.iter().copied().filter(|hash| entries.binary_search(hash).is_ok()).collect())
 }
 
 #[cfg(test)]
@@ -112,38 +233,65 @@ mod tests {
         Uuid::from_u128((0x0190_0000_0000_7000_8000_0000_0000_0000_u128) + n)
     }
 
-    async fn found(held: Range<u128>, asked: &[u128]) -> Vec<u128> {
+    struct Held {
+        file: HashFile,
+        _directory: tempfile::TempDir,
+    }
+
+    async fn held(hashes: Vec<u64>) -> Held {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
-        let rows = (held.end - held.start) as u64;
-        objects.create("h", file(held.map(uuid).map(hash).collect())).await.unwrap();
-        let segment = crate::segment::tests::entry("h", rows);
-        let mut hashes = asked.iter().map(|n| hash(uuid(*n))).collect::<Vec<_>>();
-        hashes.sort_unstable();
-        let hits = probe(&objects, &segment, &hashes).await.unwrap();
-        asked.iter().copied().filter(|n| hits.contains(&hash(uuid(*n)))).collect()
+        let segment = crate::segment::tests::entry("h", hashes.len() as u64);
+        objects.create("h", file(hashes)).await.unwrap();
+        Held { file: HashFile::of(&objects, &segment).unwrap(), _directory: directory }
+    }
+
+    /// Looks all of `asked` up in both ways.
+    async fn found(held: &Held, mut asked: Vec<u64>) -> Vec<u64> {
+        asked.sort_unstable();
+        let asked = Arc::new(asked);
+        let found = held.file.go_through(&asked).await.unwrap();
+        assert_eq!(held.file.look_up(&asked).await.unwrap(), found);
+        assert_eq!(held.file.probe(&asked).await.unwrap(), found);
+        found
     }
 
     #[tokio::test]
     async fn held_uuids_are_found_and_others_not() {
-        assert_eq!(found(0..100_000, &[0, 5, 99_999, 100_000, 1 << 40]).await, [0, 5, 99_999]);
-        let all = (0..3000).collect::<Vec<_>>();
-        assert_eq!(found(1000..2000, &all).await, (1000..2000).collect::<Vec<_>>());
-        assert_eq!(found(7..8, &[6, 7, 8]).await, [7]);
+        for rows in [1_u128, 2, 31, 33, 64, 65, 1000, 4097, 100_000] {
+            let held = held((0..rows).map(|n| hash(uuid(n))).collect()).await;
+            let asked = (rows.saturating_sub(3000)..rows + 3000)
+                .chain(0..10.min(rows))
+                .collect::<std::collections::BTreeSet<_>>();
+            let mut want = asked.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
+            want.sort_unstable();
+            assert_eq!(
+                found(&held, asked.iter().map(|n| hash(uuid(*n))).collect()).await,
+                want,
+                "{rows} rows"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn hashes_that_are_not_spread_at_all_are_found_too() {
+        // All in one bucket, twice each, and the ends of all numbers.
+        let mut hashes = (0..5000_u64).flat_map(|n| [n << 20; 2]).collect::<Vec<_>>();
+        hashes.extend([u64::MAX, 1 << 63]);
+        let held = held(hashes.clone()).await;
+        let asked = (0..6000_u64).map(|n| n << 20).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(found(&held, asked).await, hashes);
     }
 
     #[test]
-    fn a_few_uuids_are_looked_up_without_reading_the_file() {
-        let hashes = [0, 1 << 62, u64::MAX];
-        let read = windows(&hashes, 10_000_000).iter().map(|(range, _)| range.end - range.start).sum::<u64>();
-        assert!(read < 200_000, "{read} entries of ten million");
-    }
-
-    #[test]
-    fn a_window_that_misses_is_noticed() {
-        let bytes = [5_u64, 6, 7].into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
-        assert_eq!(in_window(&bytes, &(10..13), 100, &[6]), Some(vec![6]));
-        assert_eq!(in_window(&bytes, &(10..13), 100, &[9]), None);
-        assert_eq!(in_window(&bytes, &(97..100), 100, &[9]), Some(vec![]));
+    fn the_file_has_five_bytes_an_event_and_a_little_more() {
+        for rows in [1000, 10_000_000, 100_000_000, 4_000_000_000] {
+            let layout = Layout::of(rows);
+            assert!(layout.size() < rows * 11 / 2, "{layout:?}");
+        }
+        assert_eq!(file(Vec::new()), vec![0; 8]);
+        assert_eq!(file((0..1000).map(|n| mixed(n)).collect()).len() as u64, Layout::of(1000).size());
     }
 }

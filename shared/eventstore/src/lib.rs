@@ -16,9 +16,11 @@
 
 mod block;
 mod cache;
+mod check;
 mod checksums;
 mod codec;
 mod compact;
+mod copies;
 mod error;
 mod event;
 mod identity;
@@ -29,6 +31,7 @@ mod manifest;
 pub mod members;
 mod merges;
 mod objects;
+mod orphans;
 mod parquet_file;
 mod people;
 mod person;
@@ -54,17 +57,21 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
+use uuid::Uuid;
 
+pub use check::{CheckProgress, Checked, DamagedSegment};
 pub use compact::Compacted;
 pub use error::EventStoreError;
 pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
+pub use orphans::ORPHANED_MICROS;
 pub use people::{
     GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull, Subject,
     VALUES_BYTES_MAX,
 };
 pub use person::derived;
+pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
 pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
 pub use snapshot::FinalPersons;
@@ -97,12 +104,16 @@ struct Inner {
     resolutions: Cache<Arc<Resolved>>,
     tails: merges::Tails,
     files: Cache<Arc<ParquetFile>>,
+    /// Uuids of segments, by segment and hash.
+    uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
 }
 
 /// Opened segments, and files beside them, that are remembered: footer and page index of each.
 const SEGMENTS_REMEMBERED: usize = 256;
 /// Objects with persons that are remembered.
 const PERSONS_REMEMBERED: usize = 32;
+/// Uuids of segments that are remembered, of which copies wait in blocks.
+const UUIDS_REMEMBERED: usize = 32_768;
 /// Projects whose merged persons are remembered.
 const RESOLUTIONS_REMEMBERED: usize = 16;
 
@@ -131,6 +142,7 @@ impl EventStore {
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
             tails: merges::Tails::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
+            uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
     }

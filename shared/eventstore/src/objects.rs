@@ -254,6 +254,18 @@ impl Objects {
         Ok(tokio::task::spawn_blocking(move || compare(&all, &name, &units, &parts)).await?)
     }
 
+    /// An error when an object has another size than when it was written. A part of an object that has grown is whole.
+    pub(crate) async fn require_size(&self, name: &str, written: u64) -> Result<(), EventStoreError> {
+        let path = self.path(name);
+        let size = self.whole.with(|| size_if_there(self.store.clone(), path.clone())).await?;
+        let what = match size {
+            Some(size) if size == written => return Ok(()),
+            Some(size) => format!("it has {size} bytes and had {written} when it was written"),
+            None => MISSING.to_owned(),
+        };
+        Err(self.damaged(name, &what).await)
+    }
+
     /// The checksums of an object and those beside it.
     pub(crate) fn sums<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<Sums>, EventStoreError>> {
         Box::pin(self.read_sums(name))
@@ -265,9 +277,17 @@ impl Objects {
             return Ok(known);
         }
         let path = self.path(&beside);
-        let read = self.read.with(|| get_if_there(self.store.clone(), path.clone()));
-        let Some(bytes) = read.await? else { return Err(self.damaged(&beside, MISSING).await) };
-        match Sums::decode(checksums::split(name).0, &bytes) {
+        let start = checksums::split(name).0;
+        let mut again = true;
+        let decoded = loop {
+            let read = self.read.with(|| get_if_there(self.store.clone(), path.clone()));
+            let Some(bytes) = read.await? else { return Err(self.damaged(&beside, MISSING).await) };
+            match Sums::decode(start, &bytes) {
+                Err(_) if std::mem::take(&mut again) => {}
+                decoded => break decoded,
+            }
+        };
+        match decoded {
             Ok(sums) => {
                 let sums = Arc::new(sums);
                 self.sums.insert(beside, sums.clone());
@@ -371,6 +391,14 @@ async fn get_units(
 async fn get_if_there(store: Shared, path: Path) -> Result<Option<Bytes>, Error> {
     match store.get(&path).await {
         Ok(found) => found.bytes().await.map(Some),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn size_if_there(store: Shared, path: Path) -> Result<Option<u64>, Error> {
+    match store.head(&path).await {
+        Ok(meta) => Ok(Some(meta.size)),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }

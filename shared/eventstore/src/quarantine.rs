@@ -6,11 +6,14 @@
 //! only while the manifest lists the segment, so that a reader that was too slow for its objects marks nothing; the
 //! first finding stays.
 
+use std::collections::BTreeMap;
+
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Store, Write};
+use pennon_core::store::{Guard, Item, Query, Store, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
+use crate::EventStore;
 use crate::checksums;
 use crate::error::EventStoreError;
 use crate::keys;
@@ -56,6 +59,25 @@ impl Quarantine {
             Err(failed) => tracing::error!(project, object, what, %failed, "damage could not be noted"),
         }
         error
+    }
+}
+
+impl EventStore {
+    /// What is known of damaged segments and imports of a project, by id.
+    pub async fn damage(&self, project: ProjectId) -> Result<BTreeMap<String, Damage>, EventStoreError> {
+        let rows = Query::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
+        let items = self.inner.store.records.query(rows).await?;
+        let known = items.iter().filter_map(|item| {
+            let id = item.key.sk.strip_prefix(keys::DAMAGED)?.to_owned();
+            Some(item.body().map(|damage| (id, damage)))
+        });
+        Ok(known.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets what is known of damage of a segment.
+    pub(crate) async fn lift(&self, project: ProjectId, id: &str) -> Result<(), EventStoreError> {
+        let key = keys::entry(project, keys::DAMAGED, id);
+        Ok(self.inner.store.records.sweep(vec![key]).await?)
     }
 }
 

@@ -4,7 +4,6 @@
 //! segment that the manifest, read later, is sure to list; one that is still there is ignored if the manifest lists its
 //! segment. Objects of replaced segments stay for the grace period, so that a reader can finish.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use pennon_core::store::keys::ProjectId;
@@ -14,7 +13,6 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::identity;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::person::derived;
 use crate::resolution::Resolution;
@@ -59,39 +57,6 @@ impl EventStore {
         let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
         self.inner.segments.put(name, file.clone());
         Ok(file)
-    }
-
-    /// Those of `rows` whose uuids no segment of the manifest holds.
-    pub(crate) async fn not_in_segments(
-        &self,
-        manifest: &Manifest,
-        mut rows: Vec<Row>,
-    ) -> Result<Vec<Row>, EventStoreError> {
-        let mut hashes = rows.iter().map(|row| identity::hash(row.event.uuid)).collect::<Vec<_>>();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let held = self.held(manifest, &hashes).await?;
-        rows.retain(|row| !held.contains(&row.event.uuid));
-        Ok(rows)
-    }
-
-    /// The uuids in segments of the manifest whose hashes are among `hashes`, which ascend.
-    pub(crate) async fn held(
-        &self,
-        manifest: &Manifest,
-        hashes: &[u64],
-    ) -> Result<HashSet<Uuid>, EventStoreError> {
-        let mut held = HashSet::new();
-        if !hashes.is_empty() {
-            for segment in &manifest.segments {
-                let hits = identity::probe(&self.inner.objects, segment, hashes).await?;
-                if !hits.is_empty() {
-                    let file = self.segment(segment).await?;
-                    held.extend(file.uuids(&self.inner.objects, &hits).await?);
-                }
-            }
-        }
-        Ok(held)
     }
 
     /// The time of the earliest event, if there is one. Copies are not told apart: a copy with an earlier time counts.

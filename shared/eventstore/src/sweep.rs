@@ -86,7 +86,8 @@ impl EventStore {
     async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
         self.inner.objects.delete_all(entry.objects().cloned().collect()).await?;
         let key = keys::entry(project, keys::SEGMENT, &entry.id);
-        Ok(self.inner.store.records.sweep(vec![key]).await?)
+        let damage = keys::entry(project, keys::DAMAGED, &entry.id);
+        Ok(self.inner.store.records.sweep(vec![key, damage]).await?)
     }
 }
 

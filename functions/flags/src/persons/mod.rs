@@ -17,12 +17,7 @@ use crate::store::{RECORDS_KIB_MAX, kib};
 
 /// The answer to a request that the event store failed or refused.
 pub fn refused(error: EventStoreError) -> ApiError {
-    match error {
-        EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
-        EventStoreError::Store(error) => error.into(),
-        EventStoreError::Contended => ApiError::busy(1),
-        other => ApiError::internal(&other),
-    }
+    error.into()
 }
 
 /// 400 when the records of the flags of `rows` are larger than what one request reads.

@@ -2,6 +2,8 @@
 //! must give.
 #![allow(clippy::unwrap_used, dead_code, missing_docs)]
 
+pub mod faulty;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon::embedded::Embedded;

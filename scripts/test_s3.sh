@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The event store over S3: its tests against a local server that speaks S3's protocol (moto), on a free port.
+# Fails when there is no server. Needs the virtual environment of .ci/run, or PYTHON with moto[server] in it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-.venv/bin/python}
+work=$(mktemp -d)
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
+export AWS_ENDPOINT=http://127.0.0.1:$port AWS_ALLOW_HTTP=true
+# Waits for the server, up to a minute, and makes the bucket.
+"$python" - "$AWS_ENDPOINT" <<'PY' || { cat "$work/log"; exit 1; }
+import sys, time
+import boto3
+from botocore.exceptions import EndpointConnectionError
+
+s3 = boto3.client("s3", endpoint_url=sys.argv[1])
+for _ in range(240):
+    try:
+        s3.create_bucket(Bucket="events")
+        break
+    except EndpointConnectionError:
+        time.sleep(0.25)
+else:
+    sys.exit("the S3 server does not answer")
+PY
+PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked -p pennon-eventstore --test s3
+# That was not a directory.
+"$python" - "$AWS_ENDPOINT" <<'PY'
+import sys
+import boto3
+
+found = boto3.client("s3", endpoint_url=sys.argv[1]).list_objects_v2(Bucket="events").get("KeyCount", 0)
+sys.exit(0 if found > 0 else "the tests have left nothing in the bucket")
+PY

@@ -1,0 +1,191 @@
+//! Looking whether what is stored is still what was written, and deciding about what is not.
+//!
+//! Must stay true: every byte of every object that the manifest lists is read and compared; bounded memory; damage is
+//! forgotten only when all objects of a segment have been found whole, and events go only when somebody names their
+//! segment.
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::ingest::TRIES;
+use crate::keys;
+use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, new_id};
+use crate::quarantine::Damage;
+use crate::segment::FORMAT;
+
+/// Bytes that are read at once.
+const PIECE: u64 = 8 << 20;
+
+/// How far a check has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Objects that have been read.
+    pub objects: usize,
+    /// Objects that there are.
+    pub of: usize,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Objects that are whole, checksums not counted.
+    pub objects: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is damaged.
+    pub damaged: Vec<DamagedSegment>,
+    /// Ids of segments and imports that were noted as damaged, are whole, and are no longer noted.
+    pub lifted: Vec<String>,
+    /// Ids of those that are noted as damaged although they are whole.
+    pub restored: Vec<String>,
+}
+
+/// A segment, or an import of persons or groups, of which something is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedSegment {
+    /// Its id.
+    pub id: String,
+    /// What it holds: `events`, `persons` or `groups`.
+    pub kind: &'static str,
+    /// How many of them.
+    pub events: u64,
+    /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported.
+    pub from: Micros,
+    /// Time of its last event; the same.
+    pub to: Micros,
+    /// What is wrong with which object.
+    pub findings: Vec<Damage>,
+}
+
+/// What belongs together: the objects of an entry of the manifest.
+struct Entry {
+    id: String,
+    kind: &'static str,
+    rows: u64,
+    times: (Micros, Micros),
+    objects: Vec<String>,
+}
+
+impl Entry {
+    fn of_segment(entry: &SegmentEntry) -> Entry {
+        Entry {
+            id: entry.id.clone(),
+            kind: "events",
+            rows: entry.rows,
+            times: (entry.min_time, entry.max_time),
+            objects: entry.objects().cloned().collect(),
+        }
+    }
+
+    fn of_records(kind: &'static str, entry: &RecordsEntry) -> Entry {
+        let (id, rows, times) = (entry.id.clone(), entry.rows, (entry.at, entry.at));
+        Entry { id, kind, rows, times, objects: vec![entry.object.clone()] }
+    }
+}
+
+impl EventStore {
+    /// Reads all objects of a project and compares them with their checksums. What is damaged is noted, as if a reader
+    /// had found it; with `lift`, what was noted and is whole again is no longer.
+    pub async fn check(
+        &self,
+        project: ProjectId,
+        lift: bool,
+        progress: &mut (dyn FnMut(CheckProgress) + Send),
+    ) -> Result<Checked, EventStoreError> {
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let noted = self.damage(project).await?;
+        let segments = manifest.segments.iter().map(Entry::of_segment);
+        let persons = manifest.persons.iter().map(|entry| Entry::of_records("persons", entry));
+        let groups = manifest.groups.iter().map(|entry| Entry::of_records("groups", entry));
+        let entries = segments.chain(persons).chain(groups).collect::<Vec<_>>();
+        let of = entries.iter().map(|entry| entry.objects.len()).sum();
+        let (mut checked, mut read) = (Checked::default(), 0);
+        for entry in entries {
+            let mut findings = Vec::new();
+            for object in &entry.objects {
+                match self.check_object(object).await {
+                    Ok(bytes) => {
+                        checked.objects += 1;
+                        checked.bytes += bytes;
+                    }
+                    Err(EventStoreError::Damaged { object, what }) => {
+                        let at = chrono::Utc::now().timestamp_micros();
+                        findings.push(Damage { object, what, at });
+                    }
+                    // Replaced and removed meanwhile.
+                    Err(EventStoreError::Contended) => {}
+                    Err(error) => return Err(error),
+                }
+                read += 1;
+                progress(CheckProgress { objects: read, of });
+            }
+            findings.dedup_by(|a, b| a.object == b.object);
+            let (from, to) = entry.times;
+            if !findings.is_empty() {
+                let (id, kind, events) = (entry.id, entry.kind, entry.rows);
+                checked.damaged.push(DamagedSegment { id, kind, events, from, to, findings });
+            } else if noted.contains_key(&entry.id) && lift {
+                self.lift(project, &entry.id).await?;
+                checked.lifted.push(entry.id);
+            } else if noted.contains_key(&entry.id) {
+                checked.restored.push(entry.id);
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Reads an object, nothing of which is remembered. Returns its size.
+    async fn check_object(&self, object: &str) -> Result<u64, EventStoreError> {
+        let objects = &self.inner.objects;
+        objects.forget(object);
+        let size = objects.size(object).await?;
+        objects.require_size(object, size).await?;
+        for start in (0..size).step_by(PIECE as usize) {
+            objects.ranges(object, &[start..size.min(start + PIECE)]).await?;
+        }
+        Ok(size)
+    }
+
+    /// Takes a segment out of the manifest for good, whatever it holds; its objects go like those of any that was
+    /// replaced. False when the project has no such segment.
+    pub async fn drop_segment(
+        &self,
+        project: ProjectId,
+        id: &str,
+        now: Micros,
+    ) -> Result<bool, EventStoreError> {
+        for _ in 0..TRIES {
+            let manifest = Manifest::load(&self.inner.store, project).await?;
+            if !manifest.segments.iter().any(|entry| entry.id == id) {
+                return Ok(false);
+            }
+            // A segment without events that replaces it.
+            let entry = SegmentEntry {
+                id: new_id(now),
+                format: FORMAT,
+                object: None,
+                hashes: None,
+                persons: None,
+                rows: 0,
+                bytes: 0,
+                min_time: 0,
+                max_time: 0,
+                events: Some(Vec::new()),
+                replaces_blocks: Vec::new(),
+                blocks_removed: true,
+                replaces_segments: vec![id.to_owned()],
+                ids: None,
+                groups: None,
+                at: now,
+            };
+            if manifest.add(&self.inner.store, project, keys::SEGMENT, &entry.id, &entry).await? {
+                tracing::warn!(project, segment = id, "a segment was dropped");
+                self.lift(project, id).await?;
+                return Ok(true);
+            }
+        }
+        Err(EventStoreError::Contended)
+    }
+}

@@ -1,0 +1,93 @@
+//! Which events are copies of events that segments hold.
+//!
+//! Must stay true: an event is told to be a copy only by its full uuid, and to be none only by the file of hashes of
+//! every segment, or by its uuids themselves where that file is damaged.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::identity::{self, HashFile};
+use crate::manifest::{Manifest, SegmentEntry};
+
+/// Segments whose files of hashes are gone through at the same time.
+const AT_ONCE: usize = 2;
+/// Hashes whose uuids are remembered at most at once: those of copies that questions meet until compaction drops them.
+const REMEMBERED_AT_ONCE: usize = 1024;
+
+impl EventStore {
+    /// Those of `rows` whose uuids no segment of the manifest holds.
+    pub(crate) async fn not_in_segments(
+        &self,
+        manifest: &Manifest,
+        mut rows: Vec<Row>,
+    ) -> Result<Vec<Row>, EventStoreError> {
+        let mut hashes = rows.iter().map(|row| identity::hash(row.event.uuid)).collect::<Vec<_>>();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let held = self.held(manifest, &hashes).await?;
+        if !held.is_empty() {
+            rows.retain(|row| !held.contains(&row.event.uuid));
+        }
+        Ok(rows)
+    }
+
+    /// Uuids of segments of the manifest with one of `hashes`, which ascend.
+    pub(crate) async fn held(
+        &self,
+        manifest: &Manifest,
+        hashes: &[u64],
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        if hashes.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let hashes = Arc::new(hashes.to_vec());
+        let mut probes = Vec::new();
+        for segment in &manifest.segments {
+            probes.push(Box::pin(self.held_by(segment.clone(), hashes.clone())));
+        }
+        let held = futures::stream::iter(probes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+        Ok(held.into_iter().flatten().collect())
+    }
+
+    async fn held_by(
+        &self,
+        segment: SegmentEntry,
+        hashes: Arc<Vec<u64>>,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let Some(file) = HashFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
+        let hits = match file.probe(&hashes).await {
+            // The segment itself has the uuids too.
+            Err(EventStoreError::Damaged { .. }) => hashes.to_vec(),
+            other => other?,
+        };
+        let known = |hash: &u64| self.inner.uuids.get(&(segment.id.clone(), *hash));
+        let (mut held, mut open) = (HashSet::new(), HashSet::new());
+        for hash in hits {
+            match known(&hash) {
+                Some(uuids) => held.extend(uuids.iter().copied()),
+                None => drop(open.insert(hash)),
+            }
+        }
+        if open.is_empty() {
+            return Ok(held);
+        }
+        let read = self.segment(&segment).await?.uuids(&self.inner.objects, &open).await?;
+        if open.len() <= REMEMBERED_AT_ONCE {
+            let mut by_hash = open.iter().map(|hash| (*hash, Vec::new())).collect::<HashMap<_, _>>();
+            for uuid in &read {
+                by_hash.entry(identity::hash(*uuid)).or_default().push(*uuid);
+            }
+            for (hash, uuids) in by_hash {
+                self.inner.uuids.insert((segment.id.clone(), hash), uuids.into());
+            }
+        }
+        held.extend(read);
+        Ok(held)
+    }
+}

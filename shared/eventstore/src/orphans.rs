@@ -1,0 +1,48 @@
+//! Objects that no manifest names: their writer stopped before it listed them, or they could not be removed.
+//!
+//! Must stay true: nothing goes that a manifest names or a writer may still list. Objects are listed before the manifest
+//! is read, and only those go that are older than any writer takes.
+
+use std::collections::{HashMap, HashSet};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::checksums;
+use crate::error::EventStoreError;
+use crate::manifest::Manifest;
+
+/// How old an object is that no writer is going to list any more, in microseconds: a day.
+pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
+
+impl EventStore {
+    /// Removes objects of the project that no segment and no import has, written more than [`ORPHANED_MICROS`] before
+    /// `now`. Returns how many.
+    pub async fn sweep_orphans(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
+        let listed = self.inner.objects.list(&format!("project={project}")).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let segments = manifest.all_segments.iter().map(|(_, entry)| entry.id.as_str());
+        let records = manifest.persons.iter().chain(&manifest.groups).map(|entry| entry.id.as_str());
+        let known = segments.chain(records).collect::<HashSet<_>>();
+        let mut orphans: HashMap<&str, Vec<String>> = HashMap::new();
+        for object in listed.iter().filter(|object| object.at.saturating_add(ORPHANED_MICROS) <= now) {
+            let (start, _) = checksums::split(&object.name);
+            let id = start.rsplit('/').next().unwrap_or(start);
+            if !known.contains(id) {
+                orphans.entry(start).or_default().push(object.name.clone());
+            }
+        }
+        let count = orphans.values().map(Vec::len).sum();
+        for (start, objects) in orphans {
+            tracing::info!(
+                project,
+                start,
+                objects = objects.len(),
+                "objects that no manifest names are removed"
+            );
+            self.inner.objects.delete_all(objects).await?;
+        }
+        Ok(count)
+    }
+}
