@@ -80,14 +80,14 @@ async fn two_writers_at_once_count_an_event_once() {
     assert_eq!(all(events).await.len(), 200);
 }
 
-/// Every second answer is lost, from the first.
+/// Every third answer is lost, from the first.
 #[derive(Debug)]
-struct Alternate(bool);
+struct EveryThird(u8);
 
-impl Faults for Alternate {
+impl Faults for EveryThird {
     fn next(&mut self) -> Fault {
-        self.0 = !self.0;
-        if self.0 { Fault::After } else { Fault::None }
+        self.0 = (self.0 + 1) % 3;
+        if self.0 == 1 { Fault::After } else { Fault::None }
     }
 }
 
@@ -101,7 +101,7 @@ async fn objects_whose_answer_was_lost_were_created_once() {
             Arc::new(bucket.with_conditional_put(S3ConditionalPut::ETagMatch).build().unwrap())
         }
     };
-    let faulty = Faulty::new(objects, Alternate(false));
+    let faulty = Faulty::new(objects, EveryThird(0));
     let store = Embedded::in_memory().await.unwrap().store(None);
     let events = EventStore::over(store.clone(), faulty.clone(), Duration::from_millis(1));
     let sent = (0..50).map(|n| simple(n, "a", "ada", n as i64)).collect::<Vec<_>>();
