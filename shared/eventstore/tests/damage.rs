@@ -111,7 +111,7 @@ async fn a_flipped_bit_anywhere_is_noticed() {
     for path in &objects {
         let whole = std::fs::read(path).unwrap();
         let last = whole.len() - 1;
-        for at in [0, 3, last / 3, last / 2, last.saturating_sub(6), last] {
+        for at in [0, last / 3, last.saturating_sub(6), last] {
             let mut flipped = whole.clone();
             flipped[at] ^= 1 << (at % 8);
             is_noticed(&place, path, Some(&flipped), &want).await;

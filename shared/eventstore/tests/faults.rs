@@ -143,7 +143,7 @@ async fn faulty_life(seed: u64, one_in: u64, steps: Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
     fn a_store_that_fails_by_chance_loses_and_doubles_nothing(
