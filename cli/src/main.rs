@@ -13,7 +13,7 @@ use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
 use pennon_core::config::Config;
 use pennon_core::store::Store;
-use pennon_eventstore::EventStore;
+use pennon_eventstore::{CheckProgress, EventStore};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
@@ -142,11 +142,11 @@ async fn check(options: &Check) -> Result<(), String> {
     let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
     let bar = progress_bar();
     bar.set_message("checking");
-    let report = pennon::check::check(&events, options, chrono::Utc::now(), &mut |progress| {
+    let mut show = |progress: CheckProgress| {
         bar.set_length(progress.of as u64);
         bar.set_position(progress.objects as u64);
-    });
-    let report = report.await;
+    };
+    let report = pennon::check::check(&events, options, chrono::Utc::now(), &mut show).await;
     bar.finish_and_clear();
     let report = report?;
     for line in &report.lines {
