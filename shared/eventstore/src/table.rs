@@ -1,9 +1,10 @@
 //! Somebody else's Parquet file, as values of JSON, for imports.
 //!
-//! Must stay true: memory is bounded by the rows of a batch; a column of a type that has no JSON form is refused by
+//! Must stay true: memory is bounded by the rows of a few batches; a column of a type that has no JSON form is refused by
 //! name before any row is read; a null is an absent value.
 
 use std::fs::File;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
@@ -23,9 +24,16 @@ use crate::intake::Cell;
 /// Rows decoded at once.
 const BATCH_ROWS: usize = 8192;
 
+/// Batches that are decoded before they are asked for.
+const AHEAD: usize = 4;
+
+/// What a thread that reads ahead hands over; none after the last rows.
+type Ahead = Receiver<Option<Result<TableRows, EventStoreError>>>;
+
 /// A Parquet file that is being read.
 pub struct TableFile {
-    reader: ParquetRecordBatchReader,
+    reader: Option<ParquetRecordBatchReader>,
+    ahead: Option<Ahead>,
     columns: Vec<String>,
     rows: u64,
 }
@@ -43,7 +51,7 @@ impl TableFile {
         }
         let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
-        Ok(TableFile { reader: builder.build()?, columns, rows })
+        Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, rows })
     }
 
     /// Names of its columns.
@@ -58,9 +66,37 @@ impl TableFile {
 
     /// The next rows; none after the last.
     pub fn next_rows(&mut self) -> Option<Result<TableRows, EventStoreError>> {
-        let batch = self.reader.next()?;
-        Some(batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch)))
+        if let Some(reader) = self.reader.take() {
+            match read_ahead(reader) {
+                Ok(ahead) => self.ahead = Some(ahead),
+                Err(error) => return Some(Err(EventStoreError::corrupt(error))),
+            }
+        }
+        let next = self.ahead.as_ref()?.recv();
+        // A thread that ended without a word has not come to the end of the file.
+        let next = next.unwrap_or_else(|_| Some(Err(EventStoreError::corrupt("reading the file stopped"))));
+        if next.is_none() {
+            self.ahead = None;
+        }
+        next
     }
+}
+
+/// Decodes on a thread of its own, a few batches ahead of whoever takes them.
+fn read_ahead(reader: ParquetRecordBatchReader) -> std::io::Result<Ahead> {
+    let (give, take) = sync_channel(AHEAD);
+    std::thread::Builder::new().name("import-decode".to_owned()).spawn(move || {
+        for batch in reader {
+            let rows = batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch));
+            // Nobody waits for more: the import has ended early.
+            if give.send(Some(rows)).is_err() {
+                return;
+            }
+        }
+        // As above.
+        let _ = give.send(None);
+    })?;
+    Ok(take)
 }
 
 impl std::fmt::Debug for TableFile {

@@ -7,7 +7,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::store::check;
 use super::*;
+use crate::ingest::EVENTS_PER_SEGMENT_MAX;
 use crate::segment::columns::{COLUMNS_MAX, Kind};
 use crate::segment::write::Replaces;
 use crate::segment::{FOOTER, Footer};
@@ -214,4 +216,24 @@ fn nested_values_as_deep_as_any_that_is_taken_come_back() {
     let (back, _) = through(&rows, 1000);
     assert!(same(&back, std::slice::from_ref(&rows[0].event)));
     assert_eq!(back[0].properties["o"].to_string(), r#"{"b":{"a":1.0},"a":null}"#);
+}
+
+#[test]
+fn a_segment_takes_so_many_events_and_not_one_more() {
+    let mut columns = EventColumns::new(0);
+    for line in 0..EVENTS_PER_SEGMENT_MAX as u64 {
+        columns.event(line, Uuid::nil(), "a", "p", 0);
+    }
+    check(&columns).unwrap();
+    columns.event(0, Uuid::nil(), "a", "p", 0);
+    assert!(check(&columns).is_err());
+    let mut columns = EventColumns::new(0);
+    let text = "x".repeat(1 << 24);
+    for line in 0..(TEXT_BYTES_MAX >> 24) as u64 {
+        columns.event(line, Uuid::nil(), "a", "p", 0);
+        columns.property("k", Cell::Text(text.as_str().into()));
+    }
+    check(&columns).unwrap();
+    columns.property("other", Cell::Text("y".into()));
+    assert!(check(&columns).is_err());
 }
