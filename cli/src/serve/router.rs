@@ -88,21 +88,24 @@ fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
     routes.into_iter().map(|route| Group { group, method: route.method, path: route.path }).collect()
 }
 
-/// The work that goes on beside requests, until `stopped`: every now and then captured events are compacted, and what
-/// belonged to flags that are gone for good is removed.
+/// The work that goes on beside requests, until `stopped`: every now and then, and when many wait, captured events are
+/// compacted, and what belonged to flags that are gone for good is removed.
 pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(COMPACTION_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick comes at once; a start has better things to do.
     ticks.tick().await;
     loop {
-        tokio::select! {
+        let is_tick = tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => return,
-            _ = ticks.tick() => {}
-        }
+            _ = ticks.tick() => true,
+            () = services.events.filled() => false,
+        };
         let now = services.app.clock.now(None);
         let run = async {
-            if let Err(error) = pennon_worker::sweep_purged(&services.app.store.records, PURGE_TIME).await {
+            if is_tick
+                && let Err(error) = pennon_worker::sweep_purged(&services.app.store.records, PURGE_TIME).await
+            {
                 tracing::error!(%error, "what belonged to deleted flags could not be removed");
             }
             if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME).await {

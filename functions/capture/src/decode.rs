@@ -1,9 +1,10 @@
-//! The bytes of a capture request into JSON, in every form that the SDKs send.
+//! The bytes of a capture request into JSON text, in every form that the SDKs send.
 //!
 //! Gzip is recognised by its first two bytes, because one browser library sends it without saying so. A form carries
 //! the JSON in its field `data`, as base64 or as it is. Must stay true: what is inflated is bounded before it is
 //! stored anywhere; bytes that are neither of these forms are a 400.
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use base64::Engine;
@@ -11,14 +12,11 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use flate2::read::MultiGzDecoder;
 use percent_encoding::percent_decode;
-use serde_json::Value;
 
 use crate::refusal::Refusal;
 
 /// Most bytes of a body after inflation.
 pub const INFLATED_BYTES_MAX: usize = 20_000_000;
-/// Deepest nesting of arrays and objects in a body.
-pub const NESTING_MAX: usize = 64;
 
 /// A body and what the request says of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,16 +32,16 @@ pub struct Sent<'a> {
 }
 
 /// What a body holds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Payload {
-    /// The JSON.
-    pub value: Value,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload<'a> {
+    /// The JSON text.
+    pub json: Cow<'a, [u8]>,
     /// The token, where a form has it as a field of its own.
     pub form_token: Option<String>,
 }
 
-/// The JSON that `sent` carries.
-pub fn decode(sent: &Sent<'_>) -> Result<Payload, Refusal> {
+/// The JSON text that `sent` carries.
+pub fn decode<'a>(sent: &Sent<'a>) -> Result<Payload<'a>, Refusal> {
     if sent.body.is_empty() {
         return Err(Refusal::body("The body is empty."));
     }
@@ -68,11 +66,12 @@ pub fn decode(sent: &Sent<'_>) -> Result<Payload, Refusal> {
     if (is_form || plain.starts_with(b"data=")) && !looks_like_json(&plain) {
         return form(&plain, compression);
     }
-    let text = if compression == "base64" && !looks_like_json(&plain) { unpacked(&plain)? } else { plain };
-    Ok(Payload { value: json(&text)?, form_token: None })
+    let is_base64 = compression == "base64" && !looks_like_json(&plain);
+    let json = if is_base64 { Cow::Owned(unpacked(&plain)?) } else { plain };
+    Ok(Payload { json, form_token: None })
 }
 
-fn form(plain: &[u8], compression: &str) -> Result<Payload, Refusal> {
+fn form(plain: &[u8], compression: &str) -> Result<Payload<'static>, Refusal> {
     let mut fields = Form::default();
     for pair in plain.split(|byte| *byte == b'&') {
         let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
@@ -102,7 +101,7 @@ fn form(plain: &[u8], compression: &str) -> Result<Payload, Refusal> {
         return Err(Refusal::body(format!("compression={compression} is not supported; use base64.")));
     }
     // In a form that is not base64, plus signs stand for blanks, but inside JSON texts they are as likely to be meant.
-    Ok(Payload { value: json(&text)?, form_token: fields.token })
+    Ok(Payload { json: Cow::Owned(text), form_token: fields.token })
 }
 
 #[derive(Default)]
@@ -127,13 +126,15 @@ fn unpacked(text: &[u8]) -> Result<Vec<u8>, Refusal> {
         other => *other,
     });
     let bytes = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient).decode(digits.collect::<Vec<_>>());
-    inflated(&bytes.map_err(|error| Refusal::body(format!("The data is neither JSON nor base64: {error}.")))?)
+    let bytes =
+        bytes.map_err(|error| Refusal::body(format!("The data is neither JSON nor base64: {error}.")))?;
+    Ok(inflated(&bytes)?.into_owned())
 }
 
 /// `bytes`, inflated when they are gzip.
-fn inflated(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn inflated(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes.to_vec());
+        return Ok(Cow::Borrowed(bytes));
     }
     let mut plain = Vec::new();
     let most = INFLATED_BYTES_MAX as u64 + 1;
@@ -145,25 +146,5 @@ fn inflated(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
         let megabytes = INFLATED_BYTES_MAX / 1_000_000;
         return Err(Refusal::too_large(format!("The body has more than {megabytes} MB when inflated.")));
     }
-    Ok(plain)
-}
-
-fn json(bytes: &[u8]) -> Result<Value, Refusal> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Refusal::body(format!("The body is not UTF-8: {error}.")))?;
-    let value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| Refusal::body(format!("JSON parse error - {error}")))?;
-    if nesting(&value) > NESTING_MAX {
-        return Err(Refusal::body(format!("The body is nested deeper than {NESTING_MAX} levels.")));
-    }
-    Ok(value)
-}
-
-/// Levels of arrays and objects. The parser has refused what would be too deep for recursion.
-fn nesting(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(nesting).max().unwrap_or(0),
-        _ => 0,
-    }
+    Ok(Cow::Owned(plain))
 }

@@ -10,21 +10,25 @@ use axum::response::{IntoResponse, Response};
 use pennon_core::error::ApiError;
 use pennon_core::http::{Call, json};
 use pennon_core::ids::new_uuid;
-use pennon_eventstore::EventStoreError;
+use pennon_eventstore::{EventStoreError, Sealed, parse_timestamp};
 use serde_json::Map;
-use uuid::Uuid;
 
 use crate::Capture;
 use crate::decode::{Sent, decode};
-use crate::normalize::{Batch, Received, normalize};
+use crate::normalize::{Batch, Form, Outcome, Received, normalize};
 use crate::refusal::Refusal;
 
 /// Plausible client clocks, in milliseconds since the epoch: the years 2000 to 2100.
 const CLOCKS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
 
+/// Headers of the newer form: the client's clock when it sends, and what it is.
+const REQUEST_TIMESTAMP: &str = "posthog-request-timestamp";
+const SDK_INFO: &str = "posthog-sdk-info";
+const SDK_INFO_BYTES_MAX: usize = 200;
+
 /// `POST /batch`, `/capture`, `/e`, `/i/v0/e`: one event or many.
 pub(crate) async fn capture(State(state): State<Capture>, call: Call) -> Response {
-    match accept(&state, call).await {
+    match accept(&state, call, Form::Batch).await {
         Ok(_) => json(serde_json::json!({"status": 1})),
         Err(answer) => answer,
     }
@@ -32,10 +36,16 @@ pub(crate) async fn capture(State(state): State<Capture>, call: Call) -> Respons
 
 /// `POST /i/v1/analytics/events`: a batch whose answer names every event.
 pub(crate) async fn analytics_events(State(state): State<Capture>, call: Call) -> Response {
-    match accept(&state, call).await {
-        Ok(uuids) => {
-            let result = |uuid: &Uuid| (uuid.to_string(), serde_json::json!({"result": "ok"}));
-            json(serde_json::json!({"results": uuids.iter().map(result).collect::<Map<_, _>>()}))
+    match accept(&state, call, Form::Analytics).await {
+        Ok(outcomes) => {
+            let result = |(uuid, dropped): &Outcome| {
+                let result = match dropped {
+                    None => serde_json::json!({"result": "ok"}),
+                    Some(why) => serde_json::json!({"result": "drop", "details": why}),
+                };
+                (uuid.to_string(), result)
+            };
+            json(serde_json::json!({"results": outcomes.iter().map(result).collect::<Map<_, _>>()}))
         }
         Err(answer) => answer,
     }
@@ -46,45 +56,81 @@ pub(crate) async fn not_served() -> ApiError {
     ApiError::no_route()
 }
 
-/// Stores the events of a request. Returns their uuids.
-async fn accept(state: &Capture, call: Call) -> Result<Vec<Uuid>, Response> {
+/// Stores the events of a request. Says what became of each.
+// The error is the answer, made at most once a request.
+#[allow(clippy::result_large_err)]
+async fn accept(state: &Capture, call: Call, form: Form) -> Result<Vec<Outcome>, Response> {
     let now = call.now;
     let outside_token = outside_token(&call);
-    let store = state.app.store.clone();
+    // Only the newer form has its token in one place, which is at hand before the body is looked at.
+    let early = match (form, &outside_token) {
+        (Form::Analytics, Some(token)) => Some(project_of(state, token).await?),
+        _ => None,
+    };
     let turn = state.turns.acquire().await.map_err(|e| ApiError::internal(&e).into_response())?;
-    let read = tokio::task::spawn_blocking(move || read(&call)).await;
+    let read = tokio::task::spawn_blocking(move || read(&call, form)).await;
     drop(turn);
-    let (batch, form_token) =
-        read.map_err(|e| ApiError::internal(&e).into_response())?.map_err(Refusal::into_response)?;
-    let token =
-        batch.token.or(form_token).or(outside_token).ok_or_else(|| Refusal::no_token().into_response())?;
-    let project =
-        state.tokens.project(&store, &token).await.map_err(|e| ApiError::from(e).into_response())?;
-    let project = project.ok_or_else(|| Refusal::unknown_token().into_response())?;
-    state.events.append(project, &batch.events, now.timestamp_micros()).await.map_err(refused)?;
-    Ok(batch.events.iter().map(|event| event.uuid).collect())
+    let read = read.map_err(|e| ApiError::internal(&e).into_response())??;
+    let project = match early {
+        Some(project) => project,
+        None => {
+            let token = read.token.or(outside_token);
+            let token = token.ok_or_else(|| Refusal::no_token().into_response())?;
+            project_of(state, &token).await?
+        }
+    };
+    if let Some(batch) = read.batch {
+        state.events.append_sealed(project, batch, now.timestamp_micros()).await.map_err(refused)?;
+    }
+    Ok(read.outcomes)
 }
 
-/// Decodes and normalises: work for a thread that may be busy for a while.
-fn read(call: &Call) -> Result<(Batch, Option<String>), Refusal> {
-    let text = |name| call.headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+/// A request as far as it can be answered without the store.
+struct Read {
+    /// The token of the body.
+    token: Option<String>,
+    /// None where every event is dropped.
+    batch: Option<Sealed>,
+    outcomes: Vec<Outcome>,
+}
+
+async fn project_of(state: &Capture, token: &str) -> Result<u64, Response> {
+    let project = state.tokens.project(&state.app.store, token).await;
+    let project = project.map_err(|e| ApiError::from(e).into_response())?;
+    project.ok_or_else(|| Refusal::unknown_token().into_response())
+}
+
+/// Decodes, normalises and packs: work for a thread that may be busy for a while.
+#[allow(clippy::result_large_err)]
+fn read(call: &Call, form: Form) -> Result<Read, Response> {
+    let text = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok());
     let sent = Sent {
-        content_type: text(header::CONTENT_TYPE),
-        content_encoding: text(header::CONTENT_ENCODING),
+        content_type: text(header::CONTENT_TYPE.as_str()),
+        content_encoding: text(header::CONTENT_ENCODING.as_str()),
         compression: call.query_value("compression"),
         body: call.bytes(),
     };
-    let payload = decode(&sent)?;
-    // The browser library tells its clock in a parameter that also keeps caches away.
-    let sent_at = call.query_value("_").and_then(|text| text.parse::<i64>().ok());
+    let payload = decode(&sent).map_err(Refusal::into_response)?;
+    // The browser library tells its clock in a parameter that also keeps caches away, the newer form in a header.
+    let by_query = || call.query_value("_")?.parse::<i64>().ok().filter(|at| CLOCKS.contains(at));
+    let sent_at = match form {
+        Form::Batch => by_query().map(|milliseconds| milliseconds * 1000),
+        Form::Analytics => text(REQUEST_TIMESTAMP).and_then(parse_timestamp),
+    };
+    let library = text(SDK_INFO).filter(|info| info.len() <= SDK_INFO_BYTES_MAX);
+    let library = library.and_then(|info| info.split_once('/'));
     let received = Received {
         now: call.now.timestamp_micros(),
-        sent_at: sent_at
-            .filter(|milliseconds| CLOCKS.contains(milliseconds))
-            .map(|milliseconds| milliseconds * 1000),
+        sent_at,
+        library: library.map(|(name, version)| (name.to_owned(), version.to_owned())),
     };
-    let batch = normalize(payload.value, received, &mut new_uuid)?;
-    Ok((batch, payload.form_token))
+    let Batch { token, captured, outcomes } =
+        normalize(&payload.json, form, &received, &mut new_uuid).map_err(Refusal::into_response)?;
+    let batch = match captured.events.is_empty() {
+        true => None,
+        false => Some(captured.sealed().map_err(refused)?),
+    };
+    Ok(Read { token: token.or(payload.form_token), batch, outcomes })
 }
 
 /// The token of the query string, else of the header.

@@ -1,12 +1,16 @@
 //! Events in, in the wire format of the SDKs.
 //!
 //! Limits: 6 MB a request as sent, 20 MB inflated, 20,000 events, 900 KiB an event, 64 levels of nesting; what is above
-//! is a 413 (nesting: a 400). A request is stored whole or not at all.
+//! is a 413 (nesting: a 400). A request is stored whole or not at all, but for `/i/v1/analytics/events`, whose answer says
+//! of each event whether it is stored.
 
+mod body;
 pub mod decode;
+mod event;
 mod handlers;
 pub mod normalize;
 pub mod refusal;
+mod times;
 mod tokens;
 
 #[cfg(test)]

@@ -1,296 +1,268 @@
-//! A decoded capture body into events, by the SDKs' rules: a pure function of the body and the instant.
+//! The text of a capture body into a batch to be stored, by the SDKs' rules: a pure function of the text and the instant.
 //!
-//! A batch is taken whole or refused whole. Rules where the forms leave a choice: the name and the distinct id must be
-//! there, the id not blank; a distinct id may be a number and is cut at 200 characters; a uuid that is empty or all zero
-//! counts as none; a time that cannot be read is refused, not replaced. Must stay true: properties stay as sent, except
-//! that `$set`, `$set_once` and `$unset` of the event itself move into them.
+//! A batch is taken whole or refused whole; only the vendor's newer form drops single events and says which. Rules where
+//! the forms leave a choice: the name and the distinct id must be there, the id not blank; both are cut at 200 characters;
+//! a uuid that is empty or all zero counts as none. Must stay true: properties stay as sent, except that `$set`,
+//! `$set_once` and `$unset` of the event itself move into them.
 
-use pennon_eventstore::{Event, parse_timestamp};
+use pennon_eventstore::{Captured, CapturedEvent, Packed, PackedProperties, parse_timestamp};
+use serde::de::{DeserializeSeed, Error};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::body::{Body, NOTED};
+use crate::event::{Fields, Place, dropped, moved, text};
 use crate::refusal::Refusal;
+use crate::times::{Clock, Told, told};
 
 /// Most events of a request.
 pub const EVENTS_MAX: usize = 20_000;
 /// Largest event, as JSON text without blanks.
 pub const EVENT_BYTES_MAX: usize = 900 * 1024;
-/// Longest name of an event, in characters.
+/// Where the name of an event is cut, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
-/// Where a distinct id is cut, in characters.
-pub const DISTINCT_ID_CHARS_MAX: usize = 200;
 
-/// Person changes that may stand beside the properties.
-const MOVED: [&str; 3] = ["$set", "$set_once", "$unset"];
+/// Person changes that may stand beside the properties, and their places in [`NOTED`].
+const MOVED: [(&str, usize); 3] = [("$set", 3), ("$set_once", 4), ("$unset", 5)];
+
+/// The two forms of capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All routes but one.
+    Batch,
+    /// `/i/v1/analytics/events`: `created_at` and a uuid for each event are asked for, and events are judged one by one.
+    Analytics,
+}
+
+/// What became of an event: none where it is stored, else why it is not.
+pub type Outcome = (Uuid, Option<&'static str>);
 
 /// What a body asks to be stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Batch {
     /// The project token, where the body has it.
     pub token: Option<String>,
-    /// The events, in their order.
-    pub events: Vec<Event>,
+    /// The events to be stored, in their order.
+    pub captured: Captured,
+    /// All events, in their order.
+    pub outcomes: Vec<Outcome>,
 }
 
-/// The instant of a request, and what the query string says of the client's clock.
-#[derive(Debug, Clone, Copy)]
+/// What is known of a request beside its body.
+#[derive(Debug, Clone, Default)]
 pub struct Received {
     /// Now, in microseconds since the epoch.
     pub now: i64,
-    /// The client's clock when it sent the request, in the same unit, where the query string tells.
+    /// The client's clock when it sent the request, in the same unit, where the query string or a header tells.
     pub sent_at: Option<i64>,
+    /// Name and version of the SDK, where a header tells.
+    pub library: Option<(String, String)>,
 }
 
-/// The events of `value`: an object with `batch`, a list of events, or one event. `new_uuid` gives an identity to events
-/// without one.
+/// The batch that `json` is: an object with `batch`, a list of events, or one event. `new_uuid` gives an identity to
+/// events without one.
 pub fn normalize(
-    value: Value,
-    received: Received,
+    json: &[u8],
+    form: Form,
+    received: &Received,
     new_uuid: &mut dyn FnMut() -> Uuid,
 ) -> Result<Batch, Refusal> {
-    let (envelope, events, prefix) = match value {
-        Value::Array(events) => (Map::new(), events, ""),
-        Value::Object(mut envelope) => match envelope.remove("batch") {
-            Some(Value::Array(events)) => (envelope, events, "batch"),
-            Some(_) => {
-                return Err(Refusal::field("not_a_list", "The batch must be a list of events.", "batch"));
-            }
-            None => {
-                let head = ["api_key", "token", "sent_at"].iter();
-                let head = head.filter_map(|key| Some(((*key).to_owned(), envelope.get(*key)?.clone())));
-                (head.collect(), vec![Value::Object(envelope)], "")
-            }
-        },
-        _ => {
-            return Err(Refusal::body(
-                "The body must be an event, a list of events or an object with a batch.",
-            ));
+    let text = std::str::from_utf8(json)
+        .map_err(|error| Refusal::body(format!("The body is not UTF-8: {error}.")))?;
+    let mut reading = Reading::new(form, received, new_uuid);
+    let mut parser = serde_json::Deserializer::from_str(text.trim_start_matches('\u{feff}'));
+    let read = Body(&mut reading).deserialize(&mut parser).and_then(|()| parser.end());
+    if let Err(error) = read {
+        return Err(reading.refusal.take().unwrap_or_else(|| {
+            let detail = match error.is_data() {
+                true => "The body must be an event, a list of events or an object with a batch.".to_owned(),
+                false => format!("JSON parse error - {error}"),
+            };
+            Refusal::body(detail)
+        }));
+    }
+    reading.finished()
+}
+
+/// A body on its way.
+pub(crate) struct Reading<'a> {
+    form: Form,
+    received: &'a Received,
+    new_uuid: &'a mut dyn FnMut() -> Uuid,
+    pub packed: Packed,
+    /// What stands around the events.
+    pub envelope: Option<Fields>,
+    events: Vec<CapturedEvent>,
+    /// What each of `events` tells of its time.
+    told: Vec<Told>,
+    outcomes: Vec<Outcome>,
+    /// The token that the events name, and the first place that names another.
+    own_token: Option<String>,
+    other_token: Option<Place>,
+    /// Why reading stopped.
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(form: Form, received: &'a Received, new_uuid: &'a mut dyn FnMut() -> Uuid) -> Reading<'a> {
+        Reading {
+            form,
+            received,
+            new_uuid,
+            packed: Packed::default(),
+            envelope: None,
+            events: Vec::new(),
+            told: Vec::new(),
+            outcomes: Vec::new(),
+            own_token: None,
+            other_token: None,
+            refusal: None,
         }
-    };
-    if events.is_empty() {
-        return Err(Refusal::field("required", "The batch has no event.", "batch"));
     }
-    if events.len() > EVENTS_MAX {
-        return Err(Refusal::too_large(format!("The batch has more than {EVENTS_MAX} events.")));
+
+    /// Ends reading.
+    pub(crate) fn stop<E: Error>(&mut self, refusal: Refusal) -> E {
+        self.refusal.get_or_insert(refusal);
+        E::custom("refused")
     }
-    let mut token = text(envelope.get("api_key")).or_else(|| text(envelope.get("token")));
-    let historical = envelope.get("historical_migration") == Some(&Value::Bool(true));
-    let clock = Clock { now: received.now, sent_at: sent_at(&envelope, received)?.filter(|_| !historical) };
-    let single = events.len() == 1 && prefix.is_empty();
-    let mut normalized = Vec::with_capacity(events.len());
-    let named = token.is_some();
-    for (index, event) in events.into_iter().enumerate() {
-        let place = if single { String::new() } else { format!("{prefix}[{index}]") };
-        let Value::Object(event) = event else {
-            return Err(Refusal::field("not_a_dict", "An event must be an object.", place));
+
+    /// Takes one event.
+    pub(crate) fn event(&mut self, mut fields: Fields, place: Place) -> Result<(), Refusal> {
+        self.token(&fields, place);
+        let properties = fields.properties.take();
+        let uuid = place.uuid(fields.uuid.as_ref())?;
+        let uuid = match (uuid, self.form) {
+            (Some(uuid), _) => uuid,
+            (None, Form::Batch) => (self.new_uuid)(),
+            (None, Form::Analytics) => {
+                return Err(place.refuse("required", "An event needs a uuid.", "uuid"));
+            }
         };
-        if !named && let Some(own) = own_token(&event) {
-            if token.as_ref().is_some_and(|token| *token != own) {
-                let detail =
-                    "The events name different project tokens. Send each project's events by themselves.";
-                return Err(Refusal::field("invalid_input", detail, format!("{place}.properties.token")));
-            }
-            token = Some(own);
+        let inner = properties.clone().flatten().unwrap_or_default();
+        let is_exact = self.packed.noted(&inner, 2) == Some(Value::Bool(true))
+            || option(&fields, "disable_skew_correction") == Some(&Value::Bool(true));
+        let told = told(fields.timestamp.as_ref(), fields.offset.as_ref(), is_exact, place)?;
+        fields.properties = properties;
+        if let Some(word) = dropped(self.form, &fields, told.is_some()) {
+            self.outcomes.push((uuid, Some(word)));
+            return Ok(());
         }
-        normalized.push(Place { path: &place }.event(event, clock, new_uuid)?);
+        let mut properties = match fields.properties.take() {
+            None => self.packed.map(&Map::new()),
+            Some(Some(properties)) => properties,
+            Some(None) => {
+                return Err(place.refuse("not_a_dict", "Properties must be an object.", "properties"));
+            }
+        };
+        let event = place.name(fields.event.as_ref())?;
+        let inner_id = self.packed.noted(&properties, 0);
+        let own_id = fields.distinct_id.take().map(|id| match (id, self.form) {
+            (Value::String(id), Form::Analytics) => Value::from(id.trim()),
+            (id, _) => id,
+        });
+        let distinct_id = place.distinct_id(own_id, inner_id)?;
+        for (name, own) in MOVED.into_iter().zip(fields.moved.iter_mut()) {
+            if let Some(own) = own.take().filter(|value| !value.is_null()) {
+                moved(&mut self.packed, &mut properties, name, own);
+            }
+        }
+        if self.form == Form::Analytics {
+            self.add_told_properties(&fields, &mut properties);
+        }
+        self.outcomes.push((uuid, None));
+        self.told.push(told.unwrap_or(Told::Nothing));
+        self.events.push(CapturedEvent { uuid, event, distinct_id, timestamp: 0, properties });
+        Ok(())
     }
-    Ok(Batch { token, events: normalized })
+
+    fn token(&mut self, fields: &Fields, place: Place) {
+        let inner = || {
+            let properties = fields.properties.as_ref()?.as_ref()?;
+            text(self.packed.noted(properties, 1).as_ref())
+        };
+        if let Some(own) = fields.outer_token().or_else(inner) {
+            if self.own_token.as_ref().is_some_and(|token| *token != own) {
+                self.other_token.get_or_insert(place);
+            }
+            self.own_token.get_or_insert(own);
+        }
+    }
+
+    /// The newer form has fields for what the older one has as properties.
+    fn add_told_properties(&mut self, fields: &Fields, properties: &mut PackedProperties) {
+        let library = self.received.library.as_ref();
+        let told = [
+            (6, fields.session_id.clone()),
+            (7, fields.window_id.clone()),
+            (8, library.map(|(name, _)| Value::from(name.as_str()))),
+            (9, library.map(|(_, version)| Value::from(version.as_str()))),
+        ];
+        for (noted, value) in told {
+            if let Some(value) = value.filter(|value| !value.is_null())
+                && properties_lack(properties, &self.packed, noted)
+            {
+                self.packed.add(properties, NOTED[noted], &value);
+            }
+        }
+        for (name, key) in
+            [("process_person_profile", "$process_person_profile"), ("cookieless_mode", "$cookieless_mode")]
+        {
+            if let Some(value) = option(fields, name).filter(|value| value.is_boolean()) {
+                self.packed.add(properties, key, value);
+            }
+        }
+    }
+
+    /// The batch, now that all of the body is known.
+    fn finished(mut self) -> Result<Batch, Refusal> {
+        let envelope = self.envelope.take().unwrap_or_default();
+        if self.outcomes.is_empty() {
+            return Err(Refusal::field("required", "The batch has no event.", "batch"));
+        }
+        if self.form == Form::Analytics {
+            created_at(&envelope)?;
+        }
+        let historical = envelope.historical == Some(Value::Bool(true));
+        let sent_at = sent_at(&envelope, self.received)?.filter(|_| !historical);
+        let clock = Clock { now: self.received.now, sent_at, historical };
+        for (event, told) in self.events.iter_mut().zip(&self.told) {
+            event.timestamp = clock.instant(*told);
+        }
+        let token = match envelope.outer_token() {
+            Some(token) => Some(token),
+            None => match self.other_token {
+                Some(place) => return Err(Refusal::several_tokens(place.path())),
+                None => self.own_token,
+            },
+        };
+        let captured = Captured { events: self.events, packed: self.packed };
+        Ok(Batch { token, captured, outcomes: self.outcomes })
+    }
 }
 
-#[derive(Clone, Copy)]
-struct Clock {
-    now: i64,
-    sent_at: Option<i64>,
+fn properties_lack(properties: &PackedProperties, packed: &Packed, noted: usize) -> bool {
+    packed.noted(properties, noted).is_none()
 }
 
-/// When the client says that it sent the request.
-fn sent_at(envelope: &Map<String, Value>, received: Received) -> Result<Option<i64>, Refusal> {
-    match envelope.get("sent_at") {
+fn option<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
+    fields.options.as_ref()?.get(name)
+}
+
+/// The newer form says when the batch was made.
+fn created_at(envelope: &Fields) -> Result<(), Refusal> {
+    let refused = |code, detail: &str| Err(Refusal::field(code, detail, "created_at"));
+    match &envelope.created_at {
+        None | Some(Value::Null) => refused("required", "A batch needs the time when it was made."),
+        Some(Value::String(at)) if parse_timestamp(at).is_some() => Ok(()),
+        Some(_) => refused("invalid_input", "This is no ISO 8601 time."),
+    }
+}
+
+/// When the client says that it sent the request. A time that cannot be read corrects nothing.
+fn sent_at(envelope: &Fields, received: &Received) -> Result<Option<i64>, Refusal> {
+    match &envelope.sent_at {
         None | Some(Value::Null) => Ok(received.sent_at),
-        Some(Value::String(at)) if at.is_empty() => Ok(received.sent_at),
-        Some(Value::String(at)) => match parse_timestamp(at) {
-            Some(at) => Ok(Some(at)),
-            None => Err(Refusal::field("invalid_input", "This is no ISO 8601 time.", "sent_at")),
-        },
+        Some(Value::String(at)) => Ok(parse_timestamp(at).or(received.sent_at)),
         Some(_) => Err(Refusal::field("invalid_input", "This is no ISO 8601 time.", "sent_at")),
     }
-}
-
-fn own_token(event: &Map<String, Value>) -> Option<String> {
-    text(event.get("api_key"))
-        .or_else(|| text(event.get("token")))
-        .or_else(|| text(event.get("properties").and_then(|properties| properties.get("token"))))
-}
-
-fn text(value: Option<&Value>) -> Option<String> {
-    value.and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Where in the body an event lies, for errors.
-struct Place<'a> {
-    path: &'a str,
-}
-
-impl Place<'_> {
-    fn field(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
-    }
-
-    fn refuse(&self, code: &'static str, detail: impl Into<String>, name: &str) -> Refusal {
-        Refusal::field(code, detail, self.field(name))
-    }
-
-    fn event(
-        &self,
-        mut sent: Map<String, Value>,
-        clock: Clock,
-        new_uuid: &mut dyn FnMut() -> Uuid,
-    ) -> Result<Event, Refusal> {
-        if json_bytes(&sent) > EVENT_BYTES_MAX {
-            let kilobytes = EVENT_BYTES_MAX / 1024;
-            let place = if self.path.is_empty() { "The event" } else { self.path };
-            return Err(Refusal::too_large(format!("{place} has more than {kilobytes} KiB.")));
-        }
-        let event = self.name(sent.remove("event"))?;
-        let uuid = match self.uuid(sent.remove("uuid"))? {
-            Some(uuid) => uuid,
-            None => new_uuid(),
-        };
-        let mut properties = match sent.remove("properties") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(properties)) => properties,
-            Some(_) => return Err(self.refuse("not_a_dict", "Properties must be an object.", "properties")),
-        };
-        let distinct_id = self.distinct_id(sent.remove("distinct_id"), &properties)?;
-        let timestamp = self.timestamp(&sent, &properties, clock)?;
-        for key in MOVED {
-            if let Some(value) = sent.remove(key).filter(|value| !value.is_null()) {
-                moved(&mut properties, key, value);
-            }
-        }
-        if properties.iter().any(|(key, value)| key.contains('\0') || has_nul(value)) {
-            return Err(self.refuse("invalid_input", "Null characters are not allowed.", "properties"));
-        }
-        Ok(Event { uuid, event, distinct_id, timestamp, properties })
-    }
-
-    fn name(&self, name: Option<Value>) -> Result<String, Refusal> {
-        let name = match name {
-            None | Some(Value::Null) => {
-                return Err(self.refuse("required", "An event needs a name.", "event"));
-            }
-            Some(Value::String(name)) => name,
-            Some(_) => return Err(self.refuse("invalid_input", "Not a valid string.", "event")),
-        };
-        if name.contains('\0') {
-            return Err(self.refuse("invalid_input", "Null characters are not allowed.", "event"));
-        }
-        if name.chars().count() > NAME_CHARS_MAX {
-            let detail = format!("Ensure this field has no more than {NAME_CHARS_MAX} characters.");
-            return Err(self.refuse("max_length", detail, "event"));
-        }
-        Ok(name)
-    }
-
-    fn distinct_id(&self, own: Option<Value>, properties: &Map<String, Value>) -> Result<String, Refusal> {
-        let own = own.filter(|id| !id.is_null());
-        let id = match own.as_ref().or_else(|| properties.get("distinct_id")) {
-            None | Some(Value::Null) => {
-                return Err(self.refuse("required", "An event needs a distinct id.", "distinct_id"));
-            }
-            Some(Value::String(id)) => id.clone(),
-            Some(Value::Number(id)) => id.to_string(),
-            Some(_) => return Err(self.refuse("invalid_input", "Not a valid string.", "distinct_id")),
-        };
-        if id.trim().is_empty() {
-            return Err(self.refuse("blank", "An event needs a distinct id.", "distinct_id"));
-        }
-        if id.contains('\0') {
-            return Err(self.refuse("invalid_input", "Null characters are not allowed.", "distinct_id"));
-        }
-        Ok(id.chars().take(DISTINCT_ID_CHARS_MAX).collect())
-    }
-
-    fn uuid(&self, uuid: Option<Value>) -> Result<Option<Uuid>, Refusal> {
-        let refused = || self.refuse("invalid_input", "This is no UUID.", "uuid");
-        let uuid = match uuid {
-            None | Some(Value::Null) => return Ok(None),
-            Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
-            Some(Value::String(text)) => Uuid::parse_str(text.trim()).map_err(|_| refused())?,
-            Some(_) => return Err(refused()),
-        };
-        Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
-    }
-
-    /// When the event happened by our clock: the client's clock is corrected by the difference that it shows when it
-    /// sends, unless the event forbids it. Without a time it happened `offset` milliseconds ago, or now.
-    fn timestamp(
-        &self,
-        sent: &Map<String, Value>,
-        properties: &Map<String, Value>,
-        clock: Clock,
-    ) -> Result<i64, Refusal> {
-        let wrong = |field: &str| {
-            self.refuse("invalid_input", "This is no ISO 8601 time of the years 1 to 9999.", field)
-        };
-        let at = match sent.get("timestamp") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) if text.trim().is_empty() => None,
-            Some(Value::String(text)) => Some(parse_timestamp(text).ok_or_else(|| wrong("timestamp"))?),
-            Some(_) => return Err(wrong("timestamp")),
-        };
-        if let Some(at) = at {
-            let keep = properties.get("$ignore_sent_at") == Some(&Value::Bool(true));
-            let skew = clock.sent_at.filter(|_| !keep).map_or(0, |sent_at| clock.now - sent_at);
-            return in_range(at.saturating_add(skew)).ok_or_else(|| wrong("timestamp"));
-        }
-        match sent.get("offset") {
-            None | Some(Value::Null) => Ok(clock.now),
-            Some(offset) => {
-                let refused =
-                    || self.refuse("invalid_input", "A number of milliseconds is required.", "offset");
-                let milliseconds =
-                    offset.as_f64().filter(|offset| offset.abs() < 1e14).ok_or_else(refused)?;
-                in_range(clock.now - (milliseconds * 1000.0) as i64).ok_or_else(refused)
-            }
-        }
-    }
-}
-
-/// An instant of the years 1 to 9999.
-fn in_range(micros: i64) -> Option<i64> {
-    (-62_135_596_800_000_000..=253_402_300_799_999_999).contains(&micros).then_some(micros)
-}
-
-/// Puts a person change of the event into its properties; of a key in both places the event's own wins.
-fn moved(properties: &mut Map<String, Value>, key: &str, value: Value) {
-    match (properties.get_mut(key), value) {
-        (Some(Value::Object(there)), Value::Object(own)) => there.extend(own),
-        (_, value) => {
-            properties.insert(key.to_owned(), value);
-        }
-    }
-}
-
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(has_nul),
-        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
-        _ => false,
-    }
-}
-
-/// About how long the object is as JSON text; escapes are not counted.
-fn json_bytes(fields: &Map<String, Value>) -> usize {
-    fn of(value: &Value) -> usize {
-        match value {
-            Value::Null | Value::Bool(_) => 5,
-            Value::Number(_) => 8,
-            Value::String(text) => text.len() + 2,
-            Value::Array(items) => 2 + items.iter().map(|item| of(item) + 1).sum::<usize>(),
-            Value::Object(fields) => json_bytes(fields),
-        }
-    }
-    2 + fields.iter().map(|(key, value)| key.len() + 4 + of(value)).sum::<usize>()
 }

@@ -58,6 +58,14 @@ impl Refusal {
         )
     }
 
+    /// 401: the events name more than one project; `path` is the first that names another than those before it.
+    pub fn several_tokens(path: String) -> Refusal {
+        let detail = "The events name different project tokens. Send each project's events by themselves.";
+        let attr =
+            Some(if path.is_empty() { "api_key".to_owned() } else { format!("{path}.properties.token") });
+        Refusal { attr, ..Refusal::unauthorized("invalid_api_key", detail) }
+    }
+
     fn unauthorized(code: &'static str, detail: &str) -> Refusal {
         let (status, kind) = (StatusCode::UNAUTHORIZED, "authentication_error");
         Refusal { status, kind, code, detail: detail.to_owned(), attr: Some("api_key".to_owned()) }

@@ -7,13 +7,15 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pennon_eventstore::parse_timestamp;
+use pennon_eventstore::{Event, parse_timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::decode::{INFLATED_BYTES_MAX, Payload, Sent, decode};
-use crate::normalize::{Batch, EVENT_BYTES_MAX, EVENTS_MAX, Received, normalize};
+use crate::decode::{INFLATED_BYTES_MAX, Sent, decode};
+use crate::normalize::{Batch, EVENT_BYTES_MAX, EVENTS_MAX, Form, Received, normalize};
 use crate::refusal::Refusal;
+
+mod any;
 
 const NOW: &str = "2024-05-01T12:00:00Z";
 
@@ -28,7 +30,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn value(sent: &Sent<'_>) -> Value {
-    decode(sent).unwrap().value
+    serde_json::from_slice(&decode(sent).unwrap().json).unwrap()
 }
 
 #[test]
@@ -81,12 +83,17 @@ fn every_form_of_a_body_is_read() {
     let with_token = format!("data={}&api_key=phc_1", escaped(&base64));
     let payload =
         decode(&Sent { body: with_token.as_bytes(), content_type: form, ..Sent::default() }).unwrap();
-    assert_eq!(payload, Payload { value: body, form_token: Some("phc_1".to_owned()) });
+    assert_eq!(serde_json::from_slice::<Value>(&payload.json).unwrap(), body);
+    assert_eq!(payload.form_token.as_deref(), Some("phc_1"));
 }
 
 #[test]
 fn bodies_that_are_none_of_the_forms_are_refused() {
-    let status = |sent: Sent<'_>| decode(&sent).unwrap_err().status;
+    let status = |sent: Sent<'_>| {
+        let refused =
+            |json: &[u8]| normalize(json, Form::Batch, &received(), &mut || Uuid::nil()).unwrap_err();
+        decode(&sent).map_or_else(|refusal| refusal, |payload| refused(&payload.json)).status
+    };
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let deeper = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let half = gzip(b"{\"event\": \"a\"}");
@@ -132,11 +139,25 @@ fn bodies_that_are_none_of_the_forms_are_refused() {
 }
 
 fn received() -> Received {
-    Received { now: parse_timestamp(NOW).unwrap(), sent_at: None }
+    Received { now: parse_timestamp(NOW).unwrap(), ..Received::default() }
 }
 
 fn read(value: Value) -> Result<Batch, Refusal> {
-    normalize(value, received(), &mut || Uuid::from_u128(99))
+    read_text(value.to_string().as_bytes())
+}
+
+fn read_text(json: &[u8]) -> Result<Batch, Refusal> {
+    normalize(json, Form::Batch, &received(), &mut || Uuid::from_u128(99))
+}
+
+/// The events of a body that is taken.
+fn events(value: Value) -> Vec<Event> {
+    read(value).unwrap().captured.in_full().unwrap()
+}
+
+/// A body of the newer form.
+fn analytics(value: Value, received: &Received) -> Result<Batch, Refusal> {
+    normalize(value.to_string().as_bytes(), Form::Analytics, received, &mut || Uuid::from_u128(99))
 }
 
 #[test]
@@ -148,14 +169,16 @@ fn a_batch_a_list_and_a_single_event_are_the_same() {
     });
     let batch = read(json!({"api_key": "phc_1", "batch": [event]})).unwrap();
     assert_eq!(batch.token.as_deref(), Some("phc_1"));
-    let got = &batch.events[0];
+    let all = batch.captured.in_full().unwrap();
+    let got = &all[0];
     assert_eq!((got.event.as_str(), got.distinct_id.as_str()), ("bought", "ada"));
     assert_eq!(got.uuid, Uuid::from_u128(0x0189_0000_0000_7000_8000_0000_0000_0001));
     assert_eq!(got.timestamp, parse_timestamp("2024-04-30T08:00:00.123456Z").unwrap());
     assert_eq!(Value::from(got.properties.clone()), event["properties"]);
     let mut single = event.clone();
     single["api_key"] = "phc_1".into();
-    assert_eq!(read(single).unwrap(), batch);
+    assert_eq!(read(single.clone()).unwrap().token, batch.token);
+    assert_eq!(events(single), all);
     let mut own = event;
     own["properties"]["token"] = "phc_1".into();
     assert_eq!(read(json!([own])).unwrap().token, batch.token);
@@ -167,7 +190,7 @@ fn the_client_clock_is_corrected_and_offsets_are_taken_off() {
         let mut body = json!({"api_key": "t", "batch": [{"event": "a", "distinct_id": "d"}]});
         body["batch"][0].as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
         body.as_object_mut().unwrap().extend(envelope.as_object().unwrap().clone());
-        read(body).unwrap().events[0].timestamp
+        events(body)[0].timestamp
     };
     let time = |text: &str| parse_timestamp(text).unwrap();
     let happened = json!({"timestamp": "2024-05-01T09:59:00Z"});
@@ -190,14 +213,14 @@ fn the_client_clock_is_corrected_and_offsets_are_taken_off() {
     );
     assert_eq!(at(json!({}), json!({"sent_at": "2024-05-01T10:00:00Z"})), time(NOW));
     let query = Received { sent_at: Some(time("2024-05-01T10:00:00Z")), ..received() };
-    let event = json!({"event": "a", "distinct_id": "d", "timestamp": "2024-05-01T09:59:00Z"});
-    let batch = normalize(event, query, &mut || Uuid::nil()).unwrap();
-    assert_eq!(batch.events[0].timestamp, time("2024-05-01T11:59:00Z"));
+    let event = json!({"event": "a", "distinct_id": "d", "timestamp": "2024-05-01T09:59:00Z"}).to_string();
+    let batch = normalize(event.as_bytes(), Form::Batch, &query, &mut || Uuid::nil()).unwrap();
+    assert_eq!(batch.captured.events[0].timestamp, time("2024-05-01T11:59:00Z"));
 }
 
 #[test]
 fn ids_and_person_changes_are_found_where_clients_put_them() {
-    let event = |event: Value| read(event).unwrap().events.remove(0);
+    let event = |event: Value| events(event).remove(0);
     let got = event(json!({
         "event": "$identify", "properties": {"distinct_id": 7, "$set": {"a": 1, "b": 1}},
         "$set": {"b": 2}, "$set_once": {"c": 3}, "$unset": ["d"],
@@ -228,55 +251,210 @@ fn what_is_missing_or_wrong_is_named() {
     for (key, value) in [
         ("event", json!(null)),
         ("event", json!(5)),
-        ("event", json!("a\u{0}")),
-        ("event", json!("x".repeat(201))),
         ("distinct_id", json!(null)),
         ("distinct_id", json!("")),
-        ("distinct_id", json!([])),
-        ("distinct_id", json!("\u{0}")),
         ("uuid", json!("x")),
         ("uuid", json!(5)),
-        ("timestamp", json!("yesterday")),
         ("timestamp", json!(5)),
-        ("timestamp", json!("0000-01-01T00:00:00Z")),
-        ("timestamp", json!("10000-01-01T00:00:00Z")),
         ("offset", json!("x")),
         ("offset", json!(1e300)),
         ("offset", json!(1e14)),
         ("properties", json!([])),
-        ("properties", json!({"k": ["a\u{0}"]})),
-        ("properties", json!({"a\u{0}": 1})),
     ] {
         assert_eq!(refused(with(key, value.clone())), format!("batch[1].{key}"), "{key} {value}");
     }
     assert_eq!(refused(json!({"event": "a"})), "distinct_id");
     assert_eq!(refused(json!({"distinct_id": "a"})), "event");
-    assert_eq!(refused(json!([1])), "[0]".trim_matches(['[', '0', ']']));
+    assert_eq!(refused(json!([1])), "[0]");
+    assert_eq!(refused(json!([[]])), "[0]");
+    assert_eq!(refused(json!({"batch": [null]})), "batch[0]");
     assert_eq!(refused(json!({"batch": {}})), "batch");
     assert_eq!(refused(json!({"batch": []})), "batch");
     assert_eq!(refused(json!([])), "batch");
-    assert_eq!(refused(json!({"sent_at": "x", "batch": [{"event": "a", "distinct_id": "d"}]})), "sent_at");
+    assert_eq!(refused(json!({"sent_at": 5, "batch": [{"event": "a", "distinct_id": "d"}]})), "sent_at");
     let two = json!([
         {"event": "a", "distinct_id": "d", "properties": {"token": "t1"}},
         {"event": "a", "distinct_id": "d", "properties": {"token": "t2"}},
     ]);
-    assert_eq!(refused(two), "[1].properties.token");
+    let refusal = read(two).unwrap_err();
+    assert_eq!(
+        (refusal.status, refusal.attr.as_deref()),
+        (StatusCode::UNAUTHORIZED, Some("[1].properties.token"))
+    );
     for body in [json!(null), json!("a"), json!(5)] {
         assert_eq!(read(body).unwrap_err().status, StatusCode::BAD_REQUEST);
     }
 }
 
+/// An event for which that many bytes are counted: of its properties names count 4 and texts 3 more than their length, the
+/// object 2; of its other fields the names count 10.
+fn event_of(bytes: usize) -> Value {
+    let around = (10 + "a".len() + 3) + (10 + "d".len() + 3) + 2 + ("k".len() + 4) + 3;
+    json!({"event": "a", "distinct_id": "d", "properties": {"k": "x".repeat(bytes - around)}})
+}
+
 #[test]
-fn more_than_the_stated_limits_is_413() {
-    let status = |body: Value| read(body).unwrap_err().status;
-    let large = json!({"event": "a", "distinct_id": "d", "properties": {"k": "x".repeat(EVENT_BYTES_MAX)}});
-    assert_eq!(status(large), StatusCode::PAYLOAD_TOO_LARGE);
+fn limits_hold_at_the_limit_and_one_past_it() {
+    let status = |body: Value| read(body).map_or_else(|refusal| refusal.status, |_| StatusCode::OK);
+    assert_eq!(status(event_of(EVENT_BYTES_MAX)), StatusCode::OK);
+    assert_eq!(status(event_of(EVENT_BYTES_MAX + 1)), StatusCode::PAYLOAD_TOO_LARGE);
     let event = json!({"event": "a", "distinct_id": "d"});
     assert_eq!(status(Value::Array(vec![event.clone(); EVENTS_MAX + 1])), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(read(Value::Array(vec![event; EVENTS_MAX])).unwrap().events.len(), EVENTS_MAX);
-    let just =
-        json!({"event": "a", "distinct_id": "d", "properties": {"k": "x".repeat(EVENT_BYTES_MAX - 100)}});
-    assert!(read(just).is_ok());
+    assert_eq!(events(Value::Array(vec![event; EVENTS_MAX])).len(), EVENTS_MAX);
     let bomb = (0..10_000).map(|n| (format!("k{n}"), json!(n))).collect::<serde_json::Map<_, _>>();
-    assert!(read(json!({"event": "a", "distinct_id": "d", "properties": bomb})).is_ok());
+    let kept = events(json!({"event": "a", "distinct_id": "d", "properties": bomb}));
+    assert_eq!(kept[0].properties, bomb);
+    let nested = |levels: usize| {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        format!(r#"{{"event":"a","distinct_id":"d","properties":{{"k":{open}{close}}}}}"#)
+    };
+    // The event and its properties are two levels of 64.
+    assert!(read_text(nested(62).as_bytes()).is_ok());
+    let refusal = read_text(nested(63).as_bytes()).unwrap_err();
+    assert_eq!((refusal.status, refusal.code), (StatusCode::BAD_REQUEST, "parse_error"));
+    // What nobody reads may be as deep as it likes.
+    let junk =
+        format!(r#"{{"event":"a","distinct_id":"d","x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    assert!(read_text(junk.as_bytes()).is_ok());
+    for (sent, kept) in [(200, 200), (201, 200), (100_000, 200)] {
+        let long = events(json!({"event": "ü".repeat(sent), "distinct_id": "ä".repeat(sent)}));
+        assert_eq!(long[0].event, "ü".repeat(kept));
+        assert_eq!(long[0].distinct_id, "ä".repeat(kept));
+    }
+}
+
+#[test]
+fn what_the_vendor_takes_is_taken() {
+    let one = |event: Value| events(event).remove(0);
+    let with = |key: &str, value: Value| {
+        let mut event = json!({"event": "a", "distinct_id": "d"});
+        event[key] = value;
+        event
+    };
+    // posthog-js sends whatever a page calls an id.
+    for (id, text) in [(json!(7.5), "7.5"), (json!(true), "true"), (json!(["a", 1]), r#"["a",1]"#)] {
+        assert_eq!(one(with("distinct_id", id)).distinct_id, text);
+    }
+    assert_eq!(one(json!({"event": "a", "$distinct_id": "x"})).distinct_id, "x");
+    let nul = one(json!({"event": "a\u{0}", "distinct_id": "\u{0}d", "properties": {"k\u{0}": ["\u{0}"]}}));
+    assert_eq!((nul.event.as_str(), nul.distinct_id.as_str()), ("a\u{FFFD}", "\u{FFFD}d"));
+    assert_eq!(Value::from(nul.properties), json!({"k\u{FFFD}": ["\u{FFFD}"]}));
+    // Of a name that comes twice the last value counts, in JSON too.
+    let twice = r#"{"event":"a","distinct_id":"d","properties":{"k":1,"l":2,"k":3},"properties":{"k":1,"l":2,"k":3}}"#;
+    let twice = read_text(twice.as_bytes()).unwrap().captured.in_full().unwrap();
+    assert_eq!(Value::from(twice[0].properties.clone()), json!({"k": 3, "l": 2}));
+    assert!(one(with("properties", json!(null))).properties.is_empty());
+    // A batch whose fields come in any order, and beside it what only single events have.
+    let late = r#"{"properties":{"x":1},"batch":[{"event":"a","distinct_id":"d"}],"event":7,"token":"t"}"#;
+    let late = read_text(late.as_bytes()).unwrap();
+    assert_eq!((late.token.as_deref(), late.captured.events.len()), (Some("t"), 1));
+    assert!(late.captured.in_full().unwrap()[0].properties.is_empty());
+}
+
+#[test]
+fn times_are_read_corrected_and_kept_in_bounds() {
+    let at = |timestamp: Value, historical: bool| {
+        let event = json!({"event": "a", "distinct_id": "d", "timestamp": timestamp});
+        events(json!({"api_key": "t", "historical_migration": historical, "batch": [event]}))[0].timestamp
+    };
+    let time = |text: &str| parse_timestamp(text).unwrap();
+    let same = time("2024-01-04T11:45:38Z");
+    for text in [
+        "2024-01-04T11:45:38Z",
+        "2024-01-04 11:45:38",
+        "2024-01-04T13:45:38+02:00",
+        "1704368738",
+        "1704368738000",
+        "1704368738000000",
+        "Thu, 4 Jan 2024 12:45:38 +0100",
+        "2024/01/04 11:45:38",
+        "01/04/2024 11:45:38",
+    ] {
+        assert_eq!(at(json!(text), false), same, "{text}");
+    }
+    for unreadable in ["yesterday", "12", "2024-13-01", "", " "] {
+        assert_eq!(at(json!(unreadable), false), time(NOW), "{unreadable}");
+    }
+    // 23 hours ahead, and a millisecond more.
+    assert_eq!(at(json!("2024-05-02T11:00:00Z"), false), time("2024-05-02T11:00:00Z"));
+    assert_eq!(at(json!("2024-05-02T11:00:00.001Z"), false), time(NOW));
+    assert_eq!(at(json!("9999-12-31T23:59:59Z"), false), time(NOW));
+    assert_eq!(at(json!("9999-12-31T23:59:59Z"), true), time("9999-12-31T23:59:59Z"));
+    assert_eq!(at(json!("0001-01-01T00:00:00Z"), false), time("0001-01-01T00:00:00Z"));
+    assert_eq!(at(json!("0000-12-31T23:59:59Z"), false), 0, "the epoch, as years before the first");
+    assert_eq!(at(json!("1969-07-20T20:17:40Z"), false), time("1969-07-20T20:17:40Z"));
+}
+
+#[test]
+fn the_newer_form_drops_single_events_and_says_why() {
+    let uuid = |n: u128| Uuid::from_u128(n).to_string();
+    let event = |n: u128, change: Value| {
+        let mut event = json!({"uuid": uuid(n), "event": "a", "distinct_id": " d ",
+            "timestamp": "2024-05-01T11:00:00Z", "properties": {"k": 1}});
+        event.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        event
+    };
+    let body = |events: Vec<Value>| json!({"created_at": NOW, "batch": events});
+    let batch = analytics(
+        body(vec![
+            event(1, json!({})),
+            event(2, json!({"event": ""})),
+            event(3, json!({"event": "x".repeat(201)})),
+            event(4, json!({"distinct_id": " "})),
+            event(5, json!({"distinct_id": "x".repeat(201)})),
+            event(6, json!({"timestamp": "yesterday"})),
+            event(7, json!({"properties": []})),
+            event(8, json!({"event": "x".repeat(200), "distinct_id": "x".repeat(200)})),
+        ]),
+        &received(),
+    )
+    .unwrap();
+    let why = batch.outcomes.iter().map(|(_, why)| why.unwrap_or("ok")).collect::<Vec<_>>();
+    assert_eq!(
+        why,
+        [
+            "ok",
+            "missing_event_name",
+            "event_name_too_long",
+            "missing_distinct_id",
+            "distinct_id_too_large",
+            "invalid_event_timestamp",
+            "malformed_event_properties",
+            "ok"
+        ]
+    );
+    let kept = batch.captured.in_full().unwrap();
+    assert_eq!(kept.iter().map(|event| event.uuid.as_u128()).collect::<Vec<_>>(), [1, 8]);
+    assert_eq!(kept[0].distinct_id, "d");
+    let refused = |body: Value| analytics(body, &received()).unwrap_err().attr.unwrap_or_default();
+    assert_eq!(refused(json!({"batch": [event(1, json!({}))]})), "created_at");
+    assert_eq!(refused(json!({"created_at": "x", "batch": [event(1, json!({}))]})), "created_at");
+    assert_eq!(refused(body(vec![event(1, json!({"uuid": null}))])), "batch[0].uuid");
+    assert_eq!(refused(body(vec![event(1, json!({"uuid": "x"}))])), "batch[0].uuid");
+    assert_eq!(refused(body(vec![])), "batch");
+}
+
+#[test]
+fn the_newer_forms_own_fields_become_properties() {
+    let received = Received {
+        sent_at: parse_timestamp("2024-05-01T10:00:00Z"),
+        library: Some(("posthog-rs".to_owned(), "1.2.3".to_owned())),
+        ..received()
+    };
+    let event = |options: Value| {
+        json!({"uuid": Uuid::from_u128(1).to_string(), "event": "a", "distinct_id": "d",
+            "timestamp": "2024-05-01T09:59:00Z", "session_id": "s", "window_id": null,
+            "options": options, "properties": {"$lib": "own"}})
+    };
+    let one = |options: Value| {
+        let batch = analytics(json!({"created_at": NOW, "batch": [event(options)]}), &received).unwrap();
+        batch.captured.in_full().unwrap().remove(0)
+    };
+    let got = one(json!({"process_person_profile": false}));
+    assert_eq!(got.timestamp, parse_timestamp("2024-05-01T11:59:00Z").unwrap());
+    let want =
+        json!({"$lib": "own", "$session_id": "s", "$lib_version": "1.2.3", "$process_person_profile": false});
+    assert_eq!(Value::from(got.properties), want);
+    let exact = one(json!({"disable_skew_correction": true}));
+    assert_eq!(exact.timestamp, parse_timestamp("2024-05-01T09:59:00Z").unwrap());
 }

@@ -57,8 +57,17 @@ impl Place {
 
     /// Names of the stored events.
     async fn stored(&self) -> Vec<String> {
+        self.scanned(EventSelection::All).await
+    }
+
+    /// How many events of this name a question about them alone finds.
+    async fn named(&self, name: &str) -> usize {
+        self.scanned(EventSelection::Named([name.to_owned()].into())).await.len()
+    }
+
+    async fn scanned(&self, events: EventSelection) -> Vec<String> {
         let request = ScanRequest {
-            events: EventSelection::All,
+            events,
             from: i64::MIN,
             to: i64::MAX,
             columns: BTreeSet::from([ColumnKey::DistinctId]),
@@ -141,15 +150,102 @@ async fn a_refused_request_stores_nothing() {
 #[tokio::test]
 async fn browsers_may_ask_from_anywhere() {
     let place = place().await;
-    for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/array/phc_1/config"] {
-        let request = Request::options(path).body(Body::empty()).unwrap();
-        assert_eq!(place.send(request).await.0, StatusCode::NO_CONTENT, "{path}");
+    for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/i/v1/analytics/events", "/array/phc_1/config"] {
+        let request = Request::options(path)
+            .header("origin", "https://shop.example")
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "content-type, posthog-sdk-info")
+            .body(Body::empty())
+            .unwrap();
+        let response = place.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NO_CONTENT, "{path}");
+        assert_eq!(response.headers()["access-control-allow-origin"], "*");
+        let allowed = response.headers()["access-control-allow-headers"].to_str().unwrap().to_lowercase();
+        assert!(allowed.contains("content-type") && allowed.contains("posthog-sdk-info"), "{allowed}");
     }
     let config = Request::get("/array/phc_1/config").body(Body::empty()).unwrap();
     let (status, body) = place.send(config).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
     let get = Request::get("/batch/").body(Body::empty()).unwrap();
     assert_eq!(place.send(get).await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// A copy counts once, whether the first lies in a block or in a segment, and whatever its name and time say.
+#[tokio::test]
+async fn a_uuid_is_one_event_across_blocks_and_segments() {
+    let place = place().await;
+    let with = |name: &str, uuid: u32, timestamp: &str| {
+        let mut event = event(name);
+        event["uuid"] = format!("01890000-0000-7000-8000-{uuid:012}").into();
+        event["timestamp"] = timestamp.into();
+        json!({"api_key": "phc_1", "batch": [event]}).to_string()
+    };
+    let now = 1_900_000_000_000_000;
+    assert_eq!(place.post("/batch/", with("first", 1, "2024-01-01T00:00:00Z")).await.0, StatusCode::OK);
+    assert_eq!(place.post("/batch/", with("copy", 1, "2024-02-01T00:00:00Z")).await.0, StatusCode::OK);
+    assert_eq!(place.stored().await, ["first"]);
+    assert_eq!(place.named("copy").await, 0, "asked for by its name alone");
+    place.events.compact(PROJECT, now).await.unwrap();
+    assert_eq!(place.post("/batch/", with("copy", 1, "2024-02-01T00:00:00Z")).await.0, StatusCode::OK);
+    assert_eq!(place.post("/batch/", with("late", 2, "1999-01-01T00:00:00Z")).await.0, StatusCode::OK);
+    assert_eq!(place.stored().await, ["first", "late"]);
+    assert_eq!(place.named("copy").await, 0);
+    place.events.compact(PROJECT, now + 1).await.unwrap();
+    assert_eq!(place.stored().await, ["first", "late"]);
+    assert_eq!(place.named("late").await, 1);
+}
+
+#[tokio::test]
+async fn the_newer_form_answers_for_each_event() {
+    let place = place().await;
+    let send = async |token: &str, body: Vec<u8>| {
+        let request =
+            Request::post("/i/v1/analytics/events").header("authorization", format!("Bearer {token}"));
+        place.send(request.body(body.into()).unwrap()).await
+    };
+    let uuid = |n: u32| format!("01890000-0000-7000-8000-{n:012}");
+    let event = |n: u32, name: &str| json!({"uuid": uuid(n), "event": name, "distinct_id": "ada"});
+    let body =
+        |events: Vec<Value>| json!({"created_at": "2024-01-01T00:00:00Z", "batch": events}).to_string();
+    let (status, answer) = send("phc_1", body(vec![event(1, "a"), event(2, "")]).into()).await;
+    assert_eq!(status, StatusCode::OK);
+    let want = json!({"results": {uuid(1): {"result": "ok"},
+        uuid(2): {"result": "drop", "details": "missing_event_name"}}});
+    assert_eq!(answer, want);
+    let (status, answer) = send("phc_1", body(vec![event(3, "")]).into()).await;
+    assert_eq!((status, &answer["results"][uuid(3)]["result"]), (StatusCode::OK, &json!("drop")));
+    // Whom the token names is known before the body is looked at.
+    let (status, answer) = send("phc_2", b"{".to_vec()).await;
+    assert_eq!((status, &answer["code"]), (StatusCode::UNAUTHORIZED, &json!("invalid_api_key")));
+    assert_eq!(send("phc_1", b"{".to_vec()).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(place.stored().await, ["a"]);
+}
+
+/// What is at hand when a batch of the newer form, or any other, is malformed in one event.
+#[tokio::test]
+async fn each_wrong_field_is_named_and_nothing_is_stored() {
+    let place = place().await;
+    for (field, value) in [
+        ("event", json!(null)),
+        ("event", json!({})),
+        ("uuid", json!("1")),
+        ("uuid", json!(1)),
+        ("distinct_id", json!(" ")),
+        ("timestamp", json!(1_700_000_000)),
+        ("timestamp", json!([])),
+        ("offset", json!("1")),
+        ("offset", json!(1e15)),
+        ("properties", json!("x")),
+        ("properties", json!([{}])),
+    ] {
+        let mut wrong = event("b");
+        wrong[field] = value.clone();
+        let batch = json!({"api_key": "phc_1", "batch": [event("a"), wrong]}).to_string();
+        let (status, answer) = place.post("/batch/", batch).await;
+        let want = (StatusCode::BAD_REQUEST, json!(format!("batch[1].{field}")));
+        assert_eq!((status, answer["attr"].clone()), want, "{field} {value}");
+    }
+    assert!(place.stored().await.is_empty());
 }
 
 #[tokio::test]

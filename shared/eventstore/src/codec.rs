@@ -1,8 +1,10 @@
 //! The binary form of values inside blocks: exact, compact, and safe to read whatever the bytes are.
 //!
-//! A value is a tag and its content; lengths and integers are variable-length, seven bits a byte, lowest first.
-//! Must stay true: what was written comes back equal, 50 and 50.0 apart, keys in their order; a reader never allocates
-//! more than the bytes in front of it could describe, and never recurses deeper than [`DEPTH_MAX`].
+//! A value is a tag and its content; lengths and integers are variable-length, seven bits a byte, lowest first. An array
+//! is its values, an object its fields (tag, key, content), up to an end mark, so that both can be written while they are
+//! being read from elsewhere. Must stay true: what was written comes back equal, 50 and 50.0 apart, keys in their order,
+//! and of a key that was written twice the last value; a reader never allocates more than the bytes in front of it could
+//! describe, and never recurses deeper than [`DEPTH_MAX`].
 
 use serde_json::{Map, Number, Value};
 
@@ -11,15 +13,16 @@ use crate::error::EventStoreError;
 /// Deepest nesting of a value.
 pub(crate) const DEPTH_MAX: usize = 130;
 
-const NULL: u8 = 0;
-const FALSE: u8 = 1;
-const TRUE: u8 = 2;
-const INTEGER: u8 = 3;
-const UNSIGNED: u8 = 4;
-const FLOAT: u8 = 5;
-const TEXT: u8 = 6;
-const ARRAY: u8 = 7;
-const OBJECT: u8 = 8;
+pub(crate) const NULL: u8 = 0;
+pub(crate) const FALSE: u8 = 1;
+pub(crate) const TRUE: u8 = 2;
+pub(crate) const INTEGER: u8 = 3;
+pub(crate) const UNSIGNED: u8 = 4;
+pub(crate) const FLOAT: u8 = 5;
+pub(crate) const TEXT: u8 = 6;
+pub(crate) const ARRAY: u8 = 7;
+pub(crate) const OBJECT: u8 = 8;
+pub(crate) const END: u8 = 9;
 
 pub(crate) fn write_unsigned(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
@@ -39,61 +42,74 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-pub(crate) fn write_object(out: &mut Vec<u8>, map: &Map<String, Value>) {
-    write_unsigned(out, map.len() as u64);
-    for (key, value) in map {
-        write_text(out, key);
-        write_value(out, value);
+pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
+    out.push(tag(value));
+    write_content(out, value);
+}
+
+/// A value that stands under a key: the tag, the key as `write_key` puts it, the content.
+pub(crate) fn write_field(out: &mut Vec<u8>, write_key: impl FnOnce(&mut Vec<u8>), value: &Value) {
+    out.push(tag(value));
+    write_key(out);
+    write_content(out, value);
+}
+
+fn tag(value: &Value) -> u8 {
+    match value {
+        Value::Null => NULL,
+        Value::Bool(false) => FALSE,
+        Value::Bool(true) => TRUE,
+        Value::Number(number) if number.is_i64() => INTEGER,
+        Value::Number(number) if number.is_u64() => UNSIGNED,
+        Value::Number(_) => FLOAT,
+        Value::String(_) => TEXT,
+        Value::Array(_) => ARRAY,
+        Value::Object(_) => OBJECT,
     }
 }
 
-pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
+fn write_content(out: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Null => out.push(NULL),
-        Value::Bool(false) => out.push(FALSE),
-        Value::Bool(true) => out.push(TRUE),
-        Value::Number(number) => write_number(out, number),
-        Value::String(text) => {
-            out.push(TEXT);
-            write_text(out, text);
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => {
+            if let Some(n) = number.as_i64() {
+                write_signed(out, n);
+            } else if let Some(n) = number.as_u64() {
+                write_unsigned(out, n);
+            } else {
+                out.extend_from_slice(&number.as_f64().unwrap_or(0.0).to_le_bytes());
+            }
         }
+        Value::String(text) => write_text(out, text),
         Value::Array(items) => {
-            out.push(ARRAY);
-            write_unsigned(out, items.len() as u64);
             items.iter().for_each(|item| write_value(out, item));
+            out.push(END);
         }
         Value::Object(map) => {
-            out.push(OBJECT);
-            write_object(out, map);
+            map.iter().for_each(|(key, value)| write_field(out, |out| write_text(out, key), value));
+            out.push(END);
         }
-    }
-}
-
-fn write_number(out: &mut Vec<u8>, number: &Number) {
-    if let Some(n) = number.as_i64() {
-        out.push(INTEGER);
-        write_signed(out, n);
-    } else if let Some(n) = number.as_u64() {
-        out.push(UNSIGNED);
-        write_unsigned(out, n);
-    } else {
-        out.push(FLOAT);
-        out.extend_from_slice(&number.as_f64().unwrap_or(0.0).to_le_bytes());
     }
 }
 
 /// Reads what the functions above wrote.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
+    length: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+        Reader { rest: bytes, length: bytes.len() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
+    }
+
+    /// How many bytes have been read.
+    pub(crate) fn place(&self) -> usize {
+        self.length - self.rest.len()
     }
 
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], EventStoreError> {
@@ -139,29 +155,58 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map(str::to_owned).map_err(EventStoreError::corrupt)
     }
 
-    pub(crate) fn object(&mut self) -> Result<Map<String, Value>, EventStoreError> {
-        self.object_within(DEPTH_MAX)
-    }
-
     /// One value of any kind.
     pub(crate) fn whole_value(&mut self) -> Result<Value, EventStoreError> {
-        self.value(DEPTH_MAX)
+        let tag = self.byte()?;
+        self.content(tag, DEPTH_MAX)
     }
 
-    fn object_within(&mut self, depth: usize) -> Result<Map<String, Value>, EventStoreError> {
-        let count = self.count()?;
-        let mut map = Map::with_capacity(count.min(1024));
-        for _ in 0..count {
-            let key = self.text()?;
-            map.insert(key, self.value(depth)?);
+    /// The tag of the next field; the key follows, then the content.
+    pub(crate) fn tag(&mut self) -> Result<u8, EventStoreError> {
+        self.byte()
+    }
+
+    /// The content of a value with this tag.
+    pub(crate) fn value(&mut self, tag: u8) -> Result<Value, EventStoreError> {
+        self.content(tag, DEPTH_MAX)
+    }
+
+    /// Goes past the content of a value with this tag.
+    pub(crate) fn skip(&mut self, tag: u8) -> Result<(), EventStoreError> {
+        self.skip_within(tag, DEPTH_MAX)
+    }
+
+    fn skip_text(&mut self) -> Result<(), EventStoreError> {
+        let length = self.count()?;
+        self.take(length).map(|_| ())
+    }
+
+    fn skip_within(&mut self, tag: u8, depth: usize) -> Result<(), EventStoreError> {
+        match tag {
+            NULL | FALSE | TRUE => Ok(()),
+            INTEGER | UNSIGNED => self.unsigned().map(|_| ()),
+            FLOAT => self.take(8).map(|_| ()),
+            TEXT => self.skip_text(),
+            ARRAY | OBJECT => {
+                let depth = below(depth)?;
+                loop {
+                    match self.byte()? {
+                        END => return Ok(()),
+                        inner => {
+                            if tag == OBJECT {
+                                self.skip_text()?;
+                            }
+                            self.skip_within(inner, depth)?;
+                        }
+                    }
+                }
+            }
+            tag => Err(unknown(tag)),
         }
-        Ok(map)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, EventStoreError> {
-        let below =
-            || depth.checked_sub(1).ok_or_else(|| EventStoreError::corrupt("a value nested too deeply"));
-        Ok(match self.byte()? {
+    fn content(&mut self, tag: u8, depth: usize) -> Result<Value, EventStoreError> {
+        Ok(match tag {
             NULL => Value::Null,
             FALSE => Value::Bool(false),
             TRUE => Value::Bool(true),
@@ -175,14 +220,39 @@ impl<'a> Reader<'a> {
             }
             TEXT => Value::String(self.text()?),
             ARRAY => {
-                let below = below()?;
-                let count = self.count()?;
-                (0..count).map(|_| self.value(below)).collect::<Result<_, _>>()?
+                let depth = below(depth)?;
+                let mut items = Vec::new();
+                loop {
+                    match self.byte()? {
+                        END => break Value::Array(items),
+                        inner => items.push(self.content(inner, depth)?),
+                    }
+                }
             }
-            OBJECT => Value::Object(self.object_within(below()?)?),
-            tag => return Err(EventStoreError::Corrupt(format!("a value of unknown kind {tag}"))),
+            OBJECT => {
+                let depth = below(depth)?;
+                let mut map = Map::new();
+                loop {
+                    match self.byte()? {
+                        END => break Value::Object(map),
+                        inner => {
+                            let key = self.text()?;
+                            map.insert(key, self.content(inner, depth)?);
+                        }
+                    }
+                }
+            }
+            tag => return Err(unknown(tag)),
         })
     }
+}
+
+fn below(depth: usize) -> Result<usize, EventStoreError> {
+    depth.checked_sub(1).ok_or_else(|| EventStoreError::corrupt("a value nested too deeply"))
+}
+
+fn unknown(tag: u8) -> EventStoreError {
+    EventStoreError::Corrupt(format!("a value of unknown kind {tag}"))
 }
 
 fn cut() -> EventStoreError {

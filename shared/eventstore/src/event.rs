@@ -47,12 +47,3 @@ pub(crate) fn arrival(seq: Seq) -> Micros {
 pub(crate) fn micros_u64(at: Micros) -> u64 {
     u64::try_from(at).unwrap_or(0)
 }
-
-/// Of copies of one uuid the one that arrived first stays; the order of what stays is by arrival.
-pub(crate) fn drop_copies(rows: &mut Vec<Row>) -> u64 {
-    let before = rows.len();
-    rows.sort_by_key(|row| row.seq);
-    let mut seen = std::collections::HashSet::with_capacity(rows.len());
-    rows.retain(|row| seen.insert(row.event.uuid));
-    (before - rows.len()) as u64
-}

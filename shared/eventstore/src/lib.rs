@@ -16,6 +16,7 @@
 
 mod block;
 mod cache;
+mod captured;
 mod check;
 mod checksums;
 mod codec;
@@ -32,6 +33,7 @@ pub mod members;
 mod merges;
 mod objects;
 mod orphans;
+mod packing;
 mod parquet_file;
 mod people;
 mod person;
@@ -48,6 +50,7 @@ mod sweep;
 mod table;
 mod tail;
 mod time;
+mod waiting;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,6 +62,7 @@ use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
+pub use captured::{Captured, CapturedEvent, Packed, PackedProperties, Sealed};
 pub use check::{CheckProgress, Checked, DamagedSegment};
 pub use compact::Compacted;
 pub use error::EventStoreError;
@@ -66,6 +70,7 @@ pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
 pub use orphans::ORPHANED_MICROS;
+pub use packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
 pub use people::{
     GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull, Subject,
     VALUES_BYTES_MAX,
@@ -77,7 +82,7 @@ pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
 pub use table::{TableFile, TableRows};
-pub use time::parse_timestamp;
+pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
 use objects::Objects;
@@ -86,6 +91,7 @@ use quarantine::Quarantine;
 use records::PersonsObject;
 use resolved::Resolved;
 use segment::read::SegmentFile;
+use waiting::Waiting;
 
 /// The events of all projects. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -99,6 +105,7 @@ struct Inner {
     objects: Objects,
     ties: AtomicU32,
     marked: Mutex<HashSet<ProjectId>>,
+    waiting: Waiting,
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
     resolutions: Cache<Arc<Resolved>>,
@@ -137,6 +144,7 @@ impl EventStore {
             // A start by chance, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
+            waiting: Waiting::default(),
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),

@@ -68,6 +68,16 @@ const NOBODY: [&str; 15] = [
     "[object object]",
 ];
 
+/// Whether events of this name may ask for a merge.
+pub(crate) fn may_merge(event: &str) -> bool {
+    ["$identify", "$create_alias", "$merge_dangerously"].contains(&event)
+}
+
+/// Whether [`merge_of`] looks at the property of this name.
+pub(crate) fn names_a_merge(property: &str) -> bool {
+    ["$anon_distinct_id", "alias", "$process_person_profile"].contains(&property)
+}
+
 /// The merge that `event` asks for, if it is one of the three events that do and names two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
     let (key, forced) = match event.event.as_str() {

@@ -18,13 +18,15 @@ use crate::person::derived;
 use crate::resolution::Resolution;
 use crate::resolved::Resolved;
 use crate::segment::read::SegmentFile;
-use crate::tail::rows_of;
+use crate::tail::{Choice, chosen_rows_of};
 
 /// A project at one moment.
 pub(crate) struct Snapshot {
     pub manifest: Manifest,
     /// Events of blocks, without copies of each other; some may be copies of events in segments.
     pub hot: Vec<Row>,
+    /// How many events blocks hold, whether they were asked for or not.
+    pub hot_events: u64,
     pub resolution: Arc<Resolution>,
 }
 
@@ -42,10 +44,24 @@ impl FinalPersons {
 impl EventStore {
     /// The project as it is now.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
+        self.snapshot_of(project, Choice::all()).await
+    }
+
+    /// The project as it is now; of the events in blocks those that are `wanted`.
+    pub(crate) async fn snapshot_of(
+        &self,
+        project: ProjectId,
+        wanted: Choice,
+    ) -> Result<Snapshot, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
-        let hot = rows_of(project, blocks, &manifest.replaced_blocks).await?;
-        Ok(Snapshot { manifest, hot, resolution: Arc::new(resolved.resolution.clone()) })
+        let hot = chosen_rows_of(project, blocks, &manifest.replaced_blocks, wanted).await?;
+        Ok(Snapshot {
+            manifest,
+            hot: hot.rows,
+            hot_events: hot.events,
+            resolution: Arc::new(resolved.resolution.clone()),
+        })
     }
 
     /// The opened segment of an entry.

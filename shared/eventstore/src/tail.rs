@@ -5,6 +5,7 @@
 //! it is ignored.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
@@ -12,9 +13,10 @@ use pennon_core::store::{Guard, Item, Query, StoreError, Write};
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::block;
+use crate::block::{self, Block};
+use crate::captured::{Captured, Sealed};
 use crate::error::EventStoreError;
-use crate::event::{Event, Row, drop_copies, micros_u64, seq};
+use crate::event::{Event, Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
 use crate::person::derived;
 use crate::resolution::Resolution;
@@ -63,9 +65,18 @@ impl EventStore {
         if events.is_empty() {
             return Ok(());
         }
-        let block = block::encode(events)?;
+        self.append_sealed(project, Captured::of(events).sealed()?, now).await
+    }
+
+    /// As [`EventStore::append`], of a batch that was made ready elsewhere.
+    pub async fn append_sealed(
+        &self,
+        project: ProjectId,
+        batch: Sealed,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
         self.mark_project(project).await?;
-        let parts = block.chunks(block::PART_BYTES_MAX);
+        let parts = batch.block.chunks(block::PART_BYTES_MAX);
         let id = BlockId {
             micros: micros_u64(now),
             tie: self.next_tie(),
@@ -77,8 +88,10 @@ impl EventStore {
         });
         // Merges first: made again they change nothing, while a batch that is sent again because they failed after it
         // was stored would count twice where its events have no uuid of their own.
-        self.merge_persons(project, events).await?;
-        Ok(self.inner.store.blocks.transact(writes.collect()).await?)
+        self.merge_persons(project, &batch.merging).await?;
+        self.inner.store.blocks.transact(writes.collect()).await?;
+        self.inner.waiting.add(batch.block.len());
+        Ok(())
     }
 
     /// Makes the rows that say that the project has events, once a process.
@@ -109,6 +122,7 @@ impl EventStore {
         let blocks = complete(shards.into_iter().flat_map(|shard| shard.items))?;
         if is_cut || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
             // A matter of time, not of the question.
+            self.inner.waiting.wake();
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
             return Err(waiting.into());
@@ -183,17 +197,62 @@ fn complete(items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventSto
     Ok(complete.map(|(id, parts)| RawBlock { id, bytes: parts.concat() }).collect())
 }
 
+/// Which events of blocks are wanted, and what of them. Asked once a name, not once an event.
+#[derive(Clone)]
+pub(crate) struct Choice {
+    /// Whether events of this name are.
+    pub event: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Earliest time that is.
+    pub from: Micros,
+    /// Latest time that is.
+    pub to: Micros,
+    /// Whether the property of this name is.
+    pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl Choice {
+    /// Everything.
+    pub(crate) fn all() -> Choice {
+        Choice::properties(|_| true)
+    }
+
+    /// All events, with those properties whose names are `wanted`.
+    pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Choice {
+        Choice { event: Arc::new(|_| true), from: Micros::MIN, to: Micros::MAX, property: Arc::new(wanted) }
+    }
+}
+
+/// What was found in blocks.
+#[derive(Debug, Default)]
+pub(crate) struct HotRows {
+    /// The events that were wanted, copies dropped, in order of arrival.
+    pub rows: Vec<Row>,
+    /// How many events there are, copies included.
+    pub events: u64,
+}
+
+/// The events of `blocks` that are `wanted`, those of `replaced` ones left out. A copy is no event of its own, whatever its
+/// name and time are: the one that arrived first is the event, wanted or not.
+pub(crate) async fn chosen_rows_of(
+    project: ProjectId,
+    blocks: Vec<RawBlock>,
+    replaced: &HashSet<BlockId>,
+    wanted: Choice,
+) -> Result<HotRows, EventStoreError> {
+    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
+    if live.is_empty() {
+        return Ok(HotRows::default());
+    }
+    tokio::task::spawn_blocking(move || decoded(project, &live, &wanted)).await?
+}
+
 /// The events of `blocks`, copies dropped, in order of arrival.
 pub(crate) async fn rows_of(
     project: ProjectId,
     blocks: Vec<RawBlock>,
     replaced: &HashSet<BlockId>,
 ) -> Result<Vec<Row>, EventStoreError> {
-    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
-    if live.is_empty() {
-        return Ok(Vec::new());
-    }
-    tokio::task::spawn_blocking(move || decoded(project, &live, |_| {})).await?
+    Ok(chosen_rows_of(project, blocks, replaced, Choice::all()).await?.rows)
 }
 
 /// As [`rows_of`], of each event only the properties whose names are wanted.
@@ -203,37 +262,30 @@ pub(crate) async fn slim_rows_of(
     replaced: &HashSet<BlockId>,
     wanted: fn(&str) -> bool,
 ) -> Result<Vec<Row>, EventStoreError> {
-    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
-    if live.is_empty() {
-        return Ok(Vec::new());
-    }
-    let slim = move |event: &mut Event| {
-        let all = std::mem::take(&mut event.properties);
-        event.properties = all.into_iter().filter(|(key, _)| wanted(key)).collect();
-    };
-    tokio::task::spawn_blocking(move || decoded(project, &live, slim)).await?
+    Ok(chosen_rows_of(project, blocks, replaced, Choice::properties(wanted)).await?.rows)
 }
 
-/// The events of `blocks`, each after `change`; one block at a time is in memory as it was sent.
-fn decoded(
-    project: ProjectId,
-    blocks: &[RawBlock],
-    change: impl Fn(&mut Event),
-) -> Result<Vec<Row>, EventStoreError> {
-    let mut rows = Vec::new();
+/// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.
+fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<HotRows, EventStoreError> {
+    let mut found = HotRows::default();
+    let mut seen = HashSet::new();
     for RawBlock { id, bytes } in blocks {
-        let mut events =
-            block::decode(bytes).map_err(|e| EventStoreError::Corrupt(format!("block {id}: {e}")))?;
-        events.iter_mut().for_each(&change);
+        let corrupt = |error| EventStoreError::Corrupt(format!("block {id}: {error}"));
+        let block = Block::open(bytes).map_err(corrupt)?;
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
-        rows.extend(events.into_iter().enumerate().map(|(index, event)| Row {
-            seq: seq(micros, id.tie, index as u32),
-            person: derived(project, &event.distinct_id),
-            event,
-        }));
+        let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
+        let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
+        found.events += block.heads.len() as u64;
+        for (index, head) in block.heads.iter().enumerate() {
+            let is_new = seen.insert(head.uuid);
+            if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
+                let event = block.event(index, &keys).map_err(corrupt)?;
+                let person = derived(project, &event.distinct_id);
+                found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
+            }
+        }
     }
-    drop_copies(&mut rows);
-    Ok(rows)
+    Ok(found)
 }
 
 /// Puts rows under the persons that they are by now.

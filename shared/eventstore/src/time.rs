@@ -7,10 +7,17 @@ use pennon_engine::scan::Micros;
 /// fraction optional, with `Z`, an offset, or neither for UTC; a date alone is its midnight. Digits below the
 /// microsecond are cut off. Years 1 to 9999.
 pub fn parse_timestamp(text: &str) -> Option<Micros> {
+    parsed(text).filter(|at| (1..=9999).contains(&at.year())).map(|at| at.and_utc().timestamp_micros())
+}
+
+/// As [`parse_timestamp`], of any year of four digits, and of what an offset makes of it.
+pub fn parse_four_digit_year(text: &str) -> Option<Micros> {
+    parsed(text).map(|at| at.and_utc().timestamp_micros())
+}
+
+fn parsed(text: &str) -> Option<NaiveDateTime> {
     let text = text.trim();
-    let at =
-        DateTime::parse_from_rfc3339(text).map(|at| at.naive_utc()).ok().or_else(|| other_forms(text))?;
-    (1..=9999).contains(&at.year()).then(|| at.and_utc().timestamp_micros())
+    DateTime::parse_from_rfc3339(text).map(|at| at.naive_utc()).ok().or_else(|| other_forms(text))
 }
 
 fn other_forms(text: &str) -> Option<NaiveDateTime> {

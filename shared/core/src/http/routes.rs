@@ -125,7 +125,7 @@ struct Refuse {
 impl Refuse {
     async fn answer(self, call: Call) -> Response {
         if call.method == Method::OPTIONS {
-            return self.preflight();
+            return self.preflight(call.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS));
         }
         if !self.open
             && let Err(error) = self.app.caller(&call, |_| Ok(())).await
@@ -135,8 +135,9 @@ impl Refuse {
         ApiError::method_not_allowed(call.method.as_str(), &self.allow).into_response()
     }
 
-    /// A browser asks this before it sends a request with a key; it carries none itself.
-    fn preflight(&self) -> Response {
+    /// A browser asks this before it sends a request with a key; it carries none itself. It may send the headers that it
+    /// asks for: SDKs come with ever new ones, and none of them opens anything.
+    fn preflight(&self, asked: Option<&HeaderValue>) -> Response {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         if let Ok(allow) = HeaderValue::from_str(&self.allow) {
@@ -145,7 +146,9 @@ impl Refuse {
         }
         let any =
             "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(any));
+        let asked = asked.filter(|asked| !asked.is_empty()).cloned();
+        let allowed = asked.unwrap_or_else(|| HeaderValue::from_static(any));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
         response
     }

@@ -17,7 +17,7 @@ use crate::segment::values::Coded;
 use crate::segment::{Footer, values};
 
 /// The property that holds the groups of an event, by the names of their types.
-const GROUPS: &str = "$groups";
+pub(crate) const GROUPS: &str = "$groups";
 /// Start of the names under which groups are asked for, followed by the index of their type.
 const GROUP_PREFIX: &str = "$group_";
 /// What every scan reads of a segment.

@@ -18,7 +18,8 @@ use crate::error::EventStoreError;
 use crate::resolution::Resolution;
 use crate::segment::prune;
 use crate::segment::read::SegmentFile;
-use chunk::{Chunk, Wanted};
+use crate::tail::Choice;
+use chunk::{Chunk, GROUPS, Source, Wanted};
 
 /// Most rows of one scan.
 pub const ROWS_MAX: u64 = 12_000_000;
@@ -67,11 +68,9 @@ impl EventStore {
         request: &ScanRequest,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot(project).await?;
-        let mut stats = ScanStats { hot_rows: snapshot.hot.len() as u64, ..ScanStats::default() };
-        let mut hot = snapshot.hot;
-        hot.retain(|row| wanted.has(&row.event.event, row.event.timestamp));
-        let hot = self.not_in_segments(&snapshot.manifest, hot).await?;
+        let snapshot = self.snapshot_of(project, choice(&wanted)).await?;
+        let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
+        let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
         let names = match &request.events {
             EventSelection::All => None,
@@ -127,6 +126,23 @@ impl EventStore {
         let bytes = decoded.iter().map(|(_, bytes)| bytes).sum();
         Ok((decoded.into_iter().flat_map(|(chunks, _)| chunks).collect(), bytes))
     }
+}
+
+/// What of blocks a request needs.
+fn choice(wanted: &Arc<Wanted>) -> Choice {
+    let (named, asked) = (wanted.clone(), wanted.clone());
+    let asks_for = move |key: &str| {
+        asked.columns.iter().any(|(_, source)| match source {
+            Source::DistinctId => false,
+            Source::AllProperties => true,
+            Source::Property(wanted) => wanted == key,
+            Source::Group { own, .. } => own == key || key == GROUPS,
+        })
+    };
+    let (from, to) = (wanted.request.from, wanted.request.to);
+    // The name is judged here, at a time that is always wanted if any is.
+    let event = Arc::new(move |event: &str| named.has(event, from));
+    Choice { event, from, to, property: Arc::new(asks_for) }
 }
 
 async fn merged(chunks: Vec<Chunk>, wanted: &Wanted) -> Result<Vec<Partition>, EventStoreError> {

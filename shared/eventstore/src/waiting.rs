@@ -1,0 +1,68 @@
+//! When compaction should begin before its time: enough batches wait for it that questions would feel them.
+//!
+//! Must stay true: whoever stores a batch never waits here; what is counted is this process's own share, so that nothing
+//! has to be read for it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::EventStore;
+
+/// Batches that may wait before compaction is woken: a twentieth of what one question reads.
+pub(crate) const BLOCKS: usize = 1000;
+/// Compressed bytes that may.
+pub(crate) const BYTES: usize = 8 << 20;
+
+/// What this process has stored since compaction was woken the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    blocks: AtomicUsize,
+    bytes: AtomicUsize,
+    enough: Notify,
+}
+
+impl Waiting {
+    /// Counts a batch.
+    pub(crate) fn add(&self, bytes: usize) {
+        let blocks = self.blocks.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if blocks >= BLOCKS || bytes >= BYTES {
+            self.wake();
+        }
+    }
+
+    /// Says that it is enough.
+    pub(crate) fn wake(&self) {
+        self.blocks.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.enough.notify_one();
+    }
+}
+
+impl EventStore {
+    /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
+    pub async fn filled(&self) {
+        self.inner.waiting.enough.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn compaction_is_woken_at_the_number_of_batches_and_at_their_bytes() {
+        for (batches, bytes) in [(BLOCKS, 1), (8, BYTES / 8)] {
+            let waiting = Waiting::default();
+            (1..batches).for_each(|_| waiting.add(bytes));
+            assert!(waiting.enough.notified().now_or_never().is_none(), "one batch before");
+            waiting.add(bytes);
+            assert!(waiting.enough.notified().now_or_never().is_some());
+            assert!(waiting.enough.notified().now_or_never().is_none(), "woken once");
+            waiting.add(bytes);
+            assert!(waiting.enough.notified().now_or_never().is_none(), "counted from anew");
+        }
+    }
+}
