@@ -3,11 +3,11 @@
 use pennon_calculation::Calculator;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::Config;
+use pennon_core::config::{Config, events_memory};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::Store;
-use pennon_eventstore::EventStore;
+use pennon_eventstore::{EventStore, Settings};
 use pennon_insights::Insights;
 
 #[tokio::main]
@@ -17,7 +17,8 @@ async fn main() -> Result<(), lambda::Error> {
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
     let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
-    let calculator = Calculator::new(&app, EventStore::open(app.store.clone(), &url)?);
+    let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
+    let calculator = Calculator::new(&app, EventStore::open_with(app.store.clone(), &url, settings)?);
     let state = Insights { app, calculator };
     lambda::run(edge(pennon_insights::function_router(&state), state.app.clock)).await
 }

@@ -62,6 +62,18 @@ pub fn payload_keys(more: &str) -> Result<PayloadKeys, String> {
     PayloadKeys::parse(&format!("{named},{more}"))
 }
 
+/// How many bytes of memory the events of questions may take: `PENNON_EVENTS_MEMORY_MB`, or half of what a Lambda function
+/// has; none where neither is said.
+pub fn events_memory() -> Option<u64> {
+    events_memory_of(|name| std::env::var(name).ok())
+}
+
+fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let megabytes = |name| variable(name)?.trim().parse::<u64>().ok().filter(|megabytes| *megabytes > 0);
+    let own = megabytes("PENNON_EVENTS_MEMORY_MB").map(|own| own.saturating_mul(1 << 20));
+    own.or_else(|| megabytes("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").map(|all| all.saturating_mul(1 << 19)))
+}
+
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
 pub fn log_filter() -> String {
     std::env::var("PENNON_LOG").unwrap_or_else(|_| "info".to_owned())
@@ -82,6 +94,21 @@ mod tests {
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
         assert!(config.rates().is_err());
+    }
+
+    #[test]
+    fn memory_for_events_is_what_is_said_or_half_of_the_functions() {
+        let of = |own: Option<&str>, function: Option<&str>| {
+            events_memory_of(|name| {
+                let value = if name.starts_with("PENNON") { own } else { function };
+                value.map(str::to_owned)
+            })
+        };
+        assert_eq!(of(None, None), None);
+        assert_eq!(of(None, Some("1769")), Some(1769 << 19));
+        assert_eq!(of(Some("300"), Some("1769")), Some(300 << 20));
+        assert_eq!(of(Some("many"), Some("1024")), Some(1 << 29));
+        assert_eq!(of(Some("0"), None), None);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::profile::file::{FileEntry, encode_groups, encode_ids};
 use crate::profile::{Origin, Profile};
+use crate::segment::FORMAT;
 use crate::segment::write::{Replaces, Written};
-use crate::segment::{FORMAT, RANGE_ROWS};
 
 /// Most events of one call of [`EventStore::ingest`]: what fits into the memory of an import, twice.
 pub const EVENTS_PER_SEGMENT_MAX: usize = 2_500_000;
@@ -71,7 +71,7 @@ impl EventStore {
 
     /// Rows of a person range, about.
     pub(crate) fn range_rows(&self) -> usize {
-        RANGE_ROWS
+        self.inner.settings.range_rows
     }
 }
 

@@ -45,6 +45,7 @@ mod resolved;
 mod retry;
 mod scan;
 mod segment;
+mod settings;
 mod snapshot;
 mod sweep;
 mod table;
@@ -78,7 +79,8 @@ pub use people::{
 pub use person::derived;
 pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
-pub use scan::{ROWS_MAX, Scan, ScanStats, VALUES_MAX};
+pub use scan::{Scan, ScanStats};
+pub use settings::Settings;
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
 pub use table::{TableFile, TableRows};
@@ -90,6 +92,7 @@ use parquet_file::ParquetFile;
 use quarantine::Quarantine;
 use records::PersonsObject;
 use resolved::Resolved;
+use scan::piece::Pieces;
 use segment::read::SegmentFile;
 use waiting::Waiting;
 
@@ -102,6 +105,7 @@ pub struct EventStore {
 #[derive(Debug)]
 struct Inner {
     store: Store,
+    settings: Settings,
     objects: Objects,
     ties: AtomicU32,
     marked: Mutex<HashSet<ProjectId>>,
@@ -113,6 +117,7 @@ struct Inner {
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
+    pieces: Pieces,
 }
 
 /// Opened segments, and files beside them, that are remembered: footer and page index of each.
@@ -128,19 +133,30 @@ impl EventStore {
     /// The events in the tables of `store` and the objects at `events_url`: `file:///directory`, which is made when it
     /// is missing, or `s3://bucket/prefix`, with credentials, region and endpoint from the environment.
     pub fn open(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
-        Ok(EventStore::with(store, Objects::open(events_url)?))
+        EventStore::open_with(store, events_url, Settings::default())
+    }
+
+    /// As [`EventStore::open`], with settings of the caller's.
+    pub fn open_with(
+        store: Store,
+        events_url: &str,
+        settings: Settings,
+    ) -> Result<EventStore, EventStoreError> {
+        Ok(EventStore::with(store, Objects::open(events_url)?, settings))
     }
 
     /// The events in the tables of `store` and the objects of another object store, where calls that fail are tried
     /// again after waits no longer than `longest_wait`.
     pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
-        EventStore::with(store, Objects::over(objects, "").with_longest_wait(longest_wait))
+        let objects = Objects::over(objects, "").with_longest_wait(longest_wait);
+        EventStore::with(store, objects, Settings::default())
     }
 
-    fn with(store: Store, objects: Objects) -> EventStore {
+    fn with(store: Store, objects: Objects, settings: Settings) -> EventStore {
         let inner = Inner {
             objects: objects.with_quarantine(Quarantine::new(store.clone())),
             store,
+            settings,
             // A start by chance, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
@@ -151,8 +167,14 @@ impl EventStore {
             tails: merges::Tails::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
+            pieces: Pieces::new(settings.cache_bytes),
         };
         EventStore { inner: Arc::new(inner) }
+    }
+
+    /// Most bytes that the events of one scan may take in memory.
+    pub fn scan_bytes(&self) -> u64 {
+        self.inner.settings.scan_bytes
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

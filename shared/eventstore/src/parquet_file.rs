@@ -20,6 +20,15 @@ use crate::objects::Objects;
 /// What is read at first from the end of a file: footer and page index of most files.
 const TAIL_BYTES: u64 = 128 * 1024;
 
+/// What is read of the index of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// Where pages lie.
+    Places,
+    /// Their smallest and largest values too, for [`ParquetFile::rows_with_ids`].
+    PlacesAndBounds,
+}
+
 /// An opened file.
 #[derive(Debug)]
 pub(crate) struct ParquetFile {
@@ -39,12 +48,13 @@ impl ParquetFile {
         objects: &Objects,
         object: &str,
         bytes: u64,
+        index: Index,
     ) -> Result<ParquetFile, EventStoreError> {
         let damaged = |e: EventStoreError| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
             other => other,
         };
-        let metadata = metadata(objects, object, bytes).await.map_err(damaged)?;
+        let metadata = metadata(objects, object, bytes, index).await.map_err(damaged)?;
         let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
             .map_err(|e| damaged(e.into()))?;
         Ok(ParquetFile { object: object.to_owned(), reader })
@@ -161,9 +171,19 @@ fn step(mut decoder: ParquetPushDecoder) -> Result<Step, EventStoreError> {
     }
 }
 
-async fn metadata(objects: &Objects, object: &str, bytes: u64) -> Result<ParquetMetaData, EventStoreError> {
-    let mut decoder =
-        ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(PageIndexPolicy::Optional);
+async fn metadata(
+    objects: &Objects,
+    object: &str,
+    bytes: u64,
+    index: Index,
+) -> Result<ParquetMetaData, EventStoreError> {
+    let bounds = match index {
+        Index::Places => PageIndexPolicy::Skip,
+        Index::PlacesAndBounds => PageIndexPolicy::Optional,
+    };
+    let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?
+        .with_offset_index_policy(PageIndexPolicy::Optional)
+        .with_column_index_policy(bounds);
     let tail = bytes.saturating_sub(TAIL_BYTES)..bytes;
     let mut wanted = Vec::from([tail]);
     loop {

@@ -23,7 +23,7 @@ use crate::error::EventStoreError;
 use crate::ingest::TRIES;
 use crate::keys;
 use crate::manifest::{Manifest, RecordsEntry, new_id};
-use crate::parquet_file::ParquetFile;
+use crate::parquet_file::{Index, ParquetFile};
 use crate::person::{Link, derived};
 use crate::profile::file::{self, texts};
 
@@ -199,7 +199,7 @@ impl EventStore {
     ) -> Result<PersonsObject, EventStoreError> {
         let bytes =
             if entry.bytes > 0 { entry.bytes } else { self.inner.objects.size(&entry.object).await? };
-        let file = ParquetFile::open(&self.inner.objects, &entry.object, bytes).await?;
+        let file = ParquetFile::open(&self.inner.objects, &entry.object, bytes, Index::Places).await?;
         let mut object = PersonsObject { file, starts: Vec::new(), ids: Vec::new() };
         for group in 0..object.file.groups() {
             let decoded = object.file.decode(&self.inner.objects, group, None, &["distinct_ids"]).await?;

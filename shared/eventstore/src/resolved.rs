@@ -3,7 +3,8 @@
 //! Must stay true: what is remembered is used only with the imported objects that it was made from and with all rows of
 //! the log since; whoever remembers nothing comes to the same.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
@@ -20,6 +21,8 @@ use crate::resolution::Resolution;
 const SINCE_MAX: usize = 4096;
 /// How often a reader begins anew when merges are being folded.
 const TRIES: usize = 5;
+/// Ranges of segments of a project of which it is remembered who is somebody else by now.
+const RANGES_REMEMBERED: usize = 16_384;
 
 /// Who is who, and what it was made from. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +37,12 @@ pub(crate) struct Resolved {
     pub imported: Resolution,
     /// Who is who in the end.
     pub resolution: Resolution,
+    /// What was found out of ranges of segments by this resolution.
+    moved: Arc<Mutex<HashMap<(Arc<str>, usize), Moved>>>,
 }
+
+/// Persons of a range who are others by now: their places in it, ascending, and who they are.
+pub(crate) type Moved = Arc<Vec<(u32, Uuid)>>;
 
 /// Merges in their order.
 #[derive(Debug, Default)]
@@ -63,6 +71,29 @@ impl Resolved {
     /// Whether no merge was captured.
     pub(crate) fn is_unmerged(&self) -> bool {
         self.merges.all.is_empty() && self.since.is_empty()
+    }
+
+    /// Who of the persons of a range of a segment is somebody else by now.
+    pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> Moved {
+        if self.resolution.is_empty() {
+            return Moved::default();
+        }
+        let known = || self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(moved) = known().get(&(object.clone(), range)) {
+            return moved.clone();
+        }
+        let last = |(code, person): (u32, &Uuid)| {
+            let last = self.resolution.person(*person);
+            (last != *person).then_some((code, last))
+        };
+        let moved = Arc::new((0..).zip(persons).filter_map(last).collect::<Vec<_>>());
+        let mut known = known();
+        // Of segments that are gone by now nobody asks any more.
+        if known.len() >= RANGES_REMEMBERED {
+            known.clear();
+        }
+        known.insert((object.clone(), range), moved.clone());
+        moved
     }
 
     /// A captured merge, between what was imported as one person each.
@@ -104,7 +135,8 @@ impl Resolved {
         } else {
             (self.merges.clone(), Arc::new(since.collect()))
         };
-        Resolved { through, merges, since, resolution, ..self.clone() }
+        // Another resolution finds other persons moved.
+        Resolved { through, merges, since, resolution, moved: Arc::default(), ..self.clone() }
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct Snapshot {
     /// How many events blocks hold, whether they were asked for or not.
     pub hot_events: u64,
     pub resolution: Arc<Resolution>,
+    pub resolved: Arc<Resolved>,
 }
 
 /// Who is who at one moment.
@@ -61,6 +62,7 @@ impl EventStore {
             hot: hot.rows,
             hot_events: hot.events,
             resolution: Arc::new(resolved.resolution.clone()),
+            resolved,
         })
     }
 

@@ -11,7 +11,8 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{Facts, Needs, Plan, Properties};
-use pennon_eventstore::{GroupType, ROWS_MAX, derived};
+use pennon_eventstore::{GroupType, Scan, derived};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Calculator;
@@ -44,23 +45,42 @@ impl Calculator {
     }
 
     async fn scan(&self, project: &Project, request: &ScanRequest) -> ApiResult<Vec<Partition>> {
-        let scan = self.events.scan(project.id, &project.group_types, request).await.map_err(unreadable)?;
-        tracing::debug!(project = project.id, stats = ?scan.stats, "scanned");
-        Ok(scan.partitions)
+        Ok(self.scan_with_stats(project, request).await?.partitions)
     }
 
-    /// The scans of sessions and behaviours. All of them together may have as many events as one question.
+    async fn scan_with_stats(&self, project: &Project, request: &ScanRequest) -> ApiResult<Scan> {
+        let started = Instant::now();
+        let scan = self.events.scan(project.id, &project.group_types, request).await.map_err(unreadable)?;
+        let took = &scan.stats;
+        tracing::info!(
+            project = project.id,
+            millis = started.elapsed().as_millis() as u64,
+            rows = took.rows,
+            rows_touched = took.rows_touched,
+            rows_decoded = took.rows_decoded,
+            bytes_read = took.bytes_read,
+            bytes_held = took.bytes_held,
+            cache_hits = took.cache_hits,
+            cache_misses = took.cache_misses,
+            segments = took.segments,
+            hot_rows = took.hot_rows,
+            "events scanned"
+        );
+        Ok(scan)
+    }
+
+    /// The scans of sessions and behaviours. All of them together may take as much memory as one question.
     async fn further_scans(&self, project: &Project, needs: &Needs) -> ApiResult<Vec<Vec<Partition>>> {
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let scans = needs.further_scans().map(|scan| self.scan(project, scan)).collect::<Vec<_>>();
+        let scans = needs.further_scans().map(|scan| self.scan_with_stats(project, scan)).collect::<Vec<_>>();
         let mut scans = futures::stream::iter(scans).buffered(SCANS_AT_ONCE);
-        let (mut all, mut rows) = (Vec::new(), 0);
-        while let Some(partitions) = scans.try_next().await? {
-            let runs = partitions.iter().flat_map(|partition| &partition.runs);
-            rows += runs.map(|run| run.times.len() as u64).sum::<u64>();
-            if rows > ROWS_MAX {
+        let (mut all, mut bytes, most) = (Vec::new(), 0, self.events.scan_bytes());
+        while let Some(Scan { partitions, stats }) = scans.try_next().await? {
+            bytes += stats.bytes_held;
+            if bytes > most {
                 let detail = format!(
-                    "The sessions and cohorts of the question cover more than {ROWS_MAX} events together."
+                    "The events that the sessions and cohorts of the question look at take more than {most} bytes \
+                     together."
                 );
                 return Err(ApiError::invalid("invalid_input", detail, None));
             }

@@ -29,7 +29,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
-use crate::parquet_file::ParquetFile;
+use crate::parquet_file::{Index, ParquetFile};
 use crate::person::derived;
 use crate::profile::changes::{Part, together};
 use crate::profile::file::{self, FileEntry, decode_ids};
@@ -221,7 +221,9 @@ impl EventStore {
         if let Some(known) = self.inner.files.get(&file.object) {
             return Ok(known);
         }
-        let opened = Arc::new(ParquetFile::open(&self.inner.objects, &file.object, file.bytes).await?);
+        let index = Index::PlacesAndBounds;
+        let opened = ParquetFile::open(&self.inner.objects, &file.object, file.bytes, index).await?;
+        let opened = Arc::new(opened);
         self.inner.files.put(&file.object, opened.clone());
         Ok(opened)
     }

@@ -1,134 +1,372 @@
-//! Chunks of all sources into partitions of persons, in the order that calculations rely on.
+//! The sources of one share of the persons, put together as a partition in the order that calculations rely on.
 //!
-//! Must stay true: the outcome depends on the rows alone, not on which source a row came from; rows of sources that
-//! are in order already are merged, not sorted anew (the standard sort finds the runs).
+//! Must stay true: the outcome depends on the rows alone, not on which source a row came from. Sources are in order, so
+//! they are merged and never sorted; a single source is handed on as it is, without a copy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Partition, Run, Seq};
+use arrow::buffer::ScalarBuffer;
+use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::chunk::Chunk;
-use crate::segment::values::Coded;
-use crate::segment::write::{range_bits, range_of};
+use super::load::Loaded;
+use super::piece::Core;
+use crate::segment::write::range_of;
 
-/// Rows of a partition, about: small enough that two cores share the work, large enough that sharing costs nothing.
-const PARTITION_ROWS: usize = 65_536;
-
-/// Where a row lies.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    chunk: u32,
-    row: u32,
+/// Rows of one origin that are of one share of the persons.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Ascending.
+    persons: Arc<Vec<Uuid>>,
+    /// Which of the persons are of the share.
+    from: usize,
+    to: usize,
+    /// Ascending by event.
+    runs: Vec<SourceRun>,
+    /// Of the first and the last of its rows, or around them.
+    times: (Micros, Micros),
 }
 
-/// The rows of one partition, by event name.
-pub(crate) type Bucket = BTreeMap<String, Vec<Place>>;
+/// The rows of one event of a source.
+#[derive(Debug)]
+pub(crate) struct SourceRun {
+    /// Index into the names of the scan.
+    pub event: usize,
+    pub core: Core,
+    /// Where they are known, with the index of the first row's.
+    pub seqs: Option<(Arc<Vec<Seq>>, usize)>,
+    pub columns: Vec<Column>,
+}
 
-/// Deals the rows of `chunks` to partitions by person; empty ones are left out.
-pub(crate) fn deal(chunks: &[Chunk]) -> Vec<Bucket> {
-    let rows = chunks.iter().map(|chunk| chunk.events.len()).sum::<usize>();
-    let bits = range_bits(rows, PARTITION_ROWS).min(8);
-    let names = chunks.iter().flat_map(|chunk| &chunk.names).map(|name| (name.as_str(), 0));
-    let mut numbers = names.collect::<BTreeMap<&str, usize>>();
-    numbers.values_mut().enumerate().for_each(|(at, number)| *number = at);
-    let mut dealt = vec![vec![Vec::new(); numbers.len()]; 1 << bits];
-    for (chunk_at, chunk) in chunks.iter().enumerate() {
-        let numbered = chunk.names.iter().map(|name| numbers[name.as_str()]).collect::<Vec<_>>();
-        for (row, (event, person)) in chunk.events.iter().zip(&chunk.persons).enumerate() {
-            let place = Place { chunk: chunk_at as u32, row: row as u32 };
-            dealt[range_of(*person, bits) as usize][numbered[*event as usize]].push(place);
+impl SourceRun {
+    fn seqs(&self) -> &[Seq] {
+        self.seqs.as_ref().map(|(seqs, from)| &seqs[*from..from + self.core.codes.len()]).unwrap_or_default()
+    }
+
+    fn rows(&self, from: usize, to: usize) -> SourceRun {
+        let core = Core {
+            codes: self.core.codes.slice(from, to - from),
+            times: self.core.times.slice(from, to - from),
+            ties: self.core.ties.as_ref().map(|ties| ties.slice(from, to - from)),
+        };
+        let column = |column: &Column| Column {
+            codes: column.codes.slice(from, to - from),
+            values: column.values.clone(),
+        };
+        SourceRun {
+            event: self.event,
+            core,
+            seqs: self.seqs.as_ref().map(|(seqs, first)| (seqs.clone(), first + from)),
+            columns: self.columns.iter().map(column).collect(),
         }
     }
-    let named = |lists: Vec<Vec<Place>>| {
-        let lists = numbers.keys().zip(lists).filter(|(_, places)| !places.is_empty());
-        lists.map(|(name, places)| ((*name).to_owned(), places)).collect::<Bucket>()
-    };
-    dealt.into_iter().map(named).filter(|bucket| !bucket.is_empty()).collect()
 }
 
-/// The partition of a bucket.
-pub(crate) fn partition(chunks: &[Chunk], bucket: Bucket, keys: &[ColumnKey]) -> Partition {
-    let lists = bucket.into_iter().map(|(name, places)| (name, sorted(chunks, &places))).collect::<Vec<_>>();
-    let mut actors = Vec::new();
-    for (_, rows) in &lists {
-        actors.extend(rows.chunk_by(|a, b| a.person == b.person).map(|rows| rows[0].person));
+impl Source {
+    /// Everything of these persons.
+    pub(crate) fn whole(persons: Arc<Vec<Uuid>>, runs: Vec<SourceRun>) -> Source {
+        let times = || runs.iter().flat_map(|run| run.core.times.iter().copied());
+        let times = (times().min().unwrap_or(Micros::MAX), times().max().unwrap_or(Micros::MIN));
+        Source { from: 0, to: persons.len(), persons, runs, times }
     }
-    actors.sort_unstable();
-    actors.dedup();
-    let runs = lists.into_iter().map(|(event, rows)| run(chunks, event, &rows, &actors, keys)).collect();
-    Partition { actors: Arc::new(actors), runs, ..Partition::default() }
-}
 
-struct SortedRow {
-    person: Uuid,
-    time: Micros,
-    seq: Seq,
-    place: Place,
-}
-
-fn sorted(chunks: &[Chunk], places: &[Place]) -> Vec<SortedRow> {
-    let mut rows = places
-        .iter()
-        .map(|place| {
-            let (chunk, row) = (&chunks[place.chunk as usize], place.row as usize);
-            SortedRow {
-                person: chunk.persons[row],
-                time: chunk.times[row],
-                seq: chunk.seqs[row],
-                place: *place,
+    /// What was loaded of the range with this number among `2^of_bits`, cut into shares by `bits`, with their numbers.
+    /// `times` are around all its times.
+    pub(crate) fn cut(
+        loaded: Loaded,
+        (number, of_bits): (u64, u32),
+        bits: u32,
+        times: (Micros, Micros),
+    ) -> Vec<(u64, Source)> {
+        let runs = loaded.runs.into_iter().map(|run| SourceRun {
+            event: run.event,
+            core: run.core,
+            seqs: run.seqs.map(|seqs| (seqs, 0)),
+            columns: run.columns.into_iter().map(|column| column.column).collect(),
+        });
+        let runs = runs.collect::<Vec<_>>();
+        let persons = loaded.persons;
+        if runs.is_empty() {
+            return Vec::new();
+        }
+        if bits <= of_bits {
+            return vec![(number, Source { from: 0, to: persons.len(), persons, runs, times })];
+        }
+        let shares = 1_u64 << (bits - of_bits);
+        let mut cut = Vec::new();
+        let mut from = 0;
+        let mut rows_from = vec![0; runs.len()];
+        for number in number * shares..(number + 1) * shares {
+            let to = from + persons[from..].partition_point(|person| range_of(*person, bits) <= number);
+            let mut of_share = Vec::new();
+            for (run, start) in runs.iter().zip(&mut rows_from) {
+                let end = *start + run.core.codes[*start..].partition_point(|code| (*code as usize) < to);
+                if end > *start {
+                    of_share.push(run.rows(*start, end));
+                }
+                *start = end;
             }
-        })
-        .collect::<Vec<_>>();
-    rows.sort_by_key(|row| (row.person, row.time, row.seq));
-    rows
-}
+            if !of_share.is_empty() {
+                cut.push((number, Source { persons: persons.clone(), from, to, runs: of_share, times }));
+            }
+            from = to;
+        }
+        cut
+    }
 
-fn run(chunks: &[Chunk], event: String, rows: &[SortedRow], actors: &[Uuid], keys: &[ColumnKey]) -> Run {
-    let mut at = 0;
-    let codes = rows.iter().map(|row| {
-        // Both lists ascend, so the place of the next actor is never before that of the last.
-        at += actors[at..].partition_point(|actor| *actor < row.person);
-        at as u32
-    });
-    let codes = codes.collect();
-    let columns = keys.iter().enumerate().map(|(column, key)| (key.clone(), gathered(chunks, rows, column)));
-    Run {
-        event,
-        actors: codes,
-        times: rows.iter().map(|row| row.time).collect(),
-        order: rows.iter().map(|row| row.seq).collect(),
-        columns: columns.collect(),
-        facts: BTreeMap::new(),
+    fn rows(&self) -> usize {
+        self.runs.iter().map(|run| run.core.codes.len()).sum()
+    }
+
+    /// Whether the order of arrival of all its rows is known.
+    pub(crate) fn has_seqs(&self) -> bool {
+        self.runs.iter().all(|run| run.seqs.is_some())
+    }
+
+    /// Whether all its persons are of the share.
+    pub(crate) fn is_whole(&self) -> bool {
+        (self.from, self.to) == (0, self.persons.len())
+    }
+
+    /// Whether some row has this person and time.
+    fn has(&self, person: &Uuid, time: Micros) -> bool {
+        let Ok(at) = self.persons[self.from..self.to].binary_search(person) else { return false };
+        let code = (self.from + at) as u32;
+        self.runs.iter().any(|run| {
+            let first = run.core.codes.partition_point(|other| *other < code);
+            let rows = run.core.codes[first..].partition_point(|other| *other == code);
+            run.core.times[first..first + rows].binary_search(&time).is_ok()
+        })
     }
 }
 
-/// Column number `column` of the rows, with a dictionary of its own in order of first appearance.
-fn gathered(chunks: &[Chunk], rows: &[SortedRow], column: usize) -> Column {
-    let mut gathered = Coded { codes: Vec::with_capacity(rows.len()), values: Vec::new() };
-    let mut new_codes = chunks.iter().map(|_| Vec::new()).collect::<Vec<Vec<u32>>>();
-    let mut known = HashMap::new();
-    for row in rows {
-        let source = &chunks[row.place.chunk as usize].columns[column];
-        let code = source.codes[row.place.row as usize];
-        if code == MISSING {
-            gathered.codes.push(MISSING);
-            continue;
+/// Rows of a smaller source that are looked for one by one in a larger one, whatever the sizes.
+const LOOKED_FOR: usize = 4096;
+
+/// Whether an event of one source may have the person and the time of an event of another. True is said as well where
+/// finding out would cost more than reading the order of arrival.
+pub(crate) fn may_meet(sources: &[&Source]) -> bool {
+    let pair = |a: &Source, b: &Source| {
+        if a.times.0 > b.times.1 || b.times.0 > a.times.1 {
+            return false;
         }
-        let translated = &mut new_codes[row.place.chunk as usize];
-        if translated.is_empty() {
-            translated.resize(source.values.len(), MISSING);
+        let (small, large) = if a.rows() <= b.rows() { (a, b) } else { (b, a) };
+        if small.rows() > LOOKED_FOR && small.rows() > large.rows() / 16 {
+            return true;
         }
-        let new = &mut translated[code as usize];
-        if *new == MISSING {
-            let value = &source.values[code as usize];
-            *new = *known.entry(value).or_insert_with(|| {
-                gathered.values.push(value.clone());
-                (gathered.values.len() - 1) as u32
+        small.runs.iter().any(|run| {
+            let mut rows = run.core.codes.iter().zip(&run.core.times);
+            rows.any(|(code, time)| large.has(&small.persons[*code as usize], *time))
+        })
+    };
+    (1..sources.len()).any(|at| sources[..at].iter().any(|other| pair(other, sources[at])))
+}
+
+/// The partition of `sources`, each of which has its arrival order if `by_seq`; without it, no two of them may meet.
+pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey], by_seq: bool) -> Partition {
+    let runs = sources.iter().flat_map(|source| &source.runs);
+    let order = match by_seq {
+        true => Form::Seqs,
+        false if runs.clone().any(|run| run.core.ties.is_some()) => Form::Ties,
+        false => Form::Untied,
+    };
+    let events = {
+        let mut events = runs.map(|run| run.event).collect::<Vec<_>>();
+        events.sort_unstable();
+        events.dedup();
+        events
+    };
+    let (persons, maps) = match sources {
+        [only] if only.is_whole() => (only.persons.clone(), vec![None]),
+        several => {
+            let (persons, maps) = together(several);
+            (Arc::new(persons), maps.into_iter().map(Some).collect())
+        }
+    };
+    let run = |event: usize| {
+        let heads = sources.iter().zip(&maps).filter_map(|(source, map)| {
+            let run = source.runs.iter().find(|run| run.event == event)?;
+            Some(Head { run, map: map.as_deref(), from: source.from as u32 })
+        });
+        let heads = heads.collect::<Vec<_>>();
+        merged(&heads, names[event].clone(), keys, order)
+    };
+    let runs = events.into_iter().map(run).collect();
+    Partition { actors: persons, runs, ..Partition::default() }
+}
+
+/// How rows of one person and time are told apart.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Untied,
+    Ties,
+    Seqs,
+}
+
+/// All persons of the shares, ascending, and for each share the places of its persons among them.
+fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
+    let lists = sources.iter().map(|source| &source.persons[source.from..source.to]).collect::<Vec<_>>();
+    let mut persons = Vec::with_capacity(lists.iter().map(|list| list.len()).max().unwrap_or(0));
+    let mut maps = lists.iter().map(|list| Vec::with_capacity(list.len())).collect::<Vec<_>>();
+    let mut at = vec![0; lists.len()];
+    while let Some(next) = lists.iter().zip(&at).filter_map(|(list, at)| list.get(*at)).min() {
+        for ((list, at), map) in lists.iter().zip(&mut at).zip(&mut maps) {
+            if list.get(*at) == Some(next) {
+                map.push(persons.len() as u32);
+                *at += 1;
+            }
+        }
+        persons.push(*next);
+    }
+    (persons, maps)
+}
+
+/// A run to be merged with others of its event.
+struct Head<'a> {
+    run: &'a SourceRun,
+    /// New places of the persons from `from` on; none where they keep theirs.
+    map: Option<&'a [u32]>,
+    from: u32,
+}
+
+/// What rows are ordered by.
+type Place = (u32, Micros, Seq);
+
+impl Head<'_> {
+    fn code(&self, row: usize) -> u32 {
+        let code = self.run.core.codes[row];
+        self.map.map_or(code, |map| map[(code - self.from) as usize])
+    }
+
+    fn place(&self, row: usize, form: Form) -> Option<Place> {
+        let time = *self.run.core.times.get(row)?;
+        let seq = if let Form::Seqs = form { self.run.seqs()[row] } else { 0 };
+        Some((self.code(row), time, seq))
+    }
+
+    fn codes(&self) -> ScalarBuffer<u32> {
+        match self.map {
+            None => self.run.core.codes.clone(),
+            Some(_) => (0..self.run.core.codes.len()).map(|row| self.code(row)).collect(),
+        }
+    }
+}
+
+/// Rows of a head that follow each other in the merged run.
+struct Span {
+    head: usize,
+    from: usize,
+    to: usize,
+}
+
+fn merged(heads: &[Head<'_>], event: String, keys: &[ColumnKey], form: Form) -> Run {
+    let facts = BTreeMap::new();
+    if let [only] = heads {
+        let run = only.run;
+        let rows = run.core.codes.len();
+        let order = match form {
+            Form::Untied => Order::Untied,
+            Form::Ties => Order::Ties(run.core.ties.clone().unwrap_or_else(|| vec![0; rows].into())),
+            Form::Seqs => match &run.seqs {
+                Some((seqs, 0)) if seqs.len() == rows => Order::Seqs(seqs.clone()),
+                _ => Order::Seqs(Arc::new(run.seqs().to_vec())),
+            },
+        };
+        let columns = keys.iter().cloned().zip(run.columns.iter().cloned()).collect();
+        return Run { event, actors: only.codes(), times: run.core.times.clone(), order, columns, facts };
+    }
+    let spans = spans(heads, form);
+    let rows = heads.iter().map(|head| head.run.core.codes.len()).sum();
+    let mut actors = Vec::with_capacity(rows);
+    for span in &spans {
+        actors.extend((span.from..span.to).map(|row| heads[span.head].code(row)));
+    }
+    let times = gather(&spans, rows, |head| &heads[head].run.core.times);
+    let order = match form {
+        Form::Untied => Order::Untied,
+        Form::Ties => {
+            let mut ties = Vec::with_capacity(rows);
+            for Span { head, from, to } in &spans {
+                match &heads[*head].run.core.ties {
+                    Some(known) => ties.extend_from_slice(&known[*from..*to]),
+                    None => ties.extend(std::iter::repeat_n(0, to - from)),
+                }
+            }
+            Order::Ties(ties.into())
+        }
+        Form::Seqs => Order::Seqs(Arc::new(gather(&spans, rows, |head| heads[head].run.seqs()))),
+    };
+    let column = |at: usize| column(heads, &spans, rows, at);
+    let columns = keys.iter().enumerate().map(|(at, key)| (key.clone(), column(at))).collect();
+    Run { event, actors: actors.into(), times: times.into(), order, columns, facts }
+}
+
+/// The order of the rows of all heads: again and again the head with the first row, for as long as it has it.
+fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
+    let mut next = vec![0; heads.len()];
+    let mut spans = Vec::new();
+    loop {
+        let firsts = heads.iter().zip(&next).enumerate();
+        let mut firsts = firsts.filter_map(|(at, (head, row))| Some((head.place(*row, form)?, at)));
+        let Some(mut first) = firsts.next() else { return spans };
+        let mut second: Option<(Place, usize)> = None;
+        for other in firsts {
+            if other < first {
+                second = Some(first);
+                first = other;
+            } else if second.is_none_or(|second| other < second) {
+                second = Some(other);
+            }
+        }
+        let head = first.1;
+        let from = next[head];
+        let mut to = from + 1;
+        match second {
+            None => to = heads[head].run.core.codes.len(),
+            Some(second) => {
+                while heads[head].place(to, form).is_some_and(|place| (place, head) < second) {
+                    to += 1;
+                }
+            }
+        }
+        spans.push(Span { head, from, to });
+        next[head] = to;
+    }
+}
+
+fn gather<'a, T: Copy + 'a>(spans: &[Span], rows: usize, of: impl Fn(usize) -> &'a [T]) -> Vec<T> {
+    let mut gathered = Vec::with_capacity(rows);
+    for Span { head, from, to } in spans {
+        gathered.extend_from_slice(&of(*head)[*from..*to]);
+    }
+    gathered
+}
+
+/// Column number `at` of the merged run. Equal values of different heads become one.
+fn column(heads: &[Head<'_>], spans: &[Span], rows: usize, at: usize) -> Column {
+    let (mut codes, mut values) = (Vec::with_capacity(rows), Vec::new());
+    let mut known: HashMap<&Value, u32> = HashMap::new();
+    let mut new =
+        heads.iter().map(|head| vec![MISSING; head.run.columns[at].values.len()]).collect::<Vec<_>>();
+    for Span { head, from, to } in spans {
+        let (source, new) = (&heads[*head].run.columns[at], &mut new[*head]);
+        for code in &source.codes[*from..*to] {
+            codes.push(match new.get_mut(*code as usize) {
+                None => MISSING,
+                Some(new) => {
+                    if *new == MISSING {
+                        let value = &source.values[*code as usize];
+                        *new = *known.entry(value).or_insert_with(|| {
+                            values.push(value.clone());
+                            (values.len() - 1) as u32
+                        });
+                    }
+                    *new
+                }
             });
         }
-        gathered.codes.push(*new);
     }
-    Column::new(gathered.codes, gathered.values)
+    Column::new(codes, values)
 }

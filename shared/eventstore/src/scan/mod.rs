@@ -1,30 +1,42 @@
 //! The event store's answer to a calculation: blocks and segments as one set of events, in the engine's order.
 //!
-//! Must stay true: what a scan gives does not depend on what has been compacted or imported when; memory is bounded,
-//! larger questions are refused; nothing is decoded on a thread that must not block.
+//! A scan finds the runs that a request names in the footers of the segments, loads them range by range (`load`) from the
+//! cache or the files (`piece`, `columns`), takes the rows of merged persons out and those of blocks in (`side`), and puts
+//! the sources of each share of the persons together (`merge`). Must stay true: what a scan gives does not depend on what
+//! has been compacted, imported or cached when; memory is bounded, larger questions are refused; nothing is decoded on a
+//! thread that must not block.
 
-pub(crate) mod chunk;
-pub(crate) mod merge;
+mod columns;
+mod decode;
+mod keep;
+mod load;
+mod merge;
+pub(crate) mod piece;
+mod plan;
+mod side;
+mod wanted;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use parquet::arrow::arrow_reader::RowSelection;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::{EventSelection, Partition, ScanRequest};
+use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::resolution::Resolution;
-use crate::segment::prune;
-use crate::segment::read::SegmentFile;
-use crate::tail::Choice;
-use chunk::{Chunk, GROUPS, Source, Wanted};
+use crate::resolved::Resolved;
+use crate::segment::write::range_bits;
+use load::{Loaded, Task, Took};
+use merge::Source;
+use plan::{Budget, Planned};
+use side::Chunk;
+use wanted::Wanted;
 
-/// Most rows of one scan.
-pub const ROWS_MAX: u64 = 12_000_000;
-/// Most values (rows times columns) of one scan.
-pub const VALUES_MAX: u64 = 100_000_000;
+/// Rows of a partition of events that lie in blocks alone, about.
+const PARTITION_ROWS: usize = 65_536;
+/// Most bits of a person's id that tell partitions of such events apart.
+const PARTITION_BITS: u32 = 8;
 
 /// What a scan gives.
 #[derive(Debug, Default)]
@@ -40,27 +52,28 @@ pub struct Scan {
 pub struct ScanStats {
     /// Events in the partitions.
     pub rows: u64,
-    /// Rows decoded to find them, those of neighbouring pages included.
+    /// Rows of segments that were gone through.
+    pub rows_touched: u64,
+    /// Rows of segments that were decoded because the cache did not have them.
     pub rows_decoded: u64,
     /// Bytes of column data read from the object store.
     pub bytes_read: u64,
+    /// Bytes of memory that the rows of segments take, those in the cache included.
+    pub bytes_held: u64,
+    /// Pieces of columns that the cache had.
+    pub cache_hits: u64,
+    /// Pieces of columns that it did not have.
+    pub cache_misses: u64,
     /// Segments that were looked into.
     pub segments: u64,
     /// Events in blocks that wait for compaction.
     pub hot_rows: u64,
 }
 
-/// A row group of a segment, and which of its rows to decode.
-struct Task {
-    file: Arc<SegmentFile>,
-    group: usize,
-    selection: RowSelection,
-}
-
 impl EventStore {
     /// The events that `request` names, of a project whose group types have these names, by index.
     ///
-    /// [`EventStoreError::TooLarge`] when they are more than [`ROWS_MAX`], or take more than [`VALUES_MAX`] values.
+    /// [`EventStoreError::TooLarge`] when they take more than [`crate::Settings::scan_bytes`].
     pub async fn scan(
         &self,
         project: ProjectId,
@@ -68,105 +81,196 @@ impl EventStore {
         request: &ScanRequest,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot_of(project, choice(&wanted)).await?;
+        let snapshot = self.snapshot_of(project, wanted::choice(&wanted)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
-        let names = match &request.events {
-            EventSelection::All => None,
-            EventSelection::Named(names) => Some(names),
-        };
-        let mut tasks = Vec::new();
-        let mut rows = hot.len() as u64;
-        for entry in
-            snapshot.manifest.segments.iter().filter(|entry| entry.may_have(names, request.from, request.to))
-        {
-            let file = self.segment(entry).await?;
-            stats.segments += 1;
-            for (group, selection) in prune::select(file.metadata(), request) {
-                rows += selection.row_count() as u64;
-                tasks.push(Task { file: file.clone(), group, selection });
-            }
-            check(rows, wanted.columns.len())?;
+        let mut budget = Budget::new(self.inner.settings.scan_bytes, &wanted);
+        let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
+        stats.segments = files.len() as u64;
+        let planned = plan::of(&files, &hot, &wanted);
+        stats.rows_touched = planned.rows();
+        budget.expect(planned.rows() + hot.len() as u64)?;
+
+        let hot = Chunk::of_rows(&hot, &planned.names, &wanted, &snapshot.resolution);
+        let resolved = &snapshot.resolved;
+        let (ranges, mut side) = self.load_all(&planned, &wanted, resolved, &mut budget, &mut stats).await?;
+        if !hot.events.is_empty() {
+            side.push(hot);
         }
-        check(rows, wanted.columns.len())?;
-        stats.rows_decoded = rows;
-        let (mut chunks, bytes_read) = self.decode(tasks, &wanted, &snapshot.resolution).await?;
-        stats.bytes_read = bytes_read;
-        chunks.push(Chunk::of_rows(&hot, &wanted, &snapshot.resolution));
-        drop(hot);
-        let partitions = merged(chunks, &wanted).await?;
-        stats.rows =
-            partitions.iter().flat_map(|partition| &partition.runs).map(|run| run.times.len() as u64).sum();
+        let loaded = (ranges, side);
+        let partitions =
+            self.put_together(planned, loaded, &wanted, resolved, &mut budget, &mut stats).await?;
+        stats.bytes_held = budget.taken();
+        let runs = partitions.iter().flat_map(|partition| &partition.runs);
+        stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
     }
 
-    async fn decode(
+    /// Loads every task, and takes the rows of merged persons out.
+    async fn load_all(
         &self,
-        tasks: Vec<Task>,
+        planned: &Planned,
         wanted: &Arc<Wanted>,
-        resolution: &Arc<Resolution>,
-    ) -> Result<(Vec<Chunk>, u64), EventStoreError> {
-        let decoded = tasks.into_iter().map(|task| {
-            let (wanted, resolution) = (wanted.clone(), resolution.clone());
-            async move {
-                let columns = wanted.projection(&task.file.footer);
-                let objects = &self.inner.objects;
-                let decoded = task.file.decode(objects, task.group, Some(task.selection), &columns).await?;
-                let chunks = tokio::task::spawn_blocking(move || {
-                    let batches = decoded.batches.iter();
-                    let chunks =
-                        batches.map(|batch| Chunk::of_batch(batch, &task.file.footer, &wanted, &resolution));
-                    chunks.collect::<Result<Vec<_>, _>>()
-                });
-                Ok::<_, EventStoreError>((chunks.await??, decoded.bytes_read))
-            }
+        resolved: &Arc<Resolved>,
+        budget: &mut Budget,
+        stats: &mut ScanStats,
+    ) -> Result<(Vec<Loaded>, Vec<Chunk>), EventStoreError> {
+        let seqs = wanted.request.arrivals;
+        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, seqs));
+        let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
+        let (mut ranges, mut side) = (Vec::with_capacity(planned.tasks.len()), Vec::new());
+        while let Some((loaded, chunks, took)) = loads.try_next().await? {
+            budget.take(loaded.bytes())?;
+            stats.add(took);
+            ranges.push(loaded);
+            side.extend(chunks);
+        }
+        Ok((ranges, side))
+    }
+
+    async fn load_resolved(
+        &self,
+        task: &Arc<Task>,
+        wanted: &Arc<Wanted>,
+        resolved: &Arc<Resolved>,
+        seqs: bool,
+    ) -> Result<(Loaded, Vec<Chunk>, Took), EventStoreError> {
+        let (loaded, took) = self.load(task, wanted, seqs).await?;
+        let moved = resolved.moved(task.file.object(), task.group, &loaded.persons);
+        if moved.is_empty() || !loaded.runs.iter().any(|run| Chunk::has_any(run, &moved)) {
+            return Ok((loaded, Vec::new(), took));
+        }
+        // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
+        let (mut loaded, again) =
+            if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true).await? };
+        let split = tokio::task::spawn_blocking(move || {
+            let chunks =
+                loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
+            loaded.runs.retain(|run| !run.core.codes.is_empty());
+            (loaded, chunks)
         });
-        let decoded = futures::stream::iter(decoded).buffered(cores() * 2).try_collect::<Vec<_>>().await?;
-        let bytes = decoded.iter().map(|(_, bytes)| bytes).sum();
-        Ok((decoded.into_iter().flat_map(|(chunks, _)| chunks).collect(), bytes))
+        let (loaded, chunks) = split.await?;
+        Ok((loaded, chunks, took.and(again)))
+    }
+
+    /// The partitions of what was loaded, which is `ranges` and `side`.
+    async fn put_together(
+        &self,
+        planned: Planned,
+        (ranges, side): (Vec<Loaded>, Vec<Chunk>),
+        wanted: &Arc<Wanted>,
+        resolved: &Arc<Resolved>,
+        budget: &mut Budget,
+        stats: &mut ScanStats,
+    ) -> Result<Vec<Partition>, EventStoreError> {
+        let mut shares = Shares::of(&planned, ranges, side);
+        if wanted.request.arrivals {
+            shares.by_seq = shares.of_number.keys().copied().collect();
+        } else if shares.of_number.values().any(|share| share.len() > 1) {
+            shares = tokio::task::spawn_blocking(move || {
+                shares.find_meetings();
+                shares
+            })
+            .await?;
+            // Where two sources meet, both are read again with the order of arrival.
+            for at in shares.to_read_again() {
+                let task = &planned.tasks[at];
+                let (loaded, _, took) = self.load_resolved(task, wanted, resolved, true).await?;
+                budget.take(loaded.bytes())?;
+                stats.add(took);
+                shares.replace(at, task, loaded);
+            }
+        }
+        let names = Arc::new(planned.names);
+        let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
+        let Shares { of_number, by_seq, .. } = shares;
+        let partitions = of_number
+            .into_iter()
+            .map(|(number, share)| partition(share, by_seq.contains(&number), names.clone(), keys.clone()));
+        futures::stream::iter(partitions.collect::<Vec<_>>()).buffered(cores()).try_collect().await
     }
 }
 
-/// What of blocks a request needs.
-fn choice(wanted: &Arc<Wanted>) -> Choice {
-    let (named, asked) = (wanted.clone(), wanted.clone());
-    let asks_for = move |key: &str| {
-        asked.columns.iter().any(|(_, source)| match source {
-            Source::DistinctId => false,
-            Source::AllProperties => true,
-            Source::Property(wanted) => wanted == key,
-            Source::Group { own, .. } => own == key || key == GROUPS,
-        })
-    };
-    let (from, to) = (wanted.request.from, wanted.request.to);
-    // The name is judged here, at a time that is always wanted if any is.
-    let event = Arc::new(move |event: &str| named.has(event, from));
-    Choice { event, from, to, property: Arc::new(asks_for) }
+/// The partition of the sources of a share.
+async fn partition(
+    share: Vec<(Option<usize>, Source)>,
+    by_seq: bool,
+    names: Arc<Vec<String>>,
+    keys: Arc<Vec<ColumnKey>>,
+) -> Result<Partition, EventStoreError> {
+    let sources = share.into_iter().map(|(_, source)| source).collect::<Vec<_>>();
+    if let [source] = sources.as_slice()
+        && source.is_whole()
+    {
+        // Nothing is copied, so it need not leave the thread.
+        return Ok(merge::partition(&sources, &names, &keys, by_seq));
+    }
+    Ok(tokio::task::spawn_blocking(move || merge::partition(&sources, &names, &keys, by_seq)).await?)
 }
 
-async fn merged(chunks: Vec<Chunk>, wanted: &Wanted) -> Result<Vec<Partition>, EventStoreError> {
-    let keys = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>());
-    let chunks = Arc::new(chunks);
-    let dealing = chunks.clone();
-    let buckets = tokio::task::spawn_blocking(move || merge::deal(&dealing)).await?;
-    let partitions = buckets.into_iter().map(|bucket| {
-        let (chunks, keys) = (chunks.clone(), keys.clone());
-        tokio::task::spawn_blocking(move || merge::partition(&chunks, bucket, &keys))
-    });
-    futures::stream::iter(partitions).buffered(cores()).map_err(Into::into).try_collect().await
+/// The sources of each share of the persons, by its number among `2^bits`.
+#[derive(Debug)]
+struct Shares {
+    bits: u32,
+    /// Each source with the index of the task that it was loaded for; side rows have none.
+    of_number: BTreeMap<u64, Vec<(Option<usize>, Source)>>,
+    /// Shares whose rows are told apart by their order of arrival.
+    by_seq: BTreeSet<u64>,
 }
 
-fn cores() -> usize {
+impl Shares {
+    fn of(planned: &Planned, ranges: Vec<Loaded>, side: Vec<Chunk>) -> Shares {
+        let side_rows = side.iter().map(|chunk| chunk.events.len()).sum::<usize>();
+        let bits = match planned.tasks.iter().map(|task| task.file.footer.bits).max() {
+            Some(bits) => bits,
+            None => range_bits(side_rows, PARTITION_ROWS).min(PARTITION_BITS),
+        };
+        let mut of_number: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        for (at, (task, loaded)) in planned.tasks.iter().zip(ranges).enumerate() {
+            for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
+                of_number.entry(number).or_default().push((Some(at), source));
+            }
+        }
+        for (number, source) in side::sources(&side, bits) {
+            of_number.entry(number).or_default().push((None, source));
+        }
+        Shares { bits, of_number, by_seq: BTreeSet::new() }
+    }
+
+    fn find_meetings(&mut self) {
+        let met = self.of_number.iter().filter(|(_, share)| {
+            merge::may_meet(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
+        });
+        self.by_seq = met.map(|(number, _)| *number).collect();
+    }
+
+    fn to_read_again(&self) -> BTreeSet<usize> {
+        let met = self.by_seq.iter().filter_map(|number| self.of_number.get(number));
+        met.flatten().filter(|(_, source)| !source.has_seqs()).filter_map(|(at, _)| *at).collect()
+    }
+
+    /// Puts what was loaded again for a task into the place of what was.
+    fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
+        for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
+            let share = self.of_number.entry(number).or_default();
+            if let Some(place) = share.iter_mut().find(|(of, _)| *of == Some(at)) {
+                place.1 = source;
+            }
+        }
+    }
+}
+
+impl ScanStats {
+    fn add(&mut self, took: Took) {
+        self.cache_hits += took.hits;
+        self.cache_misses += took.misses;
+        self.bytes_read += took.bytes_read;
+        self.rows_decoded += took.rows_decoded;
+    }
+}
+
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
-}
-
-fn check(rows: u64, columns: usize) -> Result<(), EventStoreError> {
-    if rows > ROWS_MAX || rows * columns as u64 > VALUES_MAX {
-        return Err(EventStoreError::TooLarge(format!(
-            "The question covers about {rows} events with {columns} properties; at most {ROWS_MAX} events and \
-             {VALUES_MAX} values are read for one. Narrow the dates or the events."
-        )));
-    }
-    Ok(())
 }

@@ -25,9 +25,9 @@
 //! page index.
 
 pub(crate) mod columns;
+pub(crate) mod numbers;
 mod overflow;
 mod placed;
-pub(crate) mod prune;
 pub(crate) mod read;
 mod schema;
 pub(crate) mod values;

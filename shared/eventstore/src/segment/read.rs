@@ -8,21 +8,27 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, TimestampMicrosecondType, UInt64Type};
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ParquetMetaData;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::{FOOTER, FORMAT, Footer};
+use super::{FOOTER, FORMAT, Footer, Range};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::parquet_file::{Decoded, ParquetFile};
+use crate::parquet_file::{Decoded, Index, ParquetFile};
 
 /// An opened segment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub footer: Footer,
+    /// For each range: held while somebody decodes of it.
+    pub decoding: Vec<tokio::sync::Mutex<()>>,
+    object: Arc<str>,
+    /// The object with the persons of the ranges.
+    persons: String,
     file: ParquetFile,
 }
 
@@ -34,12 +40,39 @@ impl SegmentFile {
     ) -> Result<SegmentFile, EventStoreError> {
         let object =
             entry.object.as_ref().ok_or_else(|| EventStoreError::corrupt("a segment without an object"))?;
-        let file = ParquetFile::open(objects, object, entry.bytes).await?;
+        // The footer tells where events lie, so no page is chosen by its values.
+        let file = ParquetFile::open(objects, object, entry.bytes, Index::Places).await?;
         let footer = footer(file.metadata()).map_err(|e| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
             other => other,
         })?;
-        Ok(SegmentFile { footer, file })
+        let persons = entry
+            .persons
+            .clone()
+            .ok_or_else(|| EventStoreError::Corrupt(format!("{object}: there are no persons beside it")))?;
+        let decoding = footer.ranges.iter().map(|_| tokio::sync::Mutex::default()).collect();
+        Ok(SegmentFile { footer, decoding, object: object.as_str().into(), persons, file })
+    }
+
+    /// The name of its object.
+    pub(crate) fn object(&self) -> &Arc<str> {
+        &self.object
+    }
+
+    /// How many rows a row group has.
+    pub(crate) fn rows(&self, group: usize) -> usize {
+        self.file.group_rows(group)
+    }
+
+    /// The ids of the persons of a range, 16 bytes each.
+    pub(crate) async fn persons(&self, objects: &Objects, range: usize) -> Result<Bytes, EventStoreError> {
+        let bytes = |of: &Range| u64::from(of.persons) * 16;
+        let start = self.footer.ranges[..range].iter().map(bytes).sum::<u64>();
+        let length = bytes(&self.footer.ranges[range]);
+        let wanted = start..start + length;
+        let read = objects.ranges(&self.persons, std::slice::from_ref(&wanted)).await?;
+        let read = read.into_iter().next().filter(|read| read.len() as u64 == length);
+        read.ok_or_else(|| EventStoreError::Corrupt(format!("{}: persons are missing", self.persons)))
     }
 
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
@@ -93,6 +126,11 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
         serde_json::from_str(entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?)?;
     if footer.format != FORMAT {
         return Err(EventStoreError::Corrupt(format!("format {} is of another release", footer.format)));
+    }
+    let rows = |range: &Range| range.runs.iter().map(|run| i64::from(run.rows)).sum::<i64>();
+    let groups = metadata.row_groups().iter().map(|group| group.num_rows());
+    if !footer.ranges.iter().map(rows).eq(groups) {
+        return Err(EventStoreError::corrupt("the runs of the footer are not those of the file"));
     }
     Ok(footer)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon::embedded::Embedded;
 use pennon_core::store::Store;
 use pennon_engine::scan::{ColumnKey, EventSelection, MISSING, ScanRequest};
-use pennon_eventstore::{Event, EventStore, Scan};
+use pennon_eventstore::{Event, EventStore, Scan, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -23,19 +23,29 @@ pub struct Place {
     pub events: EventStore,
     pub store: Store,
     pub directory: TempDir,
+    pub settings: Settings,
 }
 
 impl Place {
     pub async fn new() -> Place {
+        Place::with(Settings::default()).await
+    }
+
+    pub async fn with(settings: Settings) -> Place {
         let store = Embedded::in_memory().await.unwrap().store(None);
         let directory = tempfile::tempdir().unwrap();
-        let events = EventStore::open(store.clone(), &url(&directory)).unwrap();
-        Place { events, store, directory }
+        let events = EventStore::open_with(store.clone(), &url(&directory), settings).unwrap();
+        Place { events, store, directory, settings }
     }
 
     /// Another process on the same data.
     pub fn again(&self) -> EventStore {
-        EventStore::open(self.store.clone(), &url(&self.directory)).unwrap()
+        self.again_with(self.settings)
+    }
+
+    /// Another process on the same data, with settings of its own.
+    pub fn again_with(&self, settings: Settings) -> EventStore {
+        EventStore::open_with(self.store.clone(), &url(&self.directory), settings).unwrap()
     }
 
     /// Files below the events directory.
@@ -84,6 +94,11 @@ pub fn request(names: &[&str], columns: &[&str]) -> ScanRequest {
 /// A row of a scan, as plain values: name, person, time, distinct id, properties in the order of their keys.
 pub type PlainRow = (String, Uuid, i64, String, Vec<Option<Value>>);
 
+/// As [`request`], where only events of one person and time have to be in order of arrival.
+pub fn without_arrivals(names: &[&str], columns: &[&str]) -> ScanRequest {
+    ScanRequest { arrivals: false, ..request(names, columns) }
+}
+
 /// All rows of a scan, by name and then in the order of the scan. Checks what every partition promises.
 pub fn rows(scan: &Scan) -> Vec<PlainRow> {
     let mut seen = BTreeSet::new();
@@ -92,6 +107,13 @@ pub fn rows(scan: &Scan) -> Vec<PlainRow> {
         assert!(partition.actors.is_sorted_by(|a, b| a < b));
         assert!(partition.actors.iter().all(|actor| seen.insert(*actor)), "an actor of two partitions");
         assert!(partition.runs.is_sorted_by(|a, b| a.event < b.event));
+        let mut orders = BTreeSet::new();
+        for run in &partition.runs {
+            for row in 0..run.times.len() {
+                let place = (run.actors[row], run.times[row], run.order.at(row));
+                assert!(orders.insert(place), "two events of a person and a time are not told apart");
+            }
+        }
         for run in &partition.runs {
             let order = (0..run.times.len()).map(|row| (run.actors[row], run.times[row], run.order.at(row)));
             assert!(order.is_sorted(), "a run of {} out of order", run.event);

@@ -1,0 +1,155 @@
+//! Columns of values out of what was decoded of a segment, run by run.
+//!
+//! Must stay true: a column of a run has exactly the values that its rows have, so that what is kept of a run does not
+//! hold on to the values of others.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use pennon_engine::scan::{Column, MISSING};
+use serde_json::{Map, Value};
+
+use super::wanted::{GROUPS, Origin, group_key};
+use crate::error::EventStoreError;
+use crate::segment::Footer;
+use crate::segment::read::texts;
+use crate::segment::values::{self, Coded};
+
+/// The columns of a segment that these values lie in.
+pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a Origin>) -> Vec<String> {
+    let mut columns = Vec::new();
+    for origin in wanted {
+        match origin {
+            Origin::DistinctId => columns.push("distinct_id".to_owned()),
+            Origin::AllProperties => columns.extend(values::all_places(footer)),
+            Origin::Property(key) => columns.extend(values::places(footer, key)),
+            Origin::Group { own, .. } => {
+                columns.extend(values::places(footer, GROUPS));
+                columns.extend(values::places(footer, own));
+            }
+        }
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// The wanted columns of each run, of which `batches` have all rows, so many of each, one run behind the other.
+pub(crate) fn of_runs(
+    batches: &[RecordBatch],
+    footer: &Footer,
+    rows: &[usize],
+    wanted: &[Arc<Origin>],
+) -> Result<Vec<Vec<Column>>, EventStoreError> {
+    let decoded = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    if decoded != rows.iter().sum::<usize>() {
+        return Err(EventStoreError::corrupt("columns of different lengths"));
+    }
+    let mut columns = rows
+        .iter()
+        .map(|rows| wanted.iter().map(|_| Gathering::with_rows(*rows)).collect::<Vec<_>>())
+        .collect::<Vec<_>>();
+    let (mut run, mut done) = (0, 0);
+    for batch in batches {
+        let overflow = values::overflow(batch)?;
+        let coded = wanted.iter().map(|origin| of_origin(batch, footer, &overflow, origin));
+        let coded = coded.collect::<Result<Vec<_>, _>>()?;
+        let mut translations = coded.iter().map(Translation::of).collect::<Vec<_>>();
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let more = (rows[run] - done).min(batch.num_rows() - at);
+            for (column, (coded, translation)) in
+                columns[run].iter_mut().zip(coded.iter().zip(&mut translations))
+            {
+                column.add(coded, at..at + more, translation);
+            }
+            (at, done) = (at + more, done + more);
+            if done == rows[run] {
+                (run, done) = (run + 1, 0);
+            }
+        }
+    }
+    Ok(columns.into_iter().map(|of_run| of_run.into_iter().map(Gathering::column).collect()).collect())
+}
+
+/// A column while rows are added to it.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    codes: Vec<u32>,
+    values: Vec<Value>,
+}
+
+/// New codes for the values of a dictionary; those that were given are forgotten quickly.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    new: Vec<u32>,
+    given: Vec<u32>,
+}
+
+impl Translation {
+    fn of(coded: &Coded) -> Translation {
+        Translation { new: vec![MISSING; coded.values.len()], given: Vec::new() }
+    }
+}
+
+impl Gathering {
+    fn with_rows(rows: usize) -> Gathering {
+        Gathering { codes: Vec::with_capacity(rows), values: Vec::new() }
+    }
+
+    fn add(&mut self, from: &Coded, rows: std::ops::Range<usize>, translation: &mut Translation) {
+        let Translation { new, given } = translation;
+        for code in &from.codes[rows] {
+            let translated = match new.get_mut(*code as usize) {
+                Some(known) if *known != MISSING => *known,
+                Some(unknown) => {
+                    *unknown = self.values.len() as u32;
+                    self.values.push(from.values[*code as usize].clone());
+                    given.push(*code);
+                    *unknown
+                }
+                None => MISSING,
+            };
+            self.codes.push(translated);
+        }
+        given.drain(..).for_each(|code| new[code as usize] = MISSING);
+    }
+
+    fn column(mut self) -> Column {
+        self.values.shrink_to_fit();
+        Column::new(self.codes, self.values)
+    }
+}
+
+fn of_origin(
+    batch: &RecordBatch,
+    footer: &Footer,
+    overflow: &[Option<Map<String, Value>>],
+    origin: &Origin,
+) -> Result<Coded, EventStoreError> {
+    match origin {
+        Origin::AllProperties => {
+            let rows: Vec<usize> = (0..batch.num_rows()).collect();
+            values::objects(batch, footer, overflow, &rows)
+        }
+        Origin::DistinctId => {
+            let texts = texts(batch, "distinct_id")?;
+            let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
+            Ok(Coded { codes, values: texts.values.into_iter().map(Value::from).collect() })
+        }
+        Origin::Property(key) => values::property(batch, footer, overflow, key),
+        Origin::Group { type_name, own } => {
+            let groups = values::property(batch, footer, overflow, GROUPS)?;
+            let keys = groups.values.iter().map(|value| group_key(value, type_name)).collect::<Vec<_>>();
+            let mut column = values::property(batch, footer, overflow, own)?;
+            let shift = column.values.len() as u32;
+            for (code, group) in column.codes.iter_mut().zip(&groups.codes) {
+                if keys.get(*group as usize).is_some_and(Option::is_some) {
+                    *code = shift + group;
+                }
+            }
+            column.values.extend(keys.into_iter().map(Option::unwrap_or_default));
+            Ok(column)
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What the cache does not have of a person range, out of its file.
+//!
+//! Must stay true: only the pages of the rows and the columns that are missing are read; what is decoded is kept whole,
+//! and as far as it is within the times of the question; a damaged file is an error that names it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::RowSelection;
+use pennon_engine::scan::{Column, MISSING, Micros};
+use uuid::Uuid;
+
+use super::columns;
+use super::keep::Keep;
+use super::load::{Found, RunFound, RunTask, Slot, Task};
+use super::piece::{Clip, Core, Part, Piece, Pieces, WHOLE, Weighed};
+use super::wanted::{Origin, Wanted};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::parquet_file::Decoded;
+use crate::segment::numbers::{Number, Parts, Reader, bytes_of};
+
+impl EventStore {
+    /// Completes what was found.
+    pub(super) async fn decode(
+        &self,
+        mut found: Found,
+        task: &Arc<Task>,
+        wanted: &Arc<Wanted>,
+    ) -> Result<Found, EventStoreError> {
+        let objects = &self.inner.objects;
+        let numbers = found.missing_numbers();
+        let columns = found.missing_columns();
+        let persons = match &found.persons {
+            None => Some(task.file.persons(objects, task.group).await?),
+            Some(_) => None,
+        };
+        let rows = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.clone()).collect::<Vec<_>>();
+        let mut parts = None;
+        if !numbers.runs.is_empty() {
+            let leaves = numbers.columns(task.file.footer.ranges[task.group].ties);
+            let ranges = bytes_of(task.file.metadata(), task.group, &leaves, &rows(&numbers.runs))?;
+            let read = objects.ranges(task.file.object(), &ranges).await?;
+            found.took.bytes_read += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            parts = Some(Parts::new(&ranges, read));
+        }
+        let mut decoded = None;
+        if !columns.runs.is_empty() {
+            let origins = columns.columns.iter().map(|column| wanted.columns[*column].1.as_ref());
+            let places = columns::projection(&task.file.footer, origins);
+            let all = task.file.rows(task.group);
+            let selection = RowSelection::from_consecutive_ranges(rows(&columns.runs).into_iter(), all);
+            let read = task.file.decode(objects, task.group, Some(selection), &places).await?;
+            found.took.bytes_read += read.bytes_read;
+            decoded = Some(read);
+        }
+        let work =
+            Work { task: task.clone(), wanted: wanted.clone(), numbers, columns, persons, parts, decoded };
+        let store = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let mut found = found;
+            work.complete(&mut found, &store.inner.pieces).map(|()| found)
+        });
+        done.await?
+    }
+}
+
+/// Runs of which numbers are missing.
+#[derive(Debug)]
+pub(super) struct MissingNumbers {
+    /// Indices into the task's runs.
+    pub runs: Vec<usize>,
+    pub core: bool,
+    pub seqs: bool,
+}
+
+impl MissingNumbers {
+    fn columns(&self, ties: bool) -> Vec<Number> {
+        let mut columns = Vec::new();
+        if self.core {
+            columns.extend([Number::PersonCode, Number::Time]);
+            columns.extend(ties.then_some(Number::Tie));
+        }
+        if self.seqs {
+            columns.extend([Number::SeqHigh, Number::SeqLow]);
+        }
+        columns
+    }
+}
+
+/// Runs and columns of which some are missing.
+#[derive(Debug)]
+pub(super) struct MissingColumns {
+    /// Indices into the task's runs.
+    pub runs: Vec<usize>,
+    /// Indices into the wanted columns.
+    pub columns: Vec<usize>,
+}
+
+/// Everything that was read to complete what was found.
+struct Work {
+    task: Arc<Task>,
+    wanted: Arc<Wanted>,
+    numbers: MissingNumbers,
+    columns: MissingColumns,
+    persons: Option<Bytes>,
+    parts: Option<Parts>,
+    decoded: Option<Decoded>,
+}
+
+impl Work {
+    fn complete(mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
+        let object = self.task.file.object().clone();
+        let named = |e: EventStoreError| match e {
+            EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
+            other => other,
+        };
+        if let Some(bytes) = self.persons.take() {
+            let persons = Arc::new(persons(&bytes).map_err(named)?);
+            pieces.put(self.task.key(0, Part::Persons, WHOLE), Piece::Persons(persons.clone()));
+            found.persons = Some(persons);
+        }
+        self.add_numbers(found, pieces).map_err(named)?;
+        self.add_columns(found, pieces).map_err(named)?;
+        for (task, run) in self.task.runs.iter().zip(&mut found.runs) {
+            if let Some(clip) = task.clip
+                && !run.is_ready()
+            {
+                self.clip(task, run, clip, pieces);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was decoded of a whole run: ready where the whole run is wanted.
+    fn slot<T>(task: &RunTask, whole: T) -> Slot<T> {
+        if task.clip.is_some() { Slot::Whole(whole) } else { Slot::Ready(whole) }
+    }
+
+    fn add_numbers(&mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
+        let Some(parts) = self.parts.take() else { return Ok(()) };
+        let rows = self.numbers.runs.iter().map(|run| self.task.runs[*run].rows.clone()).collect::<Vec<_>>();
+        let reader = Reader {
+            metadata: self.task.file.metadata(),
+            parts: Arc::new(parts),
+            group: self.task.group,
+            rows: &rows,
+        };
+        if self.numbers.core {
+            let persons = found.persons.as_ref().map_or(0, |persons| persons.len());
+            let (codes, times) = (reader.codes(persons)?, reader.times()?);
+            let ties = match self.task.file.footer.ranges[self.task.group].ties {
+                true => reader.ties()?.into_iter().map(Some).collect(),
+                false => vec![None; rows.len()],
+            };
+            let cores = codes.into_iter().zip(times).zip(ties);
+            for (run, ((codes, times), ties)) in self.numbers.runs.iter().zip(cores) {
+                check_order(&codes, &times)?;
+                found.took.rows_decoded += codes.len() as u64;
+                let (core, task) = (Core { codes, times, ties }, &self.task.runs[*run]);
+                pieces.put(self.task.key(task.run, Part::Core, WHOLE), Piece::Core(core.clone()));
+                found.runs[*run].core = Self::slot(task, core);
+            }
+        }
+        if self.numbers.seqs {
+            for (run, seqs) in self.numbers.runs.iter().zip(reader.seqs()?) {
+                let (seqs, task) = (Arc::new(seqs), &self.task.runs[*run]);
+                pieces.put(self.task.key(task.run, Part::Seqs, WHOLE), Piece::Seqs(seqs.clone()));
+                found.runs[*run].seqs = Some(Self::slot(task, seqs));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_columns(&mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
+        let Some(decoded) = self.decoded.take() else { return Ok(()) };
+        let rows = self.columns.runs.iter().map(|run| self.task.runs[*run].rows.len()).collect::<Vec<_>>();
+        let origins: Vec<Arc<Origin>> =
+            self.columns.columns.iter().map(|column| self.wanted.columns[*column].1.clone()).collect();
+        let batches = &decoded.batches;
+        let of_runs = if batches.is_empty() {
+            // No column of the segment has any of the values.
+            let missing = |rows: &usize| Column::new(vec![MISSING; *rows], Vec::new());
+            rows.iter().map(|rows| origins.iter().map(|_| missing(rows)).collect()).collect()
+        } else {
+            columns::of_runs(batches, &self.task.file.footer, &rows, &origins)?
+        };
+        for (run, columns) in self.columns.runs.iter().zip(of_runs) {
+            let task = &self.task.runs[*run];
+            for (column, decoded) in self.columns.columns.iter().zip(columns) {
+                let column_of = Weighed::new(decoded);
+                let part = Part::Column(self.wanted.columns[*column].1.clone());
+                pieces.put(self.task.key(task.run, part, WHOLE), Piece::Column(column_of.clone()));
+                found.runs[*run].columns[*column] = Self::slot(task, column_of);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out the rows of other times.
+    fn clip(&self, task: &RunTask, run: &mut RunFound, clip: Clip, pieces: &Pieces) {
+        let Slot::Whole(whole) = &run.core else { return };
+        let whole = whole.clone();
+        let keep = Keep::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
+        let put = |part: Part, piece: Piece| pieces.put(self.task.key(task.run, part, clip), piece);
+        let core = keep.core(&whole);
+        put(Part::Core, Piece::Core(core.clone()));
+        run.core = Slot::Ready(core);
+        if let Some(Slot::Whole(seqs)) = &run.seqs {
+            let seqs = keep.seqs(seqs);
+            put(Part::Seqs, Piece::Seqs(seqs.clone()));
+            run.seqs = Some(Slot::Ready(seqs));
+        }
+        for (slot, (_, origin)) in run.columns.iter_mut().zip(&self.wanted.columns) {
+            if let Slot::Whole(column) = slot {
+                let column = keep.column(column);
+                put(Part::Column(origin.clone()), Piece::Column(column.clone()));
+                *slot = Slot::Ready(column);
+            }
+        }
+    }
+}
+
+fn check_order(codes: &[u32], times: &[Micros]) -> Result<(), EventStoreError> {
+    let mut ordered = true;
+    for row in 1..codes.len().min(times.len()) {
+        ordered &= codes[row - 1] < codes[row] || times[row - 1] <= times[row];
+    }
+    if ordered { Ok(()) } else { Err(EventStoreError::corrupt("times are out of order")) }
+}
+
+fn persons(bytes: &[u8]) -> Result<Vec<Uuid>, EventStoreError> {
+    let persons = bytes.as_chunks::<16>().0.iter().map(|id| Uuid::from_bytes(*id)).collect::<Vec<_>>();
+    if persons.is_sorted_by(|a, b| a < b) {
+        Ok(persons)
+    } else {
+        Err(EventStoreError::corrupt("persons of a range are out of order"))
+    }
+}

@@ -1,0 +1,48 @@
+//! Rows of a run that are kept, and others that are left out.
+//!
+//! Must stay true: the rows that are kept stay in their order.
+
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+use pennon_engine::scan::{Column, Seq};
+
+use super::piece::{Core, Weighed};
+
+/// Which rows of a run are kept.
+pub(crate) struct Keep {
+    kept: BooleanBuffer,
+    rows: usize,
+}
+
+impl Keep {
+    pub(crate) fn of<T: Copy>(rows: &[T], keep: impl Fn(T) -> bool) -> Keep {
+        let kept = BooleanBuffer::collect_bool(rows.len(), |row| keep(rows[row]));
+        Keep { rows: kept.count_set_bits(), kept }
+    }
+
+    pub(crate) fn core(&self, whole: &Core) -> Core {
+        Core {
+            codes: self.of_rows(&whole.codes).into(),
+            times: self.of_rows(&whole.times).into(),
+            ties: whole.ties.as_ref().map(|ties| self.of_rows(ties).into()),
+        }
+    }
+
+    pub(crate) fn seqs(&self, whole: &[Seq]) -> Arc<Vec<Seq>> {
+        Arc::new(self.of_rows(whole))
+    }
+
+    /// Its values stay those of the whole run.
+    pub(crate) fn column(&self, whole: &Weighed) -> Weighed {
+        let codes = self.of_rows(&whole.column.codes).into();
+        let column = Column { codes, values: whole.column.values.clone() };
+        Weighed { column, value_bytes: whole.value_bytes }
+    }
+
+    fn of_rows<T: Copy>(&self, rows: &[T]) -> Vec<T> {
+        let mut kept = Vec::with_capacity(self.rows);
+        kept.extend(self.kept.set_indices().map(|row| rows[row]));
+        kept
+    }
+}

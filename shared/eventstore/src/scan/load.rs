@@ -1,0 +1,292 @@
+//! The wanted rows of one person range of a segment, from the cache or from the file.
+//!
+//! Must stay true: what is missing is decoded once, even if two scans ask for it at the same time; decoding happens on
+//! threads that may block; a range comes whole, or the scan fails.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pennon_engine::scan::{Micros, Seq};
+use uuid::Uuid;
+
+use super::decode::{MissingColumns, MissingNumbers};
+use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
+use super::wanted::Wanted;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::segment::read::SegmentFile;
+
+/// A person range of a segment, and which of its runs to read.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub file: Arc<SegmentFile>,
+    pub group: usize,
+    pub runs: Vec<RunTask>,
+}
+
+/// A run to read.
+#[derive(Debug, Clone)]
+pub(crate) struct RunTask {
+    /// Index into the names of the scan.
+    pub event: usize,
+    /// Index into the runs of the range.
+    pub run: u32,
+    /// Its rows in the row group.
+    pub rows: Range<usize>,
+    /// The times wanted, where not all its rows are within.
+    pub clip: Option<Clip>,
+}
+
+/// The wanted rows of a range.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// Ascending.
+    pub persons: Arc<Vec<Uuid>>,
+    pub runs: Vec<LoadedRun>,
+}
+
+/// The wanted rows of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadedRun {
+    pub event: usize,
+    pub core: Core,
+    /// Where they were asked for.
+    pub seqs: Option<Arc<Vec<Seq>>>,
+    /// In the order of [`Wanted::columns`].
+    pub columns: Vec<Weighed>,
+}
+
+/// What loading took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Took {
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes_read: u64,
+    pub rows_decoded: u64,
+}
+
+impl Took {
+    pub(crate) fn and(self, other: Took) -> Took {
+        Took {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            bytes_read: self.bytes_read + other.bytes_read,
+            rows_decoded: self.rows_decoded + other.rows_decoded,
+        }
+    }
+}
+
+impl Loaded {
+    /// What its rows take in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(LoadedRun::bytes).sum()
+    }
+}
+
+impl LoadedRun {
+    fn bytes(&self) -> u64 {
+        let seqs = self.seqs.as_ref().map_or(0, |seqs| (seqs.len() * size_of::<Seq>()) as u64);
+        self.core.bytes() + seqs + self.columns.iter().map(Weighed::bytes).sum::<u64>()
+    }
+}
+
+/// What is known of a run: clipped already, or whole.
+#[derive(Debug, Clone)]
+pub(super) enum Slot<T> {
+    Ready(T),
+    Whole(T),
+    Missing,
+}
+
+impl<T> Slot<T> {
+    fn is_ready(&self) -> bool {
+        matches!(self, Slot::Ready(_))
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Slot::Missing)
+    }
+
+    fn ready(self) -> Result<T, EventStoreError> {
+        match self {
+            Slot::Ready(ready) => Ok(ready),
+            _ => Err(EventStoreError::corrupt("a part of a range was not decoded")),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RunFound {
+    pub core: Slot<Core>,
+    /// None where they are not asked for.
+    pub seqs: Option<Slot<Arc<Vec<Seq>>>>,
+    pub columns: Vec<Slot<Weighed>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Found {
+    pub persons: Option<Arc<Vec<Uuid>>>,
+    pub runs: Vec<RunFound>,
+    pub took: Took,
+}
+
+impl EventStore {
+    /// The rows of a task, with their arrival order if `seqs`.
+    pub(crate) async fn load(
+        &self,
+        task: &Arc<Task>,
+        wanted: &Arc<Wanted>,
+        seqs: bool,
+    ) -> Result<(Loaded, Took), EventStoreError> {
+        let mut found = Found::look(&self.inner.pieces, task, wanted, seqs);
+        if !found.is_complete() {
+            // One at a time decodes of a range; who waited finds what it needs.
+            let _decoding = task.file.decoding[task.group].lock().await;
+            found = Found::look(&self.inner.pieces, task, wanted, seqs);
+            if !found.is_complete() {
+                found = self.decode(found, task, wanted).await?;
+            }
+        }
+        let took = found.took;
+        Ok((found.loaded(task)?, took))
+    }
+}
+
+impl Found {
+    fn look(pieces: &Pieces, task: &Task, wanted: &Wanted, seqs: bool) -> Found {
+        let mut took = Took::default();
+        let persons = match pieces.get(&task.key(0, Part::Persons, WHOLE)) {
+            Some(Piece::Persons(persons)) => Some(persons),
+            _ => None,
+        };
+        let runs = task.runs.iter().map(|run| {
+            let core = look(pieces, task, run, Part::Core, &mut took);
+            let seqs = seqs.then(|| look(pieces, task, run, Part::Seqs, &mut took));
+            let columns = wanted.columns.iter();
+            let columns =
+                columns.map(|(_, origin)| look(pieces, task, run, Part::Column(origin.clone()), &mut took));
+            let found = RunFound { columns: columns.collect(), core, seqs };
+            found.with_what_clips(pieces, task, run)
+        });
+        let runs = runs.collect();
+        Found { persons, runs, took }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.persons.is_some() && self.runs.iter().all(RunFound::is_ready)
+    }
+
+    pub(super) fn missing_numbers(&self) -> MissingNumbers {
+        let mut missing = MissingNumbers { runs: Vec::new(), core: false, seqs: false };
+        for (at, run) in self.runs.iter().enumerate() {
+            let seqs = run.seqs.as_ref().is_some_and(Slot::is_missing);
+            if run.core.is_missing() || seqs {
+                missing.runs.push(at);
+                missing.core |= run.core.is_missing();
+                missing.seqs |= seqs;
+            }
+        }
+        missing
+    }
+
+    pub(super) fn missing_columns(&self) -> MissingColumns {
+        let lacks = |run: &RunFound| run.columns.iter().any(Slot::is_missing);
+        let runs = self.runs.iter().enumerate().filter(|(_, run)| lacks(run)).map(|(at, _)| at).collect();
+        let columns = self.runs.first().map_or(0, |run| run.columns.len());
+        let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
+        MissingColumns { runs, columns: (0..columns).filter(missing).collect() }
+    }
+
+    fn loaded(self, task: &Task) -> Result<Loaded, EventStoreError> {
+        let persons = self.persons.ok_or_else(|| EventStoreError::corrupt("a range without persons"))?;
+        let runs = task.runs.iter().zip(self.runs).map(|(task, run)| {
+            Ok(LoadedRun {
+                event: task.event,
+                core: run.core.ready()?,
+                seqs: run.seqs.map(Slot::ready).transpose()?,
+                columns: run.columns.into_iter().map(Slot::ready).collect::<Result<_, _>>()?,
+            })
+        });
+        let runs = runs.collect::<Result<Vec<_>, EventStoreError>>()?;
+        Ok(Loaded { persons, runs: runs.into_iter().filter(|run| !run.core.codes.is_empty()).collect() })
+    }
+}
+
+impl RunFound {
+    pub(super) fn is_ready(&self) -> bool {
+        self.core.is_ready()
+            && self.seqs.as_ref().is_none_or(Slot::is_ready)
+            && self.columns.iter().all(Slot::is_ready)
+    }
+
+    /// Where something is still to be clipped, that needs the times of all rows.
+    fn with_what_clips(mut self, pieces: &Pieces, task: &Task, run: &RunTask) -> RunFound {
+        if run.clip.is_some() && self.core.is_ready() && !self.is_ready() {
+            let whole = pieces.get(&task.key(run.run, Part::Core, WHOLE)).and_then(Core::of);
+            self.core = whole.map_or(Slot::Missing, Slot::Whole);
+        }
+        self
+    }
+}
+
+impl Task {
+    /// The number of its range, among how many bits' worth.
+    pub(crate) fn place(&self) -> (u64, u32) {
+        let footer = &self.file.footer;
+        (footer.ranges[self.group].number, footer.bits)
+    }
+
+    /// Times around those of its runs.
+    pub(crate) fn times(&self) -> (Micros, Micros) {
+        let runs = &self.file.footer.ranges[self.group].runs;
+        let runs = || self.runs.iter().map(|run| &runs[run.run as usize]);
+        let first = runs().map(|run| run.min_time).min().unwrap_or(Micros::MIN);
+        (first, runs().map(|run| run.max_time).max().unwrap_or(Micros::MAX))
+    }
+
+    pub(super) fn key(&self, run: u32, part: Part, clip: Clip) -> Key {
+        Key { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
+    }
+}
+
+/// What the cache has of a part of a run.
+fn look<T: OfPiece>(pieces: &Pieces, task: &Task, run: &RunTask, part: Part, took: &mut Took) -> Slot<T> {
+    let get = |part: Part, clip| pieces.get(&task.key(run.run, part, clip)).and_then(T::of);
+    let slot = match run.clip {
+        None => get(part, WHOLE).map(Slot::Ready),
+        Some(clip) => get(part.clone(), clip).map(Slot::Ready).or_else(|| get(part, WHOLE).map(Slot::Whole)),
+    };
+    match slot {
+        Some(slot) => {
+            took.hits += 1;
+            slot
+        }
+        None => {
+            took.misses += 1;
+            Slot::Missing
+        }
+    }
+}
+
+/// What pieces are made of.
+trait OfPiece: Sized {
+    fn of(piece: Piece) -> Option<Self>;
+}
+
+impl OfPiece for Core {
+    fn of(piece: Piece) -> Option<Core> {
+        if let Piece::Core(core) = piece { Some(core) } else { None }
+    }
+}
+
+impl OfPiece for Arc<Vec<Seq>> {
+    fn of(piece: Piece) -> Option<Self> {
+        if let Piece::Seqs(seqs) = piece { Some(seqs) } else { None }
+    }
+}
+
+impl OfPiece for Weighed {
+    fn of(piece: Piece) -> Option<Weighed> {
+        if let Piece::Column(column) = piece { Some(column) } else { None }
+    }
+}

@@ -1,0 +1,194 @@
+//! Pieces: what was decoded of one event in one person range of a segment, and the cache that keeps it between scans.
+//!
+//! Must stay true: a piece depends on its key alone, because segments never change, so a cached piece is as good as a
+//! fresh one; the cache is bounded by bytes.
+
+use std::sync::Arc;
+
+use arrow::buffer::ScalarBuffer;
+use pennon_engine::scan::{Column, Micros, Seq};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::wanted::Origin;
+
+/// The rows of one event in one range: of whom, and when. By person, time and arrival.
+#[derive(Debug, Clone)]
+pub(crate) struct Core {
+    /// Places in the persons of the range.
+    pub codes: ScalarBuffer<u32>,
+    pub times: ScalarBuffer<Micros>,
+    /// None where the range has no two events of one person at one time.
+    pub ties: Option<ScalarBuffer<u32>>,
+}
+
+/// A column, and how many bytes its values take.
+#[derive(Debug, Clone)]
+pub(crate) struct Weighed {
+    pub column: Column,
+    pub value_bytes: u64,
+}
+
+/// Something decoded.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Persons(Arc<Vec<Uuid>>),
+    Core(Core),
+    Seqs(Arc<Vec<Seq>>),
+    Column(Weighed),
+}
+
+/// Which part of the rows of an event a piece is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    Persons,
+    Core,
+    Seqs,
+    Column(Arc<Origin>),
+}
+
+/// The first and the last instant of the rows that are left of a piece.
+pub(crate) type Clip = (Micros, Micros);
+
+/// No row is left out.
+pub(crate) const WHOLE: Clip = (Micros::MIN, Micros::MAX);
+
+/// The name of a piece.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// The segment's object.
+    pub object: Arc<str>,
+    pub range: u32,
+    /// Which of the range's runs; 0 for what is of the range.
+    pub run: u32,
+    pub part: Part,
+    pub clip: Clip,
+}
+
+/// How many bytes a cached piece takes beside what it holds.
+const ENTRY_BYTES: u64 = 256;
+/// Parts of the cache that are locked apart. Few, because a piece has to fit into one.
+const SHARDS: usize = 4;
+/// How large pieces are, about.
+const PIECE_BYTES: u64 = 64 << 10;
+
+impl Core {
+    pub(crate) fn bytes(&self) -> u64 {
+        let row = size_of::<u32>() + size_of::<Micros>() + self.ties.as_ref().map_or(0, |_| size_of::<u32>());
+        (self.codes.len() * row) as u64
+    }
+}
+
+impl Weighed {
+    pub(crate) fn new(column: Column) -> Weighed {
+        let value_bytes = column.values.iter().map(bytes_of).sum();
+        Weighed { column, value_bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.column.codes.len() * size_of::<u32>()) as u64 + self.value_bytes
+    }
+}
+
+/// What a value takes in memory, about.
+fn bytes_of(value: &Value) -> u64 {
+    let own = size_of::<Value>() as u64;
+    // What the allocator adds to each piece of memory.
+    let held = |bytes: usize| 16 + bytes as u64;
+    own + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => held(text.capacity()),
+        Value::Array(items) => held(0) + items.iter().map(bytes_of).sum::<u64>(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| held(key.capacity()) + 48 + bytes_of(value);
+            held(0) + fields.iter().map(field).sum::<u64>()
+        }
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> u64 {
+        match self {
+            Piece::Persons(persons) => (persons.len() * size_of::<Uuid>()) as u64,
+            Piece::Core(core) => core.bytes(),
+            Piece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
+            Piece::Column(column) => column.bytes(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Bytes;
+
+impl Weighter<Key, Piece> for Bytes {
+    fn weight(&self, _: &Key, piece: &Piece) -> u64 {
+        ENTRY_BYTES + piece.bytes()
+    }
+}
+
+/// The pieces that are kept.
+pub(crate) struct Pieces(Cache<Key, Piece, Bytes>);
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Pieces").field("bytes", &self.0.weight()).finish_non_exhaustive()
+    }
+}
+
+impl Pieces {
+    /// A cache of at most so many bytes.
+    pub(crate) fn new(bytes: u64) -> Pieces {
+        let items = usize::try_from(bytes / PIECE_BYTES).unwrap_or(usize::MAX).clamp(64, 1 << 16);
+        let mut options = OptionsBuilder::new();
+        options.shards(SHARDS).weight_capacity(bytes.max(1)).estimated_items_capacity(items);
+        let cache = match options.build() {
+            Ok(options) => Cache::with_options(
+                options,
+                Bytes,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            // Only missing options can be wrong.
+            Err(_) => Cache::with_weighter(items, bytes.max(1), Bytes),
+        };
+        Pieces(cache)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Piece> {
+        self.0.get(key)
+    }
+
+    pub(crate) fn put(&self, key: Key, piece: Piece) {
+        self.0.insert(key, piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn key(run: u32) -> Key {
+        Key { object: "o".into(), range: 0, run, part: Part::Seqs, clip: WHOLE }
+    }
+
+    #[test]
+    fn the_cache_holds_no_more_bytes_than_it_may() {
+        let pieces = Pieces::new(1 << 20);
+        for run in 0..1000 {
+            pieces.put(key(run), Piece::Seqs(Arc::new(vec![0; 1000])));
+            assert!(pieces.0.weight() <= 1 << 20);
+        }
+        let kept = (0..1000).filter(|run| pieces.get(&key(*run)).is_some()).count();
+        assert!((40..=64).contains(&kept), "{kept} pieces of 16,256 bytes in 1,048,576");
+    }
+
+    #[test]
+    fn a_piece_that_is_larger_than_the_cache_is_not_kept() {
+        let pieces = Pieces::new(1000);
+        pieces.put(key(0), Piece::Seqs(Arc::new(vec![0; 1000])));
+        assert!(pieces.get(&key(0)).is_none());
+    }
+}

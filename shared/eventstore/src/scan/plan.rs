@@ -1,0 +1,150 @@
+//! Which runs of which segments a scan reads, by the footers alone, and how much memory it may take.
+//!
+//! Must stay true: a row that is wanted is in one of the runs; a scan that would take more memory than it may is refused
+//! before it reads anything, as far as that can be known.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use pennon_engine::scan::{Micros, Seq};
+
+use super::load::{RunTask, Task};
+use super::wanted::Wanted;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::manifest::Manifest;
+use crate::segment::read::SegmentFile;
+
+/// Segments that are opened at once.
+const OPENED_AT_ONCE: usize = 16;
+
+/// What a scan reads of segments.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// Names of all events, ascending.
+    pub names: Vec<String>,
+    pub tasks: Vec<Arc<Task>>,
+}
+
+impl Planned {
+    /// Rows of the runs, those of other times included.
+    pub(crate) fn rows(&self) -> u64 {
+        let runs = self.tasks.iter().flat_map(|task| &task.runs);
+        runs.map(|run| run.rows.len() as u64).sum()
+    }
+}
+
+impl EventStore {
+    /// The segments that may have wanted events, opened.
+    pub(crate) async fn wanted_segments(
+        &self,
+        manifest: &Manifest,
+        wanted: &Wanted,
+    ) -> Result<Vec<Arc<SegmentFile>>, EventStoreError> {
+        let request = &wanted.request;
+        let entries = manifest.segments.iter();
+        let entries = entries.filter(|entry| entry.may_have(wanted.names(), request.from, request.to));
+        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        let opened = entries.map(|entry| self.segment(entry)).collect::<Vec<_>>();
+        futures::stream::iter(opened).buffered(OPENED_AT_ONCE).try_collect().await
+    }
+}
+
+/// The wanted runs of `files`; the names are those of these runs and of the events in blocks.
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &Wanted) -> Planned {
+    let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
+    for file in files {
+        names.extend(file.footer.names.iter().filter(|name| wanted.is_named(name)).map(String::as_str));
+    }
+    let names = names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let mut tasks = Vec::new();
+    for file in files {
+        let event = |name: &String| names.binary_search(name).ok();
+        let events = file.footer.names.iter().map(event).collect::<Vec<_>>();
+        for (group, range) in file.footer.ranges.iter().enumerate() {
+            let mut runs = Vec::new();
+            let mut end = 0;
+            for (at, run) in (0..).zip(&range.runs) {
+                let start = end;
+                end += run.rows as usize;
+                let Some(event) = events.get(run.name as usize).copied().flatten() else { continue };
+                if let Some(clip) = clip((run.min_time, run.max_time), wanted) {
+                    runs.push(RunTask { event, run: at, rows: start..end, clip: clip.within });
+                }
+            }
+            if !runs.is_empty() {
+                tasks.push(Arc::new(Task { file: file.clone(), group, runs }));
+            }
+        }
+    }
+    Planned { names, tasks }
+}
+
+/// What of a run is wanted.
+struct Clip {
+    /// None where all of it is.
+    within: Option<(Micros, Micros)>,
+}
+
+/// What of a run between these times is wanted; none when nothing is. A bound that leaves no row out is none, so that
+/// questions that differ in it alone share what is kept.
+fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
+    let (from, to) = (wanted.request.from, wanted.request.to);
+    if from > last || to < first {
+        return None;
+    }
+    let from = if from <= first { Micros::MIN } else { from };
+    let to = if to >= last { Micros::MAX } else { to };
+    let within = ((from, to) != (Micros::MIN, Micros::MAX)).then_some((from, to));
+    Some(Clip { within })
+}
+
+/// How much memory the rows of a scan may take, and take.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: u64,
+    taken: u64,
+    /// Of one row, without the values of its columns.
+    row: u64,
+    columns: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(most: u64, wanted: &Wanted) -> Budget {
+        let columns = wanted.columns.len();
+        let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
+        let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
+        Budget { most, taken: 0, row: row as u64, columns }
+    }
+
+    /// Refuses when so many rows are too many, whatever their values.
+    pub(crate) fn expect(&self, rows: u64) -> Result<(), EventStoreError> {
+        if rows.saturating_mul(self.row) <= self.most {
+            return Ok(());
+        }
+        let (columns, most) = (self.columns, self.most / self.row);
+        Err(EventStoreError::TooLarge(format!(
+            "The question covers {rows} events with {columns} properties; at most {most} events with so many are \
+             read for one. Narrow the dates or the events."
+        )))
+    }
+
+    /// Takes so many bytes, if they are left.
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), EventStoreError> {
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken <= self.most {
+            return Ok(());
+        }
+        let most = self.most;
+        Err(EventStoreError::TooLarge(format!(
+            "The events of the question and their properties take more than {most} bytes. Narrow the dates or the \
+             events."
+        )))
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+}
