@@ -26,6 +26,10 @@ pub enum Command {
     Import(Import),
     /// Compare everything that is stored of events with its checksums.
     Check(Check),
+    /// Turn waiting events into segments, and segments into few large ones, now.
+    Compact(Compact),
+    /// Erase a person, old events, or all events, persons and groups of a project.
+    Delete(Delete),
     /// Make, list and revoke API keys.
     Keys(Keys),
     /// Print every route that the functions answer.
@@ -134,6 +138,41 @@ pub struct Check {
     /// Give up a damaged segment and all its events, for good.
     #[arg(long, value_name = "SEGMENT", requires = "project")]
     pub drop: Option<String>,
+}
+
+/// `pennon compact`
+#[derive(Debug, Args)]
+pub struct Compact {
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// One project alone.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+}
+
+/// `pennon delete`
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// The project; may be left out with --person or --before where one project alone has events. By itself: all of its
+    /// events, persons and groups.
+    #[arg(long, value_name = "ID", required_unless_present_any = ["person", "before"])]
+    pub project: Option<u64>,
+    /// Everything that is known of this person: one of its distinct ids, or its id.
+    #[arg(long, value_name = "ID", conflicts_with = "before")]
+    pub person: Option<String>,
+    /// Events that happened before this day (UTC) or instant: 2024-01-31 or RFC 3339. Persons and groups stay.
+    #[arg(long, value_name = "DATE")]
+    pub before: Option<String>,
+    /// Say what would be erased, and erase nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// `pennon keys`

@@ -2,7 +2,9 @@
 
 pub mod args;
 pub mod check;
+pub mod compact;
 pub mod data;
+pub mod delete;
 pub mod embedded;
 pub mod import;
 pub mod keys;

@@ -5,12 +5,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use pennon::args::{Apply, Arguments, Check, Command, Import, Keys, KeysCommand, Routes, Serve, Target};
+use pennon::args::{
+    Apply, Arguments, Check, Command, Compact, Delete, Import, Keys, KeysCommand, Routes, Serve, Target,
+};
 use pennon::data::{DataDirectory, OpenStore};
 use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
 use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
+use pennon::{compact, delete};
 use pennon_core::config::Config;
 use pennon_core::store::Store;
 use pennon_eventstore::{CheckProgress, EventStore};
@@ -29,6 +32,8 @@ async fn main() -> ExitCode {
         Command::Apply(options) => apply(&options).await,
         Command::Import(options) => import(&options).await,
         Command::Check(options) => check(&options).await,
+        Command::Compact(options) => compact(&options).await,
+        Command::Delete(options) => delete(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
     };
@@ -175,6 +180,51 @@ fn show(bar: &ProgressBar, progress: Progress) {
     });
     bar.set_length(progress.total);
     bar.set_position(progress.done);
+}
+
+async fn compact(options: &Compact) -> Result<(), String> {
+    let opened = open(&options.target).await?;
+    let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
+    let projects = events.projects().await.map_err(|e| e.to_string())?;
+    let projects = match options.project {
+        None => projects,
+        Some(id) if projects.contains(&id) => vec![id],
+        Some(id) => return Err(format!("project {id} has no events")),
+    };
+    for project in projects {
+        let bar = ProgressBar::new_spinner();
+        let mut step = |done: &pennon_eventstore::Compacted| {
+            bar.set_message(format!("{} events, {} rows of segments", done.events, done.merged_rows));
+            bar.tick();
+        };
+        let done = compact::finish(&events, project, &mut step).await.map_err(|e| e.to_string())?;
+        bar.finish_and_clear();
+        let pennon_eventstore::Compacted { blocks, events, copies, merged_segments, merged_rows, .. } =
+            done.all;
+        println!(
+            "project {project}: {blocks} blocks with {events} events and {copies} copies; {merged_segments} segments \
+             with {merged_rows} rows merged; {} removed",
+            done.removed
+        );
+    }
+    Ok(())
+}
+
+async fn delete(options: &Delete) -> Result<(), String> {
+    let opened = open(&options.target).await?;
+    let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
+    let wanted = delete::Wanted::of(&events, options).await?;
+    let found = wanted.count(&events).await?;
+    println!("{}", wanted.says(&found));
+    if options.dry_run {
+        return Ok(());
+    }
+    if !options.yes && !delete::is_confirmed(&wanted)? {
+        return Err("nothing was erased".to_owned());
+    }
+    let erased = wanted.erase(&opened.store, &events, chrono::Utc::now().timestamp_micros()).await?;
+    println!("erased {} events; {} segments were written anew", erased.events, erased.segments);
+    Ok(())
 }
 
 async fn manage_keys(options: Keys) -> Result<(), String> {

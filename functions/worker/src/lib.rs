@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{EventStore, EventStoreError};
+use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
 use tokio::time::Instant;
 
 pub use events::{Trigger, trigger};
@@ -44,7 +44,7 @@ pub struct Run {
     pub unfinished: bool,
 }
 
-/// Compacts and sweeps every project that has events, as of `now`, for about `time`.
+/// Compacts and sweeps every project that has events, from `now` on, for about `time`.
 ///
 /// Fails only when the projects cannot be listed. Where time runs out, the next run begins with other projects.
 pub async fn compact_all(
@@ -52,19 +52,19 @@ pub async fn compact_all(
     now: DateTime<Utc>,
     time: Duration,
 ) -> Result<Run, EventStoreError> {
-    let deadline = Instant::now() + time;
+    let span = Span { begun: Instant::now(), now, time };
     let mut projects = events.projects().await?;
     // Another first project each time, so that a run that is always cut short reaches all of them in the end.
     let first = usize::try_from(pennon_core::ids::random_below(projects.len() as u64)).unwrap_or(0);
     projects.rotate_left(first);
     let mut run = Run::default();
     for project in projects {
-        if Instant::now() >= deadline {
+        if span.is_over() {
             run.unfinished = true;
             break;
         }
         run.projects += 1;
-        if let Err(error) = compact_one(events, project, now, deadline, &mut run).await {
+        if let Err(error) = compact_one(events, project, &span, &mut run).await {
             run.failed += 1;
             tracing::error!(project, %error, "the events of a project could not be compacted");
         }
@@ -73,42 +73,67 @@ pub async fn compact_all(
     Ok(run)
 }
 
+/// The time of a run.
+struct Span {
+    begun: Instant,
+    /// The instant that it began at.
+    now: DateTime<Utc>,
+    time: Duration,
+}
+
+impl Span {
+    /// The instant that it is by now: what is written late in a long run must not look older than it is, because readers
+    /// rely on the grace period.
+    fn micros(&self) -> i64 {
+        let gone = i64::try_from(self.begun.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.now.timestamp_micros().saturating_add(gone)
+    }
+
+    fn is_over(&self) -> bool {
+        self.begun.elapsed() >= self.time
+    }
+}
+
 async fn compact_one(
     events: &EventStore,
     project: ProjectId,
-    now: DateTime<Utc>,
-    deadline: Instant,
+    span: &Span,
     run: &mut Run,
 ) -> Result<(), EventStoreError> {
-    let now = now.timestamp_micros();
-    let compacted = compact_blocks(events, project, now, deadline, run).await;
+    // Side by side: a merge of large segments takes longer than blocks may wait.
+    let blocks = until_done(span, || events.compact_blocks(project, span.micros()));
+    let merges = until_done(span, || events.merge_segments(project, span.micros(), Effort::Due));
+    let (blocks, merges) = tokio::join!(blocks, merges);
     // What was replaced before goes, whether or not there was more to do.
-    let swept = events.sweep(project, now).await?;
+    let swept = events.sweep(project, span.micros()).await?;
     run.removed += swept.blocks + swept.segments;
     if pennon_core::ids::random_below(ORPHANS_ONE_IN) == 0 {
-        run.removed += events.sweep_orphans(project, now).await?;
+        run.removed += events.sweep_orphans(project, span.micros()).await?;
     }
-    compacted
-}
-
-async fn compact_blocks(
-    events: &EventStore,
-    project: ProjectId,
-    now: i64,
-    deadline: Instant,
-    run: &mut Run,
-) -> Result<(), EventStoreError> {
-    loop {
-        let done = events.compact(project, now).await?;
+    for done in [blocks, merges] {
+        let (done, is_all) = done?;
         run.blocks += done.blocks;
         run.events += done.events;
         run.merged_segments += done.merged_segments;
-        if !done.more && done.merged_segments == 0 {
-            return Ok(());
+        run.unfinished |= !is_all;
+    }
+    Ok(())
+}
+
+/// Does `step` until it finds nothing to do, or time is over. Returns what was done, and whether it was all.
+async fn until_done<F>(span: &Span, step: impl Fn() -> F) -> Result<(Compacted, bool), EventStoreError>
+where
+    F: Future<Output = Result<Compacted, EventStoreError>>,
+{
+    let mut all = Compacted::default();
+    loop {
+        let done = step().await?;
+        all.add(&done);
+        if !done.goes_on() {
+            return Ok((all, true));
         }
-        if Instant::now() >= deadline {
-            run.unfinished = true;
-            return Ok(());
+        if span.is_over() {
+            return Ok((all, false));
         }
     }
 }

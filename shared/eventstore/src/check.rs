@@ -143,7 +143,7 @@ impl EventStore {
         let size = objects.size(object).await?;
         objects.require_size(object, size).await?;
         for start in (0..size).step_by(PIECE as usize) {
-            objects.ranges(object, &[start..size.min(start + PIECE)]).await?;
+            objects.ranges(object, std::slice::from_ref(&(start..size.min(start + PIECE)))).await?;
         }
         Ok(size)
     }
@@ -173,8 +173,8 @@ impl EventStore {
                 min_time: 0,
                 max_time: 0,
                 events: Some(Vec::new()),
-                replaces_blocks: Vec::new(),
-                blocks_removed: true,
+                blocks: None,
+                head: 0,
                 replaces_segments: vec![id.to_owned()],
                 ids: None,
                 groups: None,

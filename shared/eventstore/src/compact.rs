@@ -1,32 +1,33 @@
 //! Blocks into segments, and small segments into larger ones.
 //!
 //! Must stay true: doing it twice, at the same time or halfway changes no answer; a run takes a bounded number of
-//! blocks and rows, so that it ends.
+//! blocks and rows, so that it ends. A merge adds and takes away no event, so it may be put on top of a manifest that has
+//! changed meanwhile, if what it replaces is still there.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
+use crate::commit::NewSegment;
+use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::{TRIES, TellsOf};
 use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::profile::Profile;
+use crate::profile::file::encode_groups;
+use crate::profile::merge::merged_ids;
+use crate::replaced::ReplacedBlocks;
 use crate::segment::values;
 use crate::segment::write::Replaces;
 use crate::tail::{RawBlock, resolve, rows_of};
+use crate::tiers::{self, Effort};
 
 /// Most bytes of blocks of one run, after inflation; one block at least is taken.
 const INFLATED_BYTES_MAX: usize = 128 << 20;
-/// Segments below this number of rows are merged.
-const SMALL_ROWS: u64 = 200_000;
-/// Most rows of a merged segment.
-const MERGED_ROWS_MAX: u64 = 400_000;
-/// Most small segments that are left as they are.
-const SMALL_SEGMENTS_MAX: usize = 8;
 
 /// What a compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,32 +40,55 @@ pub struct Compacted {
     pub copies: u64,
     /// Segments that were merged into a larger one.
     pub merged_segments: usize,
+    /// Rows of the segments that were merged.
+    pub merged_rows: u64,
     /// Whether blocks are left for another run.
     pub more: bool,
 }
 
-impl EventStore {
-    /// Compacts a project's events once. Does nothing, cheaply, when there is nothing to do.
-    pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
-        let mut compacted = self.compact_blocks(project, now).await?;
-        compacted.merged_segments = self.merge_segments(project, now).await?;
-        self.fold_merges(project, now).await?;
-        Ok(compacted)
+impl Compacted {
+    /// Whether another run would find something to do.
+    pub fn goes_on(&self) -> bool {
+        self.more || self.merged_segments > 0
     }
 
-    async fn compact_blocks(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+    /// Adds what another run did.
+    pub fn add(&mut self, other: &Compacted) {
+        self.blocks += other.blocks;
+        self.events += other.events;
+        self.copies += other.copies;
+        self.merged_segments += other.merged_segments;
+        self.merged_rows += other.merged_rows;
+        self.more = other.more;
+    }
+}
+
+impl EventStore {
+    /// Compacts a project's events once: some blocks, and one merge. Does nothing, cheaply, when there is nothing to do.
+    pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+        let blocks = self.compact_blocks(project, now).await?;
+        let merged = self.merge_segments(project, now, Effort::Due).await?;
+        let (merged_segments, merged_rows) = (merged.merged_segments, merged.merged_rows);
+        Ok(Compacted { merged_segments, merged_rows, ..blocks })
+    }
+
+    /// Turns the oldest blocks of a project into a segment.
+    pub async fn compact_blocks(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<Compacted, EventStoreError> {
         for _ in 0..TRIES {
-            let (mut blocks, mut more) = self.oldest_blocks(project).await?;
+            let (blocks, mut more) = self.oldest_blocks(project).await?;
             if blocks.is_empty() {
                 return Ok(Compacted::default());
             }
             // After the blocks, as every reader does.
             let manifest = Manifest::load(&self.inner.store, project).await?;
-            let (replaced, left) =
-                blocks.into_iter().partition(|block| manifest.replaced_blocks.contains(&block.id));
+            let (mut blocks, replaced) = self.split_replaced(&manifest, blocks).await?;
             // What an earlier run left behind when it stopped; it would be in the way of this one.
-            self.remove(project, replaced).await?;
-            blocks = left;
+            let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
+            self.remove_blocks(project, &replaced).await?;
             more |= truncate(&mut blocks);
             if blocks.is_empty() {
                 return Ok(Compacted { more, ..Compacted::default() });
@@ -72,7 +96,7 @@ impl EventStore {
             let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
             let replaces =
                 Replaces { blocks: ids.iter().map(BlockId::to_string).collect(), segments: Vec::new() };
-            let rows = rows_of(project, blocks, &HashSet::new()).await?;
+            let rows = rows_of(project, blocks).await?;
             let all_rows = rows.len() as u64;
             let mut rows = self.not_in_segments(&manifest, rows).await?;
             let resolution = self.resolution(project).await?;
@@ -80,10 +104,11 @@ impl EventStore {
             let (rows, added) =
                 self.add_segment(project, &manifest, rows, replaces, TellsOf::Captured, now).await?;
             if let Some(entry) = added {
-                // Readers read blocks before the manifest, so these have had their last reader.
-                self.inner.store.blocks.sweep(ids.iter().flat_map(|id| id.keys(project)).collect()).await?;
-                let removed = SegmentEntry { blocks_removed: true, ..entry };
-                Manifest::rewrite(&self.inner.store, project, 0, &removed).await?;
+                // Whoever read them before reads the manifest after, which lists the segment.
+                self.remove_blocks(project, &ids).await?;
+                let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at: Some(now), ..blocks });
+                let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry };
+                Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
                 let events = rows.len() as u64;
                 let (blocks, copies) = (ids.len(), all_rows - events);
                 return Ok(Compacted { blocks, events, copies, more, ..Compacted::default() });
@@ -92,42 +117,87 @@ impl EventStore {
         Err(EventStoreError::Contended)
     }
 
-    async fn remove(&self, project: ProjectId, blocks: Vec<RawBlock>) -> Result<(), EventStoreError> {
-        let keys = blocks.iter().flat_map(|block| block.id.keys(project)).collect::<Vec<_>>();
-        Ok(self.inner.store.blocks.sweep(keys).await?)
+    /// Merges the segments that are due first. Does nothing, cheaply, when none are.
+    pub async fn merge_segments(
+        &self,
+        project: ProjectId,
+        now: Micros,
+        effort: Effort,
+    ) -> Result<Compacted, EventStoreError> {
+        self.fold_merges(project, now).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        // What is damaged is left alone; the others go on.
+        let whole = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
+        let together = tiers::next(&whole.cloned().collect::<Vec<_>>(), effort);
+        if together.is_empty() {
+            return Ok(Compacted::default());
+        }
+        self.merge(project, manifest, &together, now).await
     }
 
-    /// Merges the oldest small segments when there are many. Returns how many.
-    async fn merge_segments(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
+    /// Writes `entries` of `manifest` as one segment, and puts it in their place.
+    async fn merge(
+        &self,
+        project: ProjectId,
+        mut manifest: Manifest,
+        entries: &[SegmentEntry],
+        now: Micros,
+    ) -> Result<Compacted, EventStoreError> {
+        let new = self.merged_segment(project, entries, &Erase::default(), now).await?;
+        self.write_objects(&new).await?;
         for _ in 0..TRIES {
-            let manifest = Manifest::load(&self.inner.store, project).await?;
-            if mergeable(&manifest.segments).is_empty() {
-                return Ok(0);
+            let are_there =
+                entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
+            if !are_there {
+                // Another run was faster, with some of them at least.
+                self.drop_objects(&new).await?;
+                return Ok(Compacted::default());
             }
-            // What is damaged stays as it is, and does not keep the others from being merged.
-            let damaged = self.damage(project).await?;
-            let mut whole = manifest.segments.clone();
-            whole.retain(|entry| !damaged.contains_key(&entry.id));
-            let together = mergeable(&whole);
-            if together.is_empty() {
-                return Ok(0);
+            if self.list(project, &manifest, &new).await? {
+                let merged_rows = entries.iter().map(|entry| entry.rows).sum();
+                return Ok(Compacted { merged_segments: entries.len(), merged_rows, ..Compacted::default() });
             }
-            let resolution = self.resolution(project).await?;
-            let mut rows = Vec::new();
-            let mut profile = Profile::default();
-            for entry in &together {
-                rows.extend(self.all_rows(entry).await?);
-                profile.merge(self.whole_profile(project, entry).await?);
-            }
-            resolve(&mut rows, &resolution);
-            let segments = together.iter().map(|entry| entry.id.clone()).collect();
-            let replaces = Replaces { blocks: Vec::new(), segments };
-            let tells = TellsOf::Known(profile);
-            if self.add_segment(project, &manifest, rows, replaces, tells, now).await?.1.is_some() {
-                return Ok(together.len());
-            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
         }
+        self.drop_objects(&new).await?;
         Err(EventStoreError::Contended)
+    }
+
+    /// The segment that holds the events of `entries` but those that `erase` names.
+    pub(crate) async fn merged_segment(
+        &self,
+        project: ProjectId,
+        entries: &[SegmentEntry],
+        erase: &Erase,
+        now: Micros,
+    ) -> Result<NewSegment, EventStoreError> {
+        let resolution = Arc::new(self.resolution(project).await?);
+        let mut new = NewSegment::new(project, now);
+        new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
+        let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();
+        if let Some(written) = self.merged(&left, &resolution, erase).await? {
+            new.put(written);
+        }
+        let mut files = Vec::new();
+        let mut groups = Profile::default();
+        for entry in entries.iter().filter(|entry| entry.tells()) {
+            match &entry.ids {
+                Some(ids) => files.push(self.opened(ids).await?),
+                None if entry.rows > 0 => {
+                    return Err(EventStoreError::corrupt("a segment without its distinct ids"));
+                }
+                None => {}
+            }
+            groups.merge(Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() });
+        }
+        let (ids, rows) = merged_ids(&self.inner.objects, files, &erase.persons).await?;
+        if rows > 0 {
+            new.put_ids(ids, rows);
+        }
+        if !groups.groups.is_empty() {
+            new.put_groups(encode_groups(&groups)?, groups.groups.len() as u64);
+        }
+        Ok(new)
     }
 
     /// All events of a segment.
@@ -173,19 +243,4 @@ fn truncate(blocks: &mut Vec<RawBlock>) -> bool {
     let count = fitting.count().max(1);
     blocks.truncate(count);
     count < all
-}
-
-/// The oldest small segments that fit into one, when there are more small ones than are left alone.
-fn mergeable(segments: &[SegmentEntry]) -> Vec<SegmentEntry> {
-    let small = segments.iter().filter(|entry| entry.rows < SMALL_ROWS).collect::<Vec<_>>();
-    if small.len() <= SMALL_SEGMENTS_MAX {
-        return Vec::new();
-    }
-    let mut rows = 0;
-    let fits = small.into_iter().take_while(|entry| {
-        rows += entry.rows;
-        rows <= MERGED_ROWS_MAX
-    });
-    let together = fits.cloned().collect::<Vec<_>>();
-    if together.len() < 2 { Vec::new() } else { together }
 }

@@ -11,10 +11,11 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::intake::encode_rows;
-use crate::keys;
+use crate::keys::{self, BlockId};
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::profile::file::{FileEntry, encode_groups, encode_ids};
 use crate::profile::{Origin, Profile};
+use crate::replaced::ReplacedBlocks;
 use crate::segment::FORMAT;
 use crate::segment::write::{Replaces, Written};
 
@@ -79,8 +80,6 @@ impl EventStore {
 pub(crate) enum TellsOf {
     /// What captured events do.
     Captured,
-    /// What is known of them already.
-    Known(Profile),
 }
 
 /// The files beside a segment, with their rows.
@@ -97,8 +96,8 @@ pub(crate) struct Made {
 
 impl Made {
     /// A segment without events.
-    fn empty(replaces: &Replaces, now: Micros) -> Made {
-        let entry = SegmentEntry {
+    fn empty(project: ProjectId, replaces: &Replaces, now: Micros) -> Result<Made, EventStoreError> {
+        let mut entry = SegmentEntry {
             id: new_id(now),
             events: Some(Vec::new()),
             format: FORMAT,
@@ -109,14 +108,22 @@ impl Made {
             bytes: 0,
             min_time: 0,
             max_time: 0,
-            replaces_blocks: replaces.blocks.clone(),
-            blocks_removed: false,
+            blocks: None,
             replaces_segments: replaces.segments.clone(),
             ids: None,
             groups: None,
             at: now,
+            head: 0,
         };
-        Made { entry, files: Vec::new() }
+        let mut files = Vec::new();
+        let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
+        if let Some((blocks, list)) =
+            ReplacedBlocks::of(&blocks, format!("project={project}/events/{}.blocks", entry.id))
+        {
+            files.push((blocks.object.clone(), list));
+            entry.blocks = Some(blocks);
+        }
+        Ok(Made { entry, files })
     }
 
     /// A segment with these files.
@@ -124,10 +131,10 @@ impl Made {
         project: ProjectId,
         written: Written,
         beside: Beside,
-        replaces: Replaces,
+        replaces: &Replaces,
         now: Micros,
-    ) -> Made {
-        let Made { mut entry, mut files } = Made::empty(&replaces, now);
+    ) -> Result<Made, EventStoreError> {
+        let Made { mut entry, mut files } = Made::empty(project, replaces, now)?;
         let id = entry.id.clone();
         let mut add = |ending: &str, bytes: Bytes| {
             let object = format!("project={project}/events/{id}.{ending}");
@@ -146,7 +153,7 @@ impl Made {
         entry.object = Some(add("parquet", written.segment));
         entry.hashes = Some(add("uuids", written.hashes));
         entry.persons = Some(add("persons", written.persons));
-        Made { entry, files }
+        Ok(Made { entry, files })
     }
 
     /// How many events it has.
@@ -164,17 +171,19 @@ fn made(
     now: Micros,
 ) -> Result<(Vec<Row>, Made), EventStoreError> {
     if rows.is_empty() {
-        return Ok((rows, Made::empty(&replaces, now)));
+        let made = Made::empty(project, &replaces, now)?;
+        return Ok((rows, made));
     }
     let profile = match tells {
         TellsOf::Captured => Profile::of_rows(project, &rows, Origin::Captured),
-        TellsOf::Known(profile) => profile,
     };
     let groups = match profile.groups.len() {
         0 => None,
         count => Some((encode_groups(&profile)?, count)),
     };
     let beside = Beside { ids: (encode_ids(&profile)?, profile.ids.len()), groups };
-    let written = encode_rows(&rows, range_rows, &replaces)?;
-    Ok((rows, Made::new(project, written, beside, replaces, now)))
+    // The list of blocks lies beside the segment, and not in its footer too.
+    let listed = Replaces { blocks: Vec::new(), segments: replaces.segments.clone() };
+    let written = encode_rows(&rows, range_rows, &listed)?;
+    Ok((rows, Made::new(project, written, beside, &replaces, now)?))
 }

@@ -20,8 +20,10 @@ mod captured;
 mod check;
 mod checksums;
 mod codec;
+mod commit;
 mod compact;
 mod copies;
+mod erase;
 mod error;
 mod event;
 mod identity;
@@ -31,6 +33,7 @@ mod keys;
 mod manifest;
 pub mod members;
 mod merges;
+mod merging;
 mod objects;
 mod orphans;
 mod packing;
@@ -40,6 +43,7 @@ mod person;
 mod profile;
 mod quarantine;
 mod records;
+mod replaced;
 mod resolution;
 mod resolved;
 mod retry;
@@ -50,6 +54,7 @@ mod snapshot;
 mod sweep;
 mod table;
 mod tail;
+mod tiers;
 mod time;
 mod waiting;
 
@@ -66,6 +71,7 @@ use uuid::Uuid;
 pub use captured::{Captured, CapturedEvent, Packed, PackedProperties, Sealed};
 pub use check::{CheckProgress, Checked, DamagedSegment};
 pub use compact::Compacted;
+pub use erase::{Doomed, Erased};
 pub use error::EventStoreError;
 pub use event::Event;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
@@ -84,9 +90,11 @@ pub use settings::Settings;
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
 pub use table::{TableFile, TableRows};
+pub use tiers::Effort;
 pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
+use keys::BlockId;
 use objects::Objects;
 use parquet_file::ParquetFile;
 use quarantine::Quarantine;
@@ -118,6 +126,7 @@ struct Inner {
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
     pieces: Pieces,
+    replaced: Cache<Arc<Vec<BlockId>>>,
 }
 
 /// Opened segments, and files beside them, that are remembered: footer and page index of each.
@@ -128,6 +137,8 @@ const PERSONS_REMEMBERED: usize = 32;
 const UUIDS_REMEMBERED: usize = 32_768;
 /// Projects whose merged persons are remembered.
 const RESOLUTIONS_REMEMBERED: usize = 16;
+/// Lists of replaced blocks that are remembered.
+const REPLACED_REMEMBERED: usize = 64;
 
 impl EventStore {
     /// The events in the tables of `store` and the objects at `events_url`: `file:///directory`, which is made when it
@@ -168,6 +179,7 @@ impl EventStore {
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             pieces: Pieces::new(settings.cache_bytes),
+            replaced: Cache::new(REPLACED_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
     }

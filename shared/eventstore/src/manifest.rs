@@ -3,23 +3,29 @@
 //! Must stay true: whatever is added raises the project's `HEAD` in the same transaction, guarded by the version that the
 //! writer built on, so that of two writers with the same base only one wins (a sweep, which takes away only what others
 //! replaced, does not); what a listed segment replaces is ignored
-//! by readers although its rows and objects are still there, until [`crate::EventStore::sweep`] removes them.
+//! by readers although its rows and objects are still there, until [`crate::EventStore::sweep`] removes them. A manifest
+//! of many entries is read in pages, and no page tells what was written since the one before: each entry carries the
+//! version that it came with, and `HEAD` says how many came with the last one, so that a reader that has read of two states
+//! notices and reads again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Query, Store, Write};
+use pennon_core::store::{Guard, Item, Key, Query, Store, StoreError, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
-use crate::keys::{self, BlockId};
+use crate::keys;
 use crate::merges::fold::MergesEntry;
 use crate::profile::file::FileEntry;
+use crate::replaced::ReplacedBlocks;
 
 /// Most event names that a segment's entry lists.
 const EVENT_NAMES_MAX: usize = 500;
+/// How often a manifest is read that changes meanwhile.
+const READS: usize = 8;
 
 /// The entry of a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,11 +46,9 @@ pub(crate) struct SegmentEntry {
     pub max_time: Micros,
     /// Names of its events; none when there are more than are worth listing.
     pub events: Option<Vec<String>>,
-    /// Blocks that it replaces; emptied when they have been gone for a while.
-    pub replaces_blocks: Vec<String>,
-    /// Whether the blocks that it replaces have been removed.
-    #[serde(default)]
-    pub blocks_removed: bool,
+    /// Blocks that it replaces, until they have been gone for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<ReplacedBlocks>,
     /// Segments that it replaces; emptied when they have been removed.
     pub replaces_segments: Vec<String>,
     /// What its events say of persons; none where an earlier release wrote it, or it holds no event.
@@ -55,13 +59,53 @@ pub(crate) struct SegmentEntry {
     pub groups: Option<FileEntry>,
     /// When it was written.
     pub at: Micros,
+    /// The version of the manifest that it came with.
+    #[serde(default)]
+    pub head: u64,
+}
+
+/// What the manifest lists: it carries the version of the manifest that it came with.
+pub(crate) trait Listed: Serialize + Clone {
+    /// The same, with its version.
+    fn at_head(&self, head: u64) -> Self;
+}
+
+impl Listed for SegmentEntry {
+    fn at_head(&self, head: u64) -> SegmentEntry {
+        SegmentEntry { head, ..self.clone() }
+    }
+}
+
+impl Listed for RecordsEntry {
+    fn at_head(&self, head: u64) -> RecordsEntry {
+        RecordsEntry { head, ..self.clone() }
+    }
+}
+
+impl Listed for MergesEntry {
+    fn at_head(&self, head: u64) -> MergesEntry {
+        MergesEntry { head, ..self.clone() }
+    }
+}
+
+/// The body of `HEAD`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    /// How many entries came with its version.
+    entries: usize,
 }
 
 impl SegmentEntry {
     /// Its objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
-        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(beside)
+        let blocks = self.blocks.iter().map(|blocks| &blocks.object);
+        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(beside).chain(blocks)
+    }
+
+    /// Whether anything is known of persons or groups by it: its events may be gone while that stays.
+    pub(crate) fn tells(&self) -> bool {
+        self.rows > 0 || self.ids.is_some() || self.groups.is_some()
     }
 
     /// Whether some event of one of `names` (all when none is given) may lie in it between the two instants.
@@ -94,6 +138,12 @@ pub(crate) struct RecordsEntry {
     #[serde(default)]
     pub bytes: u64,
     pub at: Micros,
+    /// The version of the manifest that it came with.
+    #[serde(default)]
+    pub head: u64,
+    /// The object that it had before some of its records were erased, until nobody reads that any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 
 /// A project's manifest, as one query read it.
@@ -105,14 +155,18 @@ pub(crate) struct Manifest {
     pub segments: Vec<SegmentEntry>,
     /// All entries of segments with their versions, replaced ones included.
     pub all_segments: Vec<(u64, SegmentEntry)>,
-    /// Blocks that a segment replaces.
-    pub replaced_blocks: HashSet<BlockId>,
     /// Objects with persons, oldest first.
     pub persons: Vec<RecordsEntry>,
+    /// The versions of the entries of records, by their ids.
+    pub versions: HashMap<String, u64>,
     /// Objects with groups, oldest first.
     pub groups: Vec<RecordsEntry>,
     /// Objects with folded merges, oldest first; each holds all that those before hold.
     pub merges: Vec<MergesEntry>,
+    /// Entries of records that had other objects before, with all that is to be known of them.
+    pub rewritten: Vec<(u64, Key, RecordsEntry)>,
+    /// Ids of segments that are known to be damaged.
+    pub damaged: HashSet<String>,
 }
 
 /// A fresh id of a segment or another object: sorts by time.
@@ -121,9 +175,19 @@ pub(crate) fn new_id(now: Micros) -> String {
 }
 
 impl Manifest {
-    /// Reads the manifest of `project`.
+    /// Reads the manifest of `project`, as it was at one moment.
     pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
+        for _ in 0..READS {
+            let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
+            if is_whole(&items)? {
+                return Manifest::of(&items);
+            }
+        }
+        Err(StoreError::Busy(format!("the segments of project {project} change faster than they are read"))
+            .into())
+    }
+
+    fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
         let mut manifest = Manifest::default();
         let mut replaced = HashSet::new();
         for item in items {
@@ -132,15 +196,16 @@ impl Manifest {
                 manifest.head = Some(item.version);
             } else if sk.starts_with(keys::SEGMENT) {
                 let entry: SegmentEntry = item.body()?;
-                for block in &entry.replaces_blocks {
-                    manifest.replaced_blocks.insert(block.parse()?);
-                }
                 replaced.extend(entry.replaces_segments.iter().cloned());
                 manifest.all_segments.push((item.version, entry));
+            } else if let Some(id) = sk.strip_prefix(keys::DAMAGED) {
+                manifest.damaged.insert(id.to_owned());
             } else if sk.starts_with(keys::PERSONS) {
-                manifest.persons.push(item.body()?);
+                let entry = manifest.records(item)?;
+                manifest.persons.extend(entry);
             } else if sk.starts_with(keys::GROUPS) {
-                manifest.groups.push(item.body()?);
+                let entry = manifest.records(item)?;
+                manifest.groups.extend(entry);
             } else if sk.starts_with(keys::MERGES) {
                 manifest.merges.push(item.body()?);
             }
@@ -156,9 +221,43 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// The entry of records that `item` is; none where its records have been erased.
+    fn records(&mut self, item: &Item) -> Result<Option<RecordsEntry>, EventStoreError> {
+        let entry: RecordsEntry = item.body()?;
+        self.versions.insert(entry.id.clone(), item.version);
+        if entry.before.is_some() {
+            self.rewritten.push((item.version, item.key.clone(), entry.clone()));
+        }
+        Ok((entry.rows > 0).then_some(entry))
+    }
+
+    /// The version that the next change makes.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.head.unwrap_or(0) + 1
+    }
+
+    /// The entries of imported persons and groups, with what their sort keys begin with.
+    pub(crate) fn all_records(&self) -> impl Iterator<Item = (&'static str, &RecordsEntry)> {
+        let persons = self.persons.iter().map(|entry| (keys::PERSONS, entry));
+        persons.chain(self.groups.iter().map(|entry| (keys::GROUPS, entry)))
+    }
+
+    /// The version of an entry of records.
+    pub(crate) fn version_of(&self, id: &str) -> u64 {
+        self.versions.get(id).copied().unwrap_or(0)
+    }
+
+    /// What entries say of blocks that they replace.
+    pub(crate) fn replaced_blocks(&self) -> impl Iterator<Item = &ReplacedBlocks> {
+        self.all_segments
+            .iter()
+            .filter_map(|(_, entry)| entry.blocks.as_ref())
+            .filter(|blocks| !blocks.settled)
+    }
+
     /// Adds an entry on top of this manifest. False when somebody else changed the manifest since; nothing is written
     /// then.
-    pub(crate) async fn add<T: Serialize>(
+    pub(crate) async fn add<T: Listed>(
         &self,
         store: &Store,
         project: ProjectId,
@@ -166,15 +265,63 @@ impl Manifest {
         id: &str,
         entry: &T,
     ) -> Result<bool, EventStoreError> {
-        let head = Item::empty(keys::head(project)).with_version(self.head.unwrap_or(0) + 1);
+        let version = self.next_version();
+        let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
+        self.change(store, project, vec![Write::Put(entry, Guard::Absent)]).await
+    }
+
+    /// Adds segments, and puts other entries of records in the place of those with these versions, all at once, on top of
+    /// this manifest. False when somebody else changed the manifest since; nothing is written then.
+    pub(crate) async fn swap(
+        &self,
+        store: &Store,
+        project: ProjectId,
+        segments: &[SegmentEntry],
+        records: &[(&str, u64, RecordsEntry)],
+    ) -> Result<bool, EventStoreError> {
+        let version = self.next_version();
+        let mut writes = Vec::new();
+        for entry in segments {
+            let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
+            writes.push(Write::Put(item, Guard::Absent));
+        }
+        for (prefix, before, entry) in records {
+            let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
+            writes.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
+        }
+        self.change(store, project, writes).await
+    }
+
+    /// Makes `entries`, which come with the next version, together with that version.
+    async fn change(
+        &self,
+        store: &Store,
+        project: ProjectId,
+        entries: Vec<Write>,
+    ) -> Result<bool, EventStoreError> {
+        let head = Head { entries: entries.len() };
+        let version = self.next_version();
+        let head = Item::new(keys::head(project), &head)?.with_version(version);
         let guard = self.head.map_or(Guard::Absent, Guard::Version);
-        let entry = Item::new(keys::entry(project, prefix, id), entry)?;
-        let written =
-            store.records.transact(vec![Write::Put(head, guard), Write::Put(entry, Guard::Absent)]).await;
-        match written {
+        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).collect();
+        match store.records.transact(writes).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_condition(0) => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says that the object that an entry of records had before is gone.
+    pub(crate) async fn settle(
+        store: &Store,
+        version: u64,
+        key: Key,
+        entry: &RecordsEntry,
+    ) -> Result<(), EventStoreError> {
+        let item = Item::new(key, &RecordsEntry { before: None, ..entry.clone() })?.with_version(version + 1);
+        match store.records.put(item, Guard::Version(version)).await {
+            Err(error) if !error.is_condition(0) => Err(error.into()),
+            _ => Ok(()),
         }
     }
 
@@ -192,5 +339,76 @@ impl Manifest {
             Err(error) if error.is_condition(0) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The part of every entry that [`is_whole`] compares.
+#[derive(Deserialize)]
+struct CameWith {
+    #[serde(default)]
+    head: u64,
+}
+
+/// Whether `items` are the manifest of one moment: no entry is newer than `HEAD`, and all that came with it are there.
+fn is_whole(items: &[Item]) -> Result<bool, StoreError> {
+    let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
+        // The first entry came while this was read.
+        return Ok(items.is_empty());
+    };
+    let mut newest = 0;
+    for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
+        let came_with = item.body::<CameWith>()?.head;
+        if came_with > head.version {
+            return Ok(false);
+        }
+        newest += usize::from(came_with == head.version);
+    }
+    // An earlier release did not say how many.
+    Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn entry(id: &str, head: u64, replaces: &[&str]) -> Item {
+        let entry = SegmentEntry {
+            id: id.to_owned(),
+            head,
+            replaces_segments: replaces.iter().map(|id| (*id).to_owned()).collect(),
+            ..crate::segment::tests::entry("h", 1)
+        };
+        Item::new(keys::entry(1, keys::SEGMENT, id), &entry).unwrap()
+    }
+
+    fn head(version: u64, entries: usize) -> Item {
+        Item::new(keys::head(1), &Head { entries }).unwrap().with_version(version)
+    }
+
+    #[test]
+    fn what_was_read_of_two_moments_is_noticed() {
+        let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
+        assert!(is_whole(&[]).unwrap());
+        assert!(is_whole(&[head(1, 1), a.clone()]).unwrap());
+        assert!(is_whole(&[head(2, 1), a.clone(), b.clone()]).unwrap());
+        assert!(is_whole(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");
+        assert!(!is_whole(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
+        assert!(!is_whole(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
+        assert!(!is_whole(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
+        assert!(
+            !is_whole(&[head(2, 2), a.clone(), b]).unwrap(),
+            "one of two that came together is not there"
+        );
+        let old = Item::empty(keys::head(1)).with_version(9);
+        assert!(is_whole(&[old, a]).unwrap(), "by an earlier release");
+    }
+
+    #[test]
+    fn what_is_replaced_is_not_read_however_deep() {
+        let items = [head(3, 1), entry("a", 1, &[]), entry("b", 2, &["a"]), entry("c", 3, &["b"])];
+        let manifest = Manifest::of(&items).unwrap();
+        assert_eq!(manifest.segments.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["c"]);
+        assert_eq!((manifest.head, manifest.all_segments.len()), (Some(3), 3));
     }
 }

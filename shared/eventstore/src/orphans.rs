@@ -24,12 +24,15 @@ impl EventStore {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let segments = manifest.all_segments.iter().map(|(_, entry)| entry.id.as_str());
         let records = manifest.persons.iter().chain(&manifest.groups).map(|entry| entry.id.as_str());
-        let known = segments.chain(records).collect::<HashSet<_>>();
+        // Records that some were erased from lie under another name than their entry's.
+        let rewritten = manifest.rewritten.iter().map(|(_, _, entry)| entry);
+        let renamed = manifest.persons.iter().chain(rewritten);
+        let renamed = renamed.flat_map(|entry| [Some(&entry.object), entry.before.as_ref()]).flatten();
+        let known = segments.chain(records).chain(renamed.map(|name| id_of(name))).collect::<HashSet<_>>();
         let mut orphans: HashMap<&str, Vec<String>> = HashMap::new();
         for object in listed.iter().filter(|object| object.at.saturating_add(ORPHANED_MICROS) <= now) {
             let (start, _) = checksums::split(&object.name);
-            let id = start.rsplit('/').next().unwrap_or(start);
-            if !known.contains(id) {
+            if !known.contains(id_of(&object.name)) {
                 orphans.entry(start).or_default().push(object.name.clone());
             }
         }
@@ -45,4 +48,10 @@ impl EventStore {
         }
         Ok(count)
     }
+}
+
+/// The id that an object's name begins with.
+fn id_of(name: &str) -> &str {
+    let (start, _) = checksums::split(name);
+    start.rsplit('/').next().unwrap_or(start)
 }

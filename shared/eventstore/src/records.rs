@@ -151,7 +151,8 @@ impl EventStore {
         let object = format!("project={project}/{folder}/{id}.parquet");
         let size = bytes.len() as u64;
         self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
-        let entry = RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now };
+        let entry =
+            RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: None };
         for _ in 0..TRIES {
             let manifest = Manifest::load(&self.inner.store, project).await?;
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {

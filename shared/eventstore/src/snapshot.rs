@@ -56,7 +56,8 @@ impl EventStore {
     ) -> Result<Snapshot, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
-        let hot = chosen_rows_of(project, blocks, &manifest.replaced_blocks, wanted).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = chosen_rows_of(project, blocks, wanted).await?;
         Ok(Snapshot {
             manifest,
             hot: hot.rows,

@@ -1,8 +1,8 @@
 //! Removing what segments have replaced.
 //!
 //! Blocks go at once, if the compaction that replaced them stopped before it removed them: readers read blocks before
-//! the manifest, so whoever misses one sees its segment. Objects and the
-//! entries of replaced segments go when they have been replaced for [`GRACE_MICROS`], because a reader may have just
+//! the manifest, so whoever misses one sees its segment. The list of them, and the objects and entries of replaced
+//! segments, go when blocks have been gone, or segments been replaced, for [`GRACE_MICROS`], because a reader may have just
 //! begun with them. Must stay true: a segment's entry goes only after the blocks and entries that it names, because
 //! readers ignore those by it; any step may be the last, and the next sweep goes on.
 
@@ -13,8 +13,9 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::keys::{self, BlockId};
+use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::replaced::ReplacedBlocks;
 
 /// How long a segment that was replaced stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
@@ -32,55 +33,81 @@ impl EventStore {
     /// Removes the blocks that segments replace, and segments that have been replaced for longer than the grace period.
     pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<Swept, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        let by_id = manifest.all_segments.iter().map(|(_, entry)| (entry.id.as_str(), entry)).collect();
-        let mut gone = HashSet::new();
-        let mut emptied = HashSet::new();
         let mut swept = Swept::default();
+        let mut entries = Vec::with_capacity(manifest.all_segments.len());
         for (version, entry) in &manifest.all_segments {
-            if gone.contains(&entry.id) {
-                continue;
+            let blocks = match &entry.blocks {
+                Some(blocks) => Some(self.sweep_blocks(project, blocks, now, &mut swept).await?),
+                None => None,
+            };
+            let left = SegmentEntry { blocks, ..entry.clone() };
+            let changes = left != *entry;
+            if changes {
+                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
             }
-            let mut rewritten = entry.clone();
-            swept.blocks += self.remove_blocks(project, entry, &mut emptied).await?;
-            rewritten.blocks_removed = true;
-            let due = entry.at.saturating_add(GRACE_MICROS) <= now;
-            if due {
-                for replaced in beneath(entry, &by_id) {
-                    if gone.insert(replaced.id.clone()) {
-                        swept.blocks += self.remove_blocks(project, replaced, &mut emptied).await?;
-                        self.remove_segment(project, replaced).await?;
-                        swept.segments += 1;
-                    }
-                }
-                rewritten.replaces_blocks.clear();
-                rewritten.replaces_segments.clear();
-            }
-            let replaces = !(entry.replaces_blocks.is_empty() && entry.replaces_segments.is_empty());
-            if replaces && rewritten != *entry {
-                Manifest::rewrite(&self.inner.store, project, *version, &rewritten).await?;
+            entries.push((version + u64::from(changes), left));
+        }
+        self.sweep_segments(project, &entries, now, &mut swept).await?;
+        for (version, key, entry) in &manifest.rewritten {
+            if let Some(before) = &entry.before
+                && entry.at.saturating_add(GRACE_MICROS) <= now
+            {
+                self.inner.objects.delete_all(vec![before.clone()]).await?;
+                Manifest::settle(&self.inner.store, *version, key.clone(), entry).await?;
             }
         }
         self.sweep_merges(project, &manifest, now).await?;
         Ok(swept)
     }
 
-    /// Removes the blocks that `entry` replaces, unless that was done before. Returns how many.
-    async fn remove_blocks(
+    /// Removes blocks that may be left. Returns what the entry is to say of them.
+    async fn sweep_blocks(
         &self,
         project: ProjectId,
-        entry: &SegmentEntry,
-        emptied: &mut HashSet<String>,
-    ) -> Result<usize, EventStoreError> {
-        if entry.blocks_removed || !emptied.insert(entry.id.clone()) {
-            return Ok(0);
+        blocks: &ReplacedBlocks,
+        now: Micros,
+        swept: &mut Swept,
+    ) -> Result<ReplacedBlocks, EventStoreError> {
+        let Some(removed_at) = blocks.removed_at else {
+            self.remove_listed(project, blocks).await?;
+            swept.blocks += usize::try_from(blocks.count).unwrap_or(usize::MAX);
+            return Ok(ReplacedBlocks { removed_at: Some(now), ..blocks.clone() });
+        };
+        let settled = blocks.settled || removed_at.saturating_add(GRACE_MICROS) <= now;
+        Ok(ReplacedBlocks { settled, ..blocks.clone() })
+    }
+
+    /// Removes segments that have been replaced for long enough.
+    async fn sweep_segments(
+        &self,
+        project: ProjectId,
+        entries: &[(u64, SegmentEntry)],
+        now: Micros,
+        swept: &mut Swept,
+    ) -> Result<(), EventStoreError> {
+        let by_id = entries.iter().map(|(_, entry)| (entry.id.as_str(), entry)).collect::<HashMap<_, _>>();
+        let mut gone = HashSet::new();
+        for (version, entry) in entries {
+            let is_due = entry.at.saturating_add(GRACE_MICROS) <= now;
+            if !is_due || entry.replaces_segments.is_empty() || gone.contains(&entry.id) {
+                continue;
+            }
+            for replaced in beneath(entry, &by_id) {
+                // Readers ignore by it what it replaces itself, blocks and segments.
+                let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
+                    && is_gone(&replaced.replaces_segments, &gone, &by_id);
+                if is_last && gone.insert(replaced.id.clone()) {
+                    self.remove_segment(project, replaced).await?;
+                    swept.segments += 1;
+                }
+            }
+            let mut left = entry.clone();
+            left.replaces_segments.retain(|id| !is_gone(std::slice::from_ref(id), &gone, &by_id));
+            if left != *entry {
+                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
+            }
         }
-        let blocks =
-            entry.replaces_blocks.iter().map(|id| id.parse::<BlockId>()).collect::<Result<Vec<_>, _>>()?;
-        let keys = blocks.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();
-        if !keys.is_empty() {
-            self.inner.store.blocks.sweep(keys).await?;
-        }
-        Ok(blocks.len())
+        Ok(())
     }
 
     async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
@@ -89,6 +116,10 @@ impl EventStore {
         let damage = keys::entry(project, keys::DAMAGED, &entry.id);
         Ok(self.inner.store.records.sweep(vec![key, damage]).await?)
     }
+}
+
+fn is_gone(ids: &[String], gone: &HashSet<String>, by_id: &HashMap<&str, &SegmentEntry>) -> bool {
+    ids.iter().all(|id| gone.contains(id) || !by_id.contains_key(id.as_str()))
 }
 
 /// The entries that `entry` replaces, directly or through others, the deepest first: an entry must not go before those

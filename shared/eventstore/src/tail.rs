@@ -231,38 +231,31 @@ pub(crate) struct HotRows {
     pub events: u64,
 }
 
-/// The events of `blocks` that are `wanted`, those of `replaced` ones left out. A copy is no event of its own, whatever its
+/// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
 /// name and time are: the one that arrived first is the event, wanted or not.
 pub(crate) async fn chosen_rows_of(
     project: ProjectId,
     blocks: Vec<RawBlock>,
-    replaced: &HashSet<BlockId>,
     wanted: Choice,
 ) -> Result<HotRows, EventStoreError> {
-    let live = blocks.into_iter().filter(|block| !replaced.contains(&block.id)).collect::<Vec<_>>();
-    if live.is_empty() {
+    if blocks.is_empty() {
         return Ok(HotRows::default());
     }
-    tokio::task::spawn_blocking(move || decoded(project, &live, &wanted)).await?
+    tokio::task::spawn_blocking(move || decoded(project, &blocks, &wanted)).await?
 }
 
 /// The events of `blocks`, copies dropped, in order of arrival.
-pub(crate) async fn rows_of(
-    project: ProjectId,
-    blocks: Vec<RawBlock>,
-    replaced: &HashSet<BlockId>,
-) -> Result<Vec<Row>, EventStoreError> {
-    Ok(chosen_rows_of(project, blocks, replaced, Choice::all()).await?.rows)
+pub(crate) async fn rows_of(project: ProjectId, blocks: Vec<RawBlock>) -> Result<Vec<Row>, EventStoreError> {
+    Ok(chosen_rows_of(project, blocks, Choice::all()).await?.rows)
 }
 
 /// As [`rows_of`], of each event only the properties whose names are wanted.
 pub(crate) async fn slim_rows_of(
     project: ProjectId,
     blocks: Vec<RawBlock>,
-    replaced: &HashSet<BlockId>,
     wanted: fn(&str) -> bool,
 ) -> Result<Vec<Row>, EventStoreError> {
-    Ok(chosen_rows_of(project, blocks, replaced, Choice::properties(wanted)).await?.rows)
+    Ok(chosen_rows_of(project, blocks, Choice::properties(wanted)).await?.rows)
 }
 
 /// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.

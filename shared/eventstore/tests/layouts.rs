@@ -6,7 +6,7 @@ mod support;
 use std::collections::HashMap;
 
 use pennon_engine::scan::{Order, ScanRequest};
-use pennon_eventstore::{EventStore, GRACE_MICROS, Settings, derived};
+use pennon_eventstore::{Effort, EventStore, GRACE_MICROS, Settings, derived};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
@@ -22,6 +22,7 @@ enum Step {
     /// The first person becomes the second.
     Merge(u8, u8),
     Compact,
+    MergeSegments,
     Sweep,
     Restart,
     /// A scan in between, which fills the cache.
@@ -41,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => events().prop_map(Step::Import),
         2 => (0..PERSONS, 0..PERSONS).prop_map(|(from, to)| Step::Merge(from, to)),
         2 => Just(Step::Compact),
+        1 => Just(Step::MergeSegments),
         1 => Just(Step::Sweep),
         1 => Just(Step::Restart),
         2 => Just(Step::Look),
@@ -147,6 +149,9 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             }
             Step::Compact => {
                 place.events.compact(PROJECT, now).await.unwrap();
+            }
+            Step::MergeSegments => {
+                place.events.merge_segments(PROJECT, now, Effort::Fewest).await.unwrap();
             }
             Step::Sweep => {
                 now += GRACE_MICROS;

@@ -136,7 +136,8 @@ fn segment(
     let persons = own.iter().map(|person| resolution.person(*person)).collect();
     let replaces = Replaces::default();
     let written = encode(events, Choice { rows, persons }, range_rows, &replaces)?;
-    Ok(Some(Made::new(project, written, Beside { ids: (ids, count), groups: None }, replaces, events.now)))
+    let beside = Beside { ids: (ids, count), groups: None };
+    Made::new(project, written, beside, &replaces, events.now).map(Some)
 }
 
 /// The file that says who there is: imported events change nothing of their persons.

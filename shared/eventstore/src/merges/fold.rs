@@ -33,6 +33,9 @@ pub(crate) struct MergesEntry {
     pub merges: u64,
     /// When it was written.
     pub at: Micros,
+    /// The version of the manifest that it came with.
+    #[serde(default)]
+    pub head: u64,
 }
 
 impl EventStore {
@@ -66,6 +69,7 @@ impl EventStore {
             through,
             merges: merges.len() as u64,
             at: now,
+            head: 0,
             id,
         };
         self.inner.objects.create_all(&[(entry.object.clone(), bytes)]).await?;

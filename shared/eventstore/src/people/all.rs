@@ -102,7 +102,7 @@ impl EventStore {
         for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
             people = self.add_records_of(people, place, object).await?;
         }
-        for entry in now.manifest.segments.iter().filter(|entry| entry.rows > 0) {
+        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
             people = self.add_segment_to(people, project, entry).await?;
         }
         let hot = self.not_in_segments(&now.manifest, now.hot).await?;
@@ -181,7 +181,7 @@ impl EventStore {
             ids.map(|id| resolved.resolution.person(*id)).collect::<HashSet<_>>()
         });
         let mut found = counted.await?;
-        for entry in now.manifest.segments.iter().filter(|entry| entry.rows > 0) {
+        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
             let Some(ids) = &entry.ids else {
                 let whole = self.whole_profile(project, entry).await?;
                 found.extend(whole.ids.keys().map(|id| now.resolved.resolution.person(*id)));

@@ -205,7 +205,7 @@ impl EventStore {
     }
 
     /// What the file of a segment's groups says.
-    pub(super) async fn groups_in_segment(
+    pub(crate) async fn groups_in_segment(
         &self,
         entry: &SegmentEntry,
     ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {

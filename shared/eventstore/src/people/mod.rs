@@ -112,7 +112,8 @@ impl EventStore {
             None => self.raw_blocks(project).await?,
         };
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
-        let hot = slim_rows_of(project, blocks, &manifest.replaced_blocks, tells).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = slim_rows_of(project, blocks, tells).await?;
         if hot.len() > HOT_ROWS_MAX {
             let waiting = format!("{} events of project {project} wait for compaction", hot.len());
             return Err(StoreError::Busy(waiting).into());
@@ -130,7 +131,7 @@ impl EventStore {
         let own = now.hot.iter().filter(|row| ids.contains(&row.person)).cloned().collect();
         let own = self.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own, Origin::Captured);
-        let segments = now.manifest.segments.iter().filter(|entry| entry.rows > 0);
+        let segments = now.manifest.segments.iter().filter(|entry| entry.tells());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let found = segments.map(|entry| self.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
@@ -140,7 +141,7 @@ impl EventStore {
         Ok(profile)
     }
 
-    async fn ids_in_segment(
+    pub(crate) async fn ids_in_segment(
         &self,
         project: ProjectId,
         entry: &SegmentEntry,
@@ -217,7 +218,8 @@ impl EventStore {
         Ok(profile)
     }
 
-    async fn opened(&self, file: &FileEntry) -> Result<Arc<ParquetFile>, EventStoreError> {
+    /// The opened file beside a segment.
+    pub(crate) async fn opened(&self, file: &FileEntry) -> Result<Arc<ParquetFile>, EventStoreError> {
         if let Some(known) = self.inner.files.get(&file.object) {
             return Ok(known);
         }

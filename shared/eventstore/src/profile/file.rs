@@ -42,19 +42,71 @@ pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreE
     let nullable = |name: &str| matches!(name, "changes" | "created_at");
     let columns = columns.into_iter().map(|(name, array)| (name, array, nullable(name)));
     let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(PAGE_ROWS)
-        .set_dictionary_enabled(false)
-        .build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties()?))?;
     for start in (0..batch.num_rows()).step_by(GROUP_ROWS) {
         writer.write(&batch.slice(start, GROUP_ROWS.min(batch.num_rows() - start)))?;
         writer.flush()?;
     }
     Ok(writer.into_inner()?.into())
+}
+
+fn properties() -> Result<WriterProperties, EventStoreError> {
+    Ok(WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .set_dictionary_enabled(false)
+        .build())
+}
+
+/// What a file says of a distinct id, as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct IdRow {
+    pub distinct_id: String,
+    /// Arrival of its first event.
+    pub first: Seq,
+    /// [`Changes`], encoded; none where events change nothing.
+    pub changes: Option<Vec<u8>>,
+}
+
+/// A file of distinct ids that is being written, a row group at a time.
+pub(crate) struct IdsWriter {
+    writer: ArrowWriter<Vec<u8>>,
+}
+
+impl IdsWriter {
+    pub(crate) fn new() -> Result<IdsWriter, EventStoreError> {
+        let schema = id_rows(&[])?.schema();
+        Ok(IdsWriter { writer: ArrowWriter::try_new(Vec::new(), schema, Some(properties()?))? })
+    }
+
+    /// Writes the next row group; ids ascend, within it and from the one before.
+    pub(crate) fn write(&mut self, rows: &[(Uuid, IdRow)]) -> Result<(), EventStoreError> {
+        self.writer.write(&id_rows(rows)?)?;
+        Ok(self.writer.flush()?)
+    }
+
+    /// The file.
+    pub(crate) fn finish(self) -> Result<Bytes, EventStoreError> {
+        Ok(self.writer.into_inner()?.into())
+    }
+}
+
+fn id_rows(rows: &[(Uuid, IdRow)]) -> Result<RecordBatch, EventStoreError> {
+    let of = || rows.iter().map(|(_, row)| row);
+    let columns: [(&str, ArrayRef, bool); 5] = [
+        ("id", id_column(rows.iter().map(|(id, _)| id))?, false),
+        ("distinct_id", Arc::new(StringArray::from_iter_values(of().map(|row| &row.distinct_id))), false),
+        (
+            "seq_high",
+            Arc::new(UInt64Array::from_iter_values(of().map(|row| (row.first >> 64) as u64))),
+            false,
+        ),
+        ("seq_low", Arc::new(UInt64Array::from_iter_values(of().map(|row| row.first as u64))), false),
+        ("changes", Arc::new(BinaryArray::from_iter(of().map(|row| row.changes.as_deref()))), true),
+    ];
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
 /// 16-byte ids as a column.

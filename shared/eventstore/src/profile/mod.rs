@@ -10,6 +10,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod file;
+pub(crate) mod merge;
 
 use std::collections::BTreeMap;
 

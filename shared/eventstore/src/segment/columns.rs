@@ -73,6 +73,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Takes in `times` times `value`.
+    pub(crate) fn add(&mut self, value: &Value, times: usize) {
+        self.values += times;
+        for (fitting, kind) in self.fitting.iter_mut().zip(KINDS) {
+            *fitting += if kind.fits(value) { times } else { 0 };
+        }
+    }
+
     /// Takes in a value that fits the kinds that `fits` says.
     pub(crate) fn add_fitting(&mut self, fits: impl Fn(Kind) -> bool) {
         self.values += 1;
@@ -86,7 +94,7 @@ impl Tally {
     }
 
     /// The first of the kinds that holds the most values, if it leaves no more than an eighth out.
-    fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         let most = self.fitting.iter().copied().max().unwrap_or(0);
         let kind = KINDS.into_iter().zip(self.fitting).find(|(_, fitting)| *fitting == most);
         match kind {

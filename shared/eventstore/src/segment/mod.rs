@@ -25,6 +25,7 @@
 //! page index.
 
 pub(crate) mod columns;
+pub(crate) mod merge;
 pub(crate) mod numbers;
 mod overflow;
 mod placed;
@@ -108,8 +109,8 @@ pub(crate) mod tests {
             min_time: 0,
             max_time: 0,
             events: None,
-            replaces_blocks: vec![],
-            blocks_removed: false,
+            head: 0,
+            blocks: None,
             replaces_segments: vec![],
             ids: None,
             groups: None,

@@ -44,7 +44,7 @@ fn has_overflow(footer: &Footer) -> bool {
 }
 
 /// Whether some value of the key may lie in `properties`.
-fn in_overflow(footer: &Footer, key: &str) -> bool {
+pub(crate) fn in_overflow(footer: &Footer, key: &str) -> bool {
     match footer.columns.iter().find(|column| column.key == key) {
         Some(column) => column.exceptions,
         None => footer.overflow_keys.as_ref().is_none_or(|keys| keys.iter().any(|listed| listed == key)),
@@ -106,7 +106,8 @@ pub(crate) fn objects(
     })
 }
 
-fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Coded, EventStoreError> {
+/// The column `name`, of this kind, one code a row.
+pub(crate) fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Coded, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));

@@ -1,0 +1,117 @@
+//! `pennon delete`: erasure and retention.
+//!
+//! Must stay true: what will be gone is said before it is, and nothing is erased unasked; when the command has ended, no
+//! read finds any of it, kept results included.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use chrono::{DateTime, NaiveDate, NaiveTime};
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Query, Store};
+use pennon_eventstore::{Doomed, Erased, EventStore};
+
+use crate::args::Delete;
+
+/// What a command line asks to erase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of which project.
+    pub project: ProjectId,
+    /// What of it.
+    pub doomed: Doomed,
+}
+
+impl Wanted {
+    /// What `options` ask for.
+    pub async fn of(events: &EventStore, options: &Delete) -> Result<Wanted, String> {
+        let projects = events.projects().await.map_err(|e| e.to_string())?;
+        let project = match (options.project, &projects[..]) {
+            (Some(id), known) if known.contains(&id) => id,
+            (Some(id), _) => return Err(format!("project {id} has no events")),
+            (None, [one]) => *one,
+            (None, []) => return Err("no project has events".to_owned()),
+            (None, several) => return Err(format!("say which by --project: {several:?} have events")),
+        };
+        let doomed = match (&options.person, &options.before) {
+            (Some(person), _) => Doomed::Person(person.clone()),
+            (None, Some(date)) => Doomed::Before(instant(date)?),
+            (None, None) => Doomed::Project,
+        };
+        Ok(Wanted { project, doomed })
+    }
+
+    /// What it would erase.
+    pub async fn count(&self, events: &EventStore) -> Result<Erased, String> {
+        events.would_erase(self.project, &self.doomed).await.map_err(|e| e.to_string())
+    }
+
+    /// The same in words.
+    pub fn says(&self, found: &Erased) -> String {
+        let Erased { events, persons, segments } = found;
+        let project = self.project;
+        match &self.doomed {
+            Doomed::Person(person) if *persons == 0 => {
+                format!("project {project} knows nobody by {person:?}")
+            }
+            Doomed::Person(person) => {
+                format!("project {project}, person {person:?}: {events} events, in {segments} segments")
+            }
+            Doomed::Before(_) => format!("project {project}: {events} events, in {segments} segments"),
+            Doomed::Project => {
+                format!(
+                    "project {project}, everything: {events} events of {persons} persons, in {segments} segments"
+                )
+            }
+        }
+    }
+
+    /// Erases it.
+    pub async fn erase(&self, store: &Store, events: &EventStore, now: i64) -> Result<Erased, String> {
+        let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
+        // Results that were calculated with it.
+        let failed = |e: pennon_core::store::StoreError| {
+            format!("events were erased, but kept results could not be removed ({e}); run it again")
+        };
+        let query = Query::partition(keys::result(self.project, "").pk);
+        let kept = store.records.query(query).await.map_err(failed)?;
+        store.records.sweep(kept.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;
+        Ok(erased)
+    }
+}
+
+/// The beginning of a day in UTC, or an instant.
+fn instant(text: &str) -> Result<i64, String> {
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    let at = day.or_else(|_| DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()));
+    at.map(|at| at.timestamp_micros()).map_err(|_| {
+        format!("--before {text:?} is neither a day such as 2024-01-31 nor an instant in RFC 3339")
+    })
+}
+
+/// Asks whoever sits at the terminal.
+pub fn is_confirmed(wanted: &Wanted) -> Result<bool, String> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err("this cannot be undone: look at it with --dry-run, then add --yes".to_owned());
+    }
+    eprint!("This cannot be undone. Type the number of the project ({}) to erase it: ", wanted.project);
+    std::io::stderr().flush().map_err(|e| e.to_string())?;
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer).map_err(|e| e.to_string())?;
+    Ok(answer.trim() == wanted.project.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn days_and_instants_are_understood() {
+        assert_eq!(instant("1970-01-02").unwrap(), 86_400_000_000);
+        assert_eq!(instant("1970-01-01T01:00:00+01:00").unwrap(), 0);
+        for wrong in ["", "1970", "1970-02-30", "yesterday", "1970-01-01T00:00:00"] {
+            assert!(instant(wrong).unwrap_err().contains("--before"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A segment on its way into the manifest: its objects first, then, in one transaction, its entry.
+//!
+//! Must stay true: nothing is listed before all its objects lie safely in the store; only after a definite no of the
+//! manifest are the objects removed again, because a call that failed may have been carried out.
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::manifest::{Manifest, SegmentEntry, new_id};
+use crate::profile::file::FileEntry;
+use crate::segment::FORMAT;
+use crate::segment::write::Written;
+
+/// A segment and its objects.
+pub(crate) struct NewSegment {
+    pub entry: SegmentEntry,
+    pub files: Vec<(String, Bytes)>,
+    folder: String,
+}
+
+impl NewSegment {
+    /// A segment without events.
+    pub(crate) fn new(project: ProjectId, now: Micros) -> NewSegment {
+        let entry = SegmentEntry {
+            id: new_id(now),
+            format: FORMAT,
+            object: None,
+            hashes: None,
+            persons: None,
+            rows: 0,
+            bytes: 0,
+            min_time: 0,
+            max_time: 0,
+            events: Some(Vec::new()),
+            blocks: None,
+            replaces_segments: Vec::new(),
+            ids: None,
+            groups: None,
+            at: now,
+            head: 0,
+        };
+        NewSegment { entry, files: Vec::new(), folder: format!("project={project}/events") }
+    }
+
+    fn file(&mut self, ending: &str, bytes: Bytes) -> String {
+        let object = format!("{}/{}.{ending}", self.folder, self.entry.id);
+        self.files.push((object.clone(), bytes));
+        object
+    }
+
+    /// Gives it its events.
+    pub(crate) fn put(&mut self, written: Written) {
+        self.entry.rows = written.rows;
+        self.entry.events = written.events;
+        (self.entry.min_time, self.entry.max_time) = (written.min_time, written.max_time);
+        self.entry.bytes = written.segment.len() as u64;
+        self.entry.object = Some(self.file("parquet", written.segment));
+        self.entry.hashes = Some(self.file("uuids", written.hashes));
+        self.entry.persons = Some(self.file("persons", written.persons));
+    }
+
+    /// Gives it the file of its distinct ids.
+    pub(crate) fn put_ids(&mut self, bytes: Bytes, rows: u64) {
+        self.entry.ids = Some(self.profile("ids", bytes, rows));
+    }
+
+    /// Gives it the file of its groups.
+    pub(crate) fn put_groups(&mut self, bytes: Bytes, rows: u64) {
+        self.entry.groups = Some(self.profile("groups", bytes, rows));
+    }
+
+    fn profile(&mut self, what: &str, bytes: Bytes, rows: u64) -> FileEntry {
+        let size = bytes.len() as u64;
+        FileEntry { object: self.file(&format!("{what}.parquet"), bytes), bytes: size, rows }
+    }
+}
+
+impl EventStore {
+    /// Stores the objects of a segment.
+    pub(crate) async fn write_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
+        self.inner.objects.create_all(&new.files).await
+    }
+
+    /// Lists a segment on top of `manifest`. False, and nothing is written, when the manifest has changed.
+    pub(crate) async fn list(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        new: &NewSegment,
+    ) -> Result<bool, EventStoreError> {
+        manifest.add(&self.inner.store, project, keys::SEGMENT, &new.entry.id, &new.entry).await
+    }
+
+    /// Removes the objects of a segment that was not listed, and is not going to be.
+    pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
+        self.inner.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
+    }
+}
