@@ -30,6 +30,8 @@ pub enum Command {
     Compact(Compact),
     /// Erase a person, old events, or all events, persons and groups of a project.
     Delete(Delete),
+    /// Answer a saved insight, or a query of a file.
+    Query(Query),
     /// Make, list and revoke API keys.
     Keys(Keys),
     /// Print every route that the functions answer.
@@ -173,6 +175,50 @@ pub struct Delete {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
+}
+
+/// `pennon query`
+#[derive(Debug, Args)]
+pub struct Query {
+    /// A saved insight, by its id or its short id; or a file with a query node or the filters of a trend or a funnel as
+    /// JSON; or - for standard input.
+    pub question: String,
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// The project; may be left out where there is one only.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+    /// Print the result as the API has it.
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print the table as CSV.
+    #[arg(long)]
+    pub csv: bool,
+    /// Say beside the result how long it took, and what was read for it.
+    #[arg(long)]
+    pub stats: bool,
+    /// Take this instant for now; dates such as -7d count from it.
+    #[arg(long, value_name = "RFC3339")]
+    pub now: Option<DateTime<Utc>>,
+    /// Who calculates.
+    #[arg(long, value_enum, default_value_t = Engine::Pennon)]
+    pub engine: Engine,
+    /// Print what another engine has to be told, and calculate nothing.
+    #[arg(long)]
+    pub print: bool,
+    /// Where the other engine finds the event files: a directory, or the URL of a bucket down to the prefix of the events.
+    #[arg(long, value_name = "PLACE", requires = "print")]
+    pub files: Option<String>,
+}
+
+/// Who calculates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// Pennon itself.
+    Pennon,
+    /// ClickHouse, over the same files.
+    Clickhouse,
 }
 
 /// `pennon keys`

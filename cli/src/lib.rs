@@ -8,5 +8,6 @@ pub mod delete;
 pub mod embedded;
 pub mod import;
 pub mod keys;
+pub mod query;
 pub mod serve;
 pub mod workspace;

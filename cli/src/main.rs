@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use pennon::args::{
-    Apply, Arguments, Check, Command, Compact, Delete, Import, Keys, KeysCommand, Routes, Serve, Target,
+    Apply, Arguments, Check, Command, Compact, Delete, Import, Keys, KeysCommand, Query, Routes, Serve,
+    Target,
 };
 use pennon::data::{DataDirectory, OpenStore};
 use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
+use pennon::query;
 use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
 use pennon::{compact, delete};
@@ -34,6 +36,7 @@ async fn main() -> ExitCode {
         Command::Check(options) => check(&options).await,
         Command::Compact(options) => compact(&options).await,
         Command::Delete(options) => delete(&options).await,
+        Command::Query(options) => query(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
     };
@@ -162,6 +165,12 @@ async fn check(options: &Check) -> Result<(), String> {
         1 => Err("one segment is damaged".to_owned()),
         n => Err(format!("{n} segments are damaged")),
     }
+}
+
+async fn query(options: &Query) -> Result<(), String> {
+    let opened = open(&options.target).await?;
+    print!("{}", query::run(options, opened.store.clone(), &opened.events_url).await?);
+    Ok(())
 }
 
 fn progress_bar() -> ProgressBar {

@@ -19,6 +19,7 @@ mod overrides;
 mod placement;
 mod record;
 mod row;
+pub mod saved;
 mod shown;
 mod store;
 mod tiles;

@@ -13,11 +13,19 @@ use pennon_calculation::{Calculated, Refresh, refusal};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, CalcResult, Parsed, Query};
 
 use crate::Insights;
 use crate::limits;
 use crate::record::Insight;
+
+/// The question that an insight is.
+pub(crate) fn question(insight: &Insight) -> CalcResult<Parsed> {
+    match &insight.query {
+        Some(node) => Query::from_node(node),
+        None => Query::from_filters(&insight.filters),
+    }
+}
 
 /// What an insight asks.
 #[derive(Debug)]
@@ -34,11 +42,7 @@ enum Asked {
 
 impl Asked {
     fn by(insight: &Insight, refresh: Refresh) -> Asked {
-        let parsed = match &insight.query {
-            Some(node) => Query::from_node(node),
-            None => Query::from_filters(&insight.filters),
-        };
-        match parsed {
+        match question(insight) {
             Ok(Parsed::Query(query)) => {
                 let asked = Wanted::new(query, Purpose::Saved, None);
                 Asked::Query(Box::new(Wanted { passes_over_stored: refresh.is_forced(), ..asked }))

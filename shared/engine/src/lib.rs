@@ -6,6 +6,7 @@
 
 mod action;
 mod breakdown;
+pub mod clickhouse;
 mod cohort;
 mod compiler;
 mod correlation;

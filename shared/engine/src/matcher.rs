@@ -41,6 +41,11 @@ impl Matcher {
         Ok(Some(Self { alternatives, filters: compiler.predicate(filters, attr)? }))
     }
 
+    /// An event matches one of these steps, and the filters.
+    pub(crate) fn parts(&self) -> (&[Step], &Predicate) {
+        (&self.alternatives, &self.filters)
+    }
+
     /// The rows of a run that count.
     pub(crate) fn mask(&self, run: &Run) -> Mask {
         let mut mask = Mask::Nothing;

@@ -66,6 +66,9 @@ impl Calculator {
             hot_rows = took.hot_rows,
             "events scanned"
         );
+        if let Some(measured) = &self.measured {
+            measured.add(scan.stats);
+        }
         Ok(scan)
     }
 

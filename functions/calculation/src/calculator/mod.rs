@@ -8,6 +8,7 @@ mod asked;
 mod cache;
 mod definitions;
 mod facts;
+mod measure;
 pub(crate) mod people;
 pub(crate) mod persons;
 mod run;
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 pub use asked::{Asked, Read};
 pub use cache::{Purpose, Stored, cache_key};
 pub use definitions::Known;
+pub use measure::Measured;
 pub use people::{Page, Person};
 
 use crate::Refresh;
@@ -60,6 +62,8 @@ pub struct Calculator {
     events: EventStore,
     limits: Limits,
     permits: Arc<Semaphore>,
+    /// What scans take, where somebody wants to know.
+    measured: Option<Measured>,
 }
 
 /// A result, just calculated or stored.
@@ -92,7 +96,7 @@ impl Calculator {
     /// A calculator with other limits.
     pub fn with_limits(app: &App, events: EventStore, limits: Limits) -> Calculator {
         let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
-        Calculator { records: app.store.records.clone(), events, limits, permits }
+        Calculator { records: app.store.records.clone(), events, limits, permits, measured: None }
     }
 
     /// When a request that begins now has used up its time.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::sql::Expression;
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
-pub(crate) use operator::{Budget, Test};
+pub(crate) use operator::{Bound, Budget, Order, Test};
 pub(crate) use parse::Parser;
 pub(crate) use predicate::{Mask, Predicate};
 

@@ -3,6 +3,7 @@
 //! Must stay true: both sides are compared in their text form; missing and null are the same; of a list of values the
 //! positive operators want any, the negative ones all.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use chrono::DateTime;
@@ -149,8 +150,8 @@ pub(crate) enum Test {
     Includes(String),
     /// Text contains one of these, which are in lower case.
     Contains { needles: Vec<String>, negated: bool },
-    /// One of the patterns is found; None is an invalid pattern, which nothing matches.
-    Matches { patterns: Vec<Option<Regex>>, negated: bool },
+    /// One of the patterns is found.
+    Matches { patterns: Vec<Pattern>, negated: bool },
     /// Ordered against one of these.
     Ordered { order: Order, bounds: Vec<Bound> },
     /// A number in a closed interval, or outside of it.
@@ -165,6 +166,14 @@ pub(crate) enum Test {
     Span { low: Micros, high: Micros, zone: Tz, negated: bool },
     /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
     Instant { order: Order, seconds: Vec<i64>, zone: Tz },
+}
+
+/// A pattern as it was written, and ready to be searched for.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) text: String,
+    /// None for an invalid one, which nothing matches.
+    pub(crate) regex: Option<Regex>,
 }
 
 /// How a value must stand to its bound.
@@ -314,12 +323,12 @@ impl Test {
             }
             Self::Matches { patterns, negated } => {
                 // An invalid pattern matches nothing, whichever way it is asked.
-                if *negated && patterns.iter().any(Option::is_none) {
+                if *negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
                     return false;
                 }
-                let found = value
-                    .and_then(text_of)
-                    .is_some_and(|text| patterns.iter().flatten().any(|pattern| pattern.is_match(&text)));
+                let found = value.and_then(text_of).is_some_and(|text| {
+                    patterns.iter().filter_map(|it| it.regex.as_ref()).any(|regex| regex.is_match(&text))
+                });
                 found != *negated
             }
             Self::Ordered { order, bounds } => value.is_some_and(|value| {
@@ -396,6 +405,9 @@ fn ranges(operator: Operator, values: &[Value], attr: &str) -> CalcResult<Vec<Ra
     values.iter().map(range).collect()
 }
 
-fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Option<Regex>>> {
-    values.iter().filter_map(text_of).map(|text| pattern::compile(&text, budget, attr)).collect()
+fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Pattern>> {
+    let pattern = |text: Cow<'_, str>| {
+        Ok(Pattern { regex: pattern::compile(&text, budget, attr)?, text: text.into_owned() })
+    };
+    values.iter().filter_map(text_of).map(pattern).collect()
 }

@@ -1,0 +1,80 @@
+//! A question as SQL for ClickHouse over the segment files.
+//!
+//! Must stay true: SQL is printed only where the files hold every event that counts.
+
+use chrono::{DateTime, Utc};
+use pennon_calculation::Calculator;
+use pennon_calculation::calculator::Known;
+use pennon_engine::clickhouse::{Files, MERGED_MAX, Place};
+use pennon_eventstore::EventStore;
+
+use super::{Wanted, said};
+
+/// The statement.
+pub(super) async fn write(
+    wanted: &Wanted,
+    calculator: &Calculator,
+    events: &EventStore,
+    known: &Known,
+    place: Place,
+    now: DateTime<Utc>,
+) -> Result<String, String> {
+    let (project, query) = (&wanted.project, &wanted.asked.query);
+    let live = events.live_files(project.id).await.map_err(|e| e.to_string())?;
+    if live.waiting > 0 {
+        return Err(format!(
+            "{} events of project {} lie in no file yet; run `pennon compact` (or wait until the server or the worker \
+             has done it), and print the SQL then",
+            live.waiting, project.id
+        ));
+    }
+    if live.merged.len() > MERGED_MAX {
+        return Err(format!(
+            "{} persons in the files are somebody else by now, and a statement names {MERGED_MAX} at most; \
+             `pennon compact` writes the files under the persons of now",
+            live.merged.len()
+        ));
+    }
+    let context = calculator.context(project, query, known).await.map_err(|e| said(&e))?;
+    let files = Files { place, segments: live.segments, merged: live.merged };
+    let sql = query.clickhouse(&context, now, &files).map_err(|e| e.detail)?;
+    Ok(format!("{sql};\n"))
+}
+
+/// Where ClickHouse finds the files: at `named`, or where they lie.
+pub fn place_of(named: Option<&str>, events_url: &str) -> Result<Place, String> {
+    let url = named.unwrap_or(events_url);
+    let place = if url.starts_with("https://") || url.starts_with("http://") {
+        Place::Bucket(url.to_owned())
+    } else if let Some(bucket) = url.strip_prefix("s3://") {
+        let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
+        Place::Bucket(format!("https://{bucket}.s3.amazonaws.com/{prefix}"))
+    } else {
+        Place::Directory(url.strip_prefix("file://").unwrap_or(url).to_owned())
+    };
+    let (Place::Directory(base) | Place::Bucket(base)) = &place;
+    match base.chars().find(|letter| "*?{}[]".contains(*letter)) {
+        None => Ok(place),
+        Some(letter) => Err(format!(
+            "{base} has a '{letter}', which ClickHouse takes for a pattern of names; name a path without it by --files"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_a_bucket() {
+        let directory = |path: &str| Place::Directory(path.to_owned());
+        assert_eq!(place_of(None, "file:///data/events").unwrap(), directory("/data/events"));
+        assert_eq!(place_of(Some("events"), "file:///data/events").unwrap(), directory("events"));
+        let bucket = Place::Bucket("https://b.s3.amazonaws.com/events".to_owned());
+        assert_eq!(place_of(None, "s3://b/events").unwrap(), bucket);
+        let minio = "http://127.0.0.1:9000/b/events";
+        assert_eq!(place_of(Some(minio), "s3://b/events").unwrap(), Place::Bucket(minio.to_owned()));
+        assert!(place_of(None, "file:///a*b").unwrap_err().contains("--files"));
+    }
+}

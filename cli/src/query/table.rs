@@ -1,0 +1,188 @@
+//! Results as tables: the first row has the headings.
+//!
+//! Must stay true: every number of a result is in its table, as it is in the result.
+
+use pennon_engine::Query;
+use pennon_engine::query::Viz;
+use serde_json::Value;
+
+/// Rows of cells.
+pub(super) type Rows = Vec<Vec<String>>;
+
+/// The table of a result.
+pub(super) fn rows(query: &Query, result: &Value) -> Rows {
+    match query {
+        Query::Trends(query) if query.display.is_total() => totals(result),
+        Query::Trends(_) => over_time(result, |series| cell(&series["label"])),
+        Query::Funnels(query) => match query.viz {
+            Viz::Steps => steps(result),
+            Viz::Trends => over_time(result, |series| match &series["breakdown_value"] {
+                Value::Null => "conversion rate".to_owned(),
+                value => cell(value),
+            }),
+            Viz::TimeToConvert => bins(result),
+        },
+        Query::Correlation(_) => correlation(result),
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn totals(result: &Value) -> Rows {
+    let rows =
+        list(result).iter().map(|series| vec![cell(&series["label"]), cell(&series["aggregated_value"])]);
+    std::iter::once(heading(&["series", "value"])).chain(rows).collect()
+}
+
+/// A row for each bucket, a column for each series. Series of an earlier period have days of their own.
+fn over_time(result: &Value, label: impl Fn(&Value) -> String) -> Rows {
+    let series = list(result);
+    let current = |one: &&Value| one["compare_label"] != "previous";
+    let days = series.iter().find(current).or(series.first()).map_or(&[][..], |first| list(&first["days"]));
+    let mut head = vec!["day".to_owned()];
+    head.extend(series.iter().map(|one| match &one["compare_label"] {
+        Value::Null => label(one),
+        period => format!("{} ({})", label(one), cell(period)),
+    }));
+    let length = series.iter().map(|one| list(&one["data"]).len()).max().unwrap_or(0);
+    let row = |at: usize| {
+        let numbers = series.iter().map(|one| list(&one["data"]).get(at).map_or_else(String::new, cell));
+        std::iter::once(days.get(at).map_or_else(String::new, cell)).chain(numbers).collect()
+    };
+    std::iter::once(head).chain((0..length).map(row)).collect()
+}
+
+fn steps(result: &Value) -> Rows {
+    const COLUMNS: [&str; 4] = ["name", "count", "average_conversion_time", "median_conversion_time"];
+    let split = list(result).first().is_some_and(Value::is_array);
+    let mut head = if split { vec!["breakdown".to_owned()] } else { Vec::new() };
+    head.push("step".to_owned());
+    head.extend(heading(&COLUMNS));
+    let row = |(at, step): (usize, &Value)| {
+        let mut cells = if split { vec![cell(&step["breakdown"])] } else { Vec::new() };
+        cells.push((at + 1).to_string());
+        cells.extend(COLUMNS.iter().map(|column| cell(&step[*column])));
+        cells
+    };
+    let funnels: Vec<&[Value]> =
+        if split { list(result).iter().map(list).collect() } else { vec![list(result)] };
+    std::iter::once(head)
+        .chain(funnels.into_iter().flat_map(|steps| steps.iter().enumerate().map(row)))
+        .collect()
+}
+
+fn bins(result: &Value) -> Rows {
+    let bins = list(&result["bins"]).iter().map(|bin| vec![cell(&bin[0]), cell(&bin[1])]);
+    let mean = vec!["average".to_owned(), cell(&result["average_conversion_time"])];
+    std::iter::once(heading(&["from second", "count"])).chain(bins).chain([mean]).collect()
+}
+
+fn correlation(result: &Value) -> Rows {
+    const COLUMNS: [&str; 4] = ["correlation_type", "success_count", "failure_count", "odds_ratio"];
+    let row = |event: &Value| {
+        let name = cell(&event["event"]["event"]);
+        std::iter::once(name).chain(COLUMNS.iter().map(|column| cell(&event[*column]))).collect()
+    };
+    let mut head = vec!["event".to_owned()];
+    head.extend(heading(&COLUMNS));
+    std::iter::once(head).chain(list(&result["events"]).iter().map(row)).collect()
+}
+
+/// A value as a cell.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => {
+            let text = number.to_string();
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        Value::Array(list) if list.iter().all(|one| one.is_string() || one.is_null()) => {
+            list.iter().map(cell).collect::<Vec<_>>().join("::")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The table for people: columns of one width, numbers to the right.
+pub(super) fn aligned(rows: &Rows) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let at = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
+    let width = |column| rows.iter().map(|row| at(row, column).chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let numeric = |column: usize| {
+        let mut cells =
+            rows.iter().skip(1).map(|row| at(row, column)).filter(|cell| !cell.is_empty()).peekable();
+        cells.peek().is_some() && cells.all(|cell| cell.parse::<f64>().is_ok())
+    };
+    let numeric: Vec<bool> = (0..columns).map(numeric).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells = widths.iter().zip(&numeric).enumerate().map(|(column, (width, numeric))| {
+            // A line break in a value would break the table.
+            let cell = at(row, column).replace(['\n', '\r', '\t'], " ");
+            if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The table for other programs.
+pub(super) fn csv(rows: &Rows) -> Result<String, String> {
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).map_err(|e| e.to_string())?;
+    }
+    let bytes = writer.into_inner().map_err(|e| e.to_string())?;
+    String::from_utf8(bytes).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use pennon_engine::Parsed;
+    use serde_json::json;
+
+    fn table(node: &Value, result: &Value) -> Rows {
+        let Parsed::Query(query) = Query::from_node(node).unwrap() else { panic!("no question") };
+        rows(&query, result)
+    }
+
+    #[test]
+    fn series_stand_side_by_side() {
+        let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}]});
+        let result = json!([
+            {"label": "a", "days": ["2024-01-01", "2024-01-02"], "data": [1, 2.5]},
+            {"label": "b, c", "days": ["2024-01-01", "2024-01-02"], "data": [0, 10]},
+        ]);
+        let rows = table(&node, &result);
+        assert_eq!(aligned(&rows), "day           a  b, c\n2024-01-01    1     0\n2024-01-02  2.5    10\n");
+        assert_eq!(csv(&rows).unwrap(), "day,a,\"b, c\"\n2024-01-01,1,0\n2024-01-02,2.5,10\n");
+        assert_eq!(aligned(&table(&node, &json!([]))), "day\n");
+    }
+
+    #[test]
+    fn a_funnel_has_a_row_a_step() {
+        let steps = json!([{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]);
+        let node = json!({"kind": "FunnelsQuery", "series": steps});
+        let step = |name: &str, count: u64, time: Value| {
+            json!({"name": name, "count": count, "average_conversion_time": time, "median_conversion_time": time,
+                   "breakdown": ["x", "y"]})
+        };
+        let plain = json!([step("a", 3, Value::Null), step("b", 1, json!(60.5))]);
+        assert_eq!(
+            csv(&table(&node, &plain)).unwrap(),
+            "step,name,count,average_conversion_time,median_conversion_time\n1,a,3,,\n2,b,1,60.5,60.5\n"
+        );
+        assert_eq!(table(&node, &json!([plain]))[1][..4], ["x::y", "1", "a", "3"]);
+    }
+}

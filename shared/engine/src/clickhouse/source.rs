@@ -1,0 +1,158 @@
+//! The rows of `events`: name, actor, time and arrival of each event, and the values that the question looks at.
+//!
+//! Must stay true: files that keep a value in different columns are read by statements of their own; a file that cannot
+//! have an event of the question is not named.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{MERGED_MAX, Place, Segment, Writer, quote, refused, values};
+use crate::error::CalcResult;
+use crate::regroup::ActorKind;
+use crate::scan::{EventSelection, Micros};
+
+/// The first and the last instant that ClickHouse's type of times can be compared with.
+const TIMES: (Micros, Micros) = (-2_208_988_800_000_000, 10_413_791_999_000_000);
+
+/// The events of the question between two instants, both included.
+pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult<String> {
+    let names = match &writer.compiler.needs.scan.events {
+        EventSelection::All => None,
+        EventSelection::Named(names) => Some(names),
+    };
+    let wanted = |segment: &&Segment| {
+        let named = match (names, &segment.events) {
+            (Some(names), Some(listed)) => listed.iter().any(|name| names.contains(name)),
+            _ => true,
+        };
+        named && segment.times.0 <= times.1 && segment.times.1 >= times.0
+    };
+    let actor = actor(writer)?;
+    let mut by_columns: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for segment in writer.files.segments.iter().filter(wanted) {
+        by_columns.entry(columns(writer, segment)).or_default().push(&segment.object);
+    }
+    let condition = quote::all(
+        names
+            .map(|names| match names.is_empty() {
+                true => quote::FALSE.to_owned(),
+                false => format!("event IN ({})", quote::texts(names.iter().map(String::as_str))),
+            })
+            .into_iter()
+            .chain([bound(">=", times.0), bound("<=", times.1)]),
+    );
+    let select = |(columns, objects): (String, Vec<&str>)| {
+        let from = table(&writer.files.place, &objects);
+        format!("{}{columns}\n    FROM {from}\n    WHERE {condition}", head(&actor))
+    };
+    let selects: Vec<String> = by_columns.into_iter().map(select).collect();
+    if selects.is_empty() {
+        return Ok(nothing(writer));
+    }
+    Ok(selects.join("\n    UNION ALL\n"))
+}
+
+fn head(actor: &str) -> String {
+    format!(
+        "    SELECT assumeNotNull(event) AS name, {actor} AS actor, \
+         toUnixTimestamp64Micro(assumeNotNull(timestamp)) AS t,\n        \
+         (assumeNotNull(seq_high), assumeNotNull(seq_low)) AS arrival"
+    )
+}
+
+/// The values that are looked at, as this file has them.
+fn columns(writer: &Writer<'_>, segment: &Segment) -> String {
+    let mut out = String::new();
+    for (at, key, text, number) in writer.fields.shown() {
+        if text {
+            out.push_str(&format!(
+                ",\n        CAST({}, 'Nullable(String)') AS k{at}",
+                values::text(segment, key)
+            ));
+        }
+        if number {
+            out.push_str(&format!(
+                ",\n        CAST({}, 'Nullable(Float64)') AS n{at}",
+                values::number(segment, key)
+            ));
+        }
+    }
+    out
+}
+
+/// The same columns without any row.
+fn nothing(writer: &Writer<'_>) -> String {
+    let mut out =
+        "    SELECT '' AS name, '' AS actor, toInt64(0) AS t, (toUInt64(0), toUInt64(0)) AS arrival"
+            .to_owned();
+    for (at, _, text, number) in writer.fields.shown() {
+        if text {
+            out.push_str(&format!(", CAST(NULL, 'Nullable(String)') AS k{at}"));
+        }
+        if number {
+            out.push_str(&format!(", CAST(NULL, 'Nullable(Float64)') AS n{at}"));
+        }
+    }
+    out.push_str("\n    FROM numbers(0)");
+    out
+}
+
+/// Who is counted.
+fn actor(writer: &Writer<'_>) -> CalcResult<String> {
+    match writer.compiler.actors {
+        ActorKind::DistinctIds => return Ok("assumeNotNull(distinct_id)".to_owned()),
+        ActorKind::Groups(_) => return Err(refused("a count of groups")),
+        ActorKind::Persons => {}
+    }
+    let merged = &writer.files.merged;
+    if merged.len() > MERGED_MAX {
+        return Err(refused("more merged persons than a statement can name"));
+    }
+    let person = "assumeNotNull(person)";
+    if merged.is_empty() {
+        return Ok(person.to_owned());
+    }
+    let list = |ids: &mut dyn Iterator<Item = &Uuid>| {
+        let ids: Vec<String> = ids.map(|id| format!("'{}'", id.simple())).collect();
+        format!("arrayMap(id -> toFixedString(unhex(id), 16), [{}])", ids.join(", "))
+    };
+    let from = list(&mut merged.iter().map(|(from, _)| from));
+    let to = list(&mut merged.iter().map(|(_, to)| to));
+    Ok(format!("transform({person}, {from}, {to}, {person})"))
+}
+
+fn bound(sign: &str, micros: Micros) -> String {
+    if micros < TIMES.0 || micros > TIMES.1 {
+        return format!("toUnixTimestamp64Micro(timestamp) {sign} {micros}");
+    }
+    let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let at = chrono::DateTime::from_timestamp(seconds, 0).unwrap_or_default().format("%Y-%m-%d %H:%M:%S");
+    format!("timestamp {sign} toDateTime64('{at}.{rest:06}', 6, 'UTC')")
+}
+
+/// The table function that reads some files.
+fn table(place: &Place, objects: &[&str]) -> String {
+    let (function, base) = match place {
+        Place::Directory(path) => ("file", path),
+        Place::Bucket(url) => ("s3", url),
+    };
+    let base = base.trim_end_matches('/');
+    let path = match objects {
+        [only] => format!("{base}/{only}"),
+        several => {
+            // What all paths begin with stands before the braces.
+            let common = several.iter().fold(several[0], |common, path| shared(common, path));
+            let rest: Vec<&str> = several.iter().map(|path| &path[common.len()..]).collect();
+            format!("{base}/{common}{{{}}}", rest.join(","))
+        }
+    };
+    format!("{function}({}, Parquet)", quote::text(&path))
+}
+
+/// The folders that two paths begin with.
+fn shared<'a>(left: &'a str, right: &str) -> &'a str {
+    let same = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
+    let folder = left.get(..same).and_then(|start| start.rfind('/')).map_or(0, |at| at + 1);
+    &left[..folder]
+}

@@ -1,0 +1,263 @@
+//! Trends in SQL: for each series one number a bucket and value, or one a value.
+//!
+//! Must stay true: every bucket of the range has a row, buckets begin and end at the instants that the plan has; values
+//! are cut to the limit by the sum of their numbers, and the rest is added up.
+
+use super::{Writer, quote, refused};
+use crate::dates::buckets::Buckets;
+use crate::dates::range::DateRange;
+use crate::error::CalcResult;
+use crate::query::{
+    Breakdown, BreakdownBy, Display, EventSource, Math, NumberSource, Series, Statistic, TrendsQuery, Who,
+};
+use crate::regroup::ActorKind;
+use crate::scan::{ColumnKey, Micros};
+
+/// Stands for missing, null and empty.
+const NULL: &str = "$$_posthog_breakdown_null_$$";
+/// Stands for what the limit cut off.
+const OTHER: &str = "$$_posthog_breakdown_other_$$";
+
+/// What all series share.
+struct Frame<'a> {
+    query: &'a TrendsQuery,
+    shared: String,
+    /// None for one number over the whole range.
+    buckets: Option<Buckets>,
+    /// First and last instant that count.
+    bounds: (Micros, Micros),
+    /// The first one where persons are compared by how many events they have.
+    asked_from: Micros,
+    /// The texts by which numbers are split, as a list.
+    value: Option<String>,
+}
+
+/// The statement behind `events`.
+pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateRange) -> CalcResult<String> {
+    refuse(query)?;
+    writer.compiler.count(ActorKind::of(writer.project, None));
+    let shared = writer.shared(&query.common)?;
+    let total = query.display.is_total();
+    let buckets = match total {
+        true => None,
+        false => Some(Buckets::new(range, query.common.interval, writer.project.week_start)?),
+    };
+    let value = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
+        None => None,
+        Some(BreakdownBy::Cohorts { .. }) => return Err(refused("a breakdown by cohorts")),
+        Some(BreakdownBy::Parts { parts, .. }) => {
+            let texts = writer.parts(parts)?;
+            let null = quote::text(NULL);
+            let texts: Vec<String> =
+                texts.into_iter().map(|text| format!("assumeNotNull(ifNull({text}, {null}))")).collect();
+            Some(format!("[{}]", texts.join(", ")))
+        }
+    };
+    let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
+    let frame = Frame { query, shared, buckets, bounds, asked_from: range.from.timestamp_micros(), value };
+    let mut series = Vec::with_capacity(query.series.len());
+    for (order, one) in query.series.iter().enumerate() {
+        series.push(frame.series(writer, order, one)?);
+    }
+    let value = if frame.value.is_some() { ", breakdown_value" } else { "" };
+    let (columns, sort) = match total {
+        true => ("aggregated_value", ""),
+        false => ("day, value", ", bucket"),
+    };
+    Ok(format!(
+        "SELECT series, name{value}, {columns}\nFROM (\n{}\n)\nORDER BY series, class, size DESC{value}{sort}",
+        series.join("\nUNION ALL\n")
+    ))
+}
+
+fn refuse(query: &TrendsQuery) -> CalcResult<()> {
+    let what = match query {
+        TrendsQuery { formula: Some(_), .. } => "a formula",
+        TrendsQuery { comparison: Some(_), .. } => "a comparison with an earlier period",
+        TrendsQuery { smoothing, .. } if *smoothing > 1 => "smoothed numbers",
+        _ => return Ok(()),
+    };
+    Err(refused(what))
+}
+
+impl Frame<'_> {
+    /// The rows of a series.
+    fn series(&self, writer: &mut Writer<'_>, order: usize, series: &Series) -> CalcResult<String> {
+        let condition = writer.matches(series)?;
+        let first = if matches!(series.math, Math::PerActor(_)) { self.asked_from } else { self.bounds.0 };
+        let first = self.starts().first().map_or(first, |start| first.max(*start));
+        let within = format!("t BETWEEN {first} AND {}", self.bounds.1);
+        let condition = quote::all([condition, self.shared.clone(), within].into_iter());
+        let numbers = self.numbers(writer, &series.math, &condition)?;
+        let name = match &series.source {
+            EventSource::Event(name) => name.clone().unwrap_or_else(|| "All events".to_owned()),
+            EventSource::Action(id) => writer
+                .project
+                .definitions
+                .actions
+                .get(id)
+                .map_or_else(|| format!("action {id}"), |action| action.name.clone()),
+        };
+        let data = self.data(&numbers);
+        let data = match &self.query.common.breakdown {
+            None => data,
+            Some(breakdown) => self.cut(breakdown, &data),
+        };
+        Ok(self.rows(order, &name, &data))
+    }
+
+    fn starts(&self) -> Vec<Micros> {
+        self.buckets.iter().flat_map(Buckets::starts).map(chrono::DateTime::timestamp_micros).collect()
+    }
+
+    /// The bucket of an event, counted from 0.
+    fn bucket(&self) -> String {
+        let starts = self.starts();
+        let last = starts.len().saturating_sub(1);
+        let width = match starts.as_slice() {
+            [] | [_] => return "toInt64(0)".to_owned(),
+            [first, second, ..] => second - first,
+        };
+        if starts.windows(2).all(|pair| pair[1] - pair[0] == width) {
+            return format!("least(intDiv(t - {}, {width}), {last})", starts[0]);
+        }
+        let list: Vec<String> = starts.iter().map(i64::to_string).collect();
+        let list = format!("[{}]", list.join(", "));
+        format!("toInt64(indexOfAssumeSorted({list}, roundDown(t, {list})) - 1)")
+    }
+
+    /// A number `n` for each `value` and `bucket` that has events.
+    fn numbers(&self, writer: &mut Writer<'_>, math: &Math, condition: &str) -> CalcResult<String> {
+        let value = self.value.as_deref().map_or(String::new(), |value| format!("{value} AS value, "));
+        let by = if self.value.is_some() { "value, " } else { "" };
+        let rows = |number: &str| {
+            format!(
+                "SELECT {value}{} AS bucket, {number} AS n FROM events WHERE {condition} GROUP BY {by}bucket",
+                self.bucket()
+            )
+        };
+        let running = self.query.display == Display::ActionsLineGraphCumulative;
+        Ok(match math {
+            Math::Total => rows("toFloat64(count())"),
+            // A running sum takes everybody once.
+            Math::Unique(Who::Actor) if running => format!(
+                "SELECT {by}bucket, toFloat64(count()) AS n FROM (SELECT {value}actor, min({}) AS bucket FROM events \
+                 WHERE {condition} GROUP BY {by}actor) GROUP BY {by}bucket",
+                self.bucket()
+            ),
+            Math::Unique(Who::Actor) => rows("toFloat64(uniqExact(actor))"),
+            Math::Property(statistic, NumberSource::Event(key)) => {
+                let number = writer.fields.number(&ColumnKey::Property(key.clone()))?;
+                rows(&of_numbers(*statistic, &number))
+            }
+            Math::PerActor(statistic) => format!(
+                "SELECT {by}bucket, {} AS n FROM (SELECT {value}{} AS bucket, actor, toFloat64(count()) AS events_of_one \
+                 FROM events WHERE {condition} GROUP BY {by}bucket, actor) GROUP BY {by}bucket",
+                of_numbers(*statistic, "events_of_one"),
+                self.bucket()
+            ),
+            Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
+                return Err(refused("a count of groups"));
+            }
+            Math::Unique(Who::Session) | Math::Rolling(_, Who::Session) => {
+                return Err(refused("a count of sessions"));
+            }
+            Math::Rolling(days, Who::Actor) => {
+                return Err(refused(&format!("actives over the last {days} days")));
+            }
+            Math::FirstTime => return Err(refused("who does something for the first time")),
+            Math::Property(_, NumberSource::Person(key)) => {
+                return Err(refused(&format!("the person's property {key}")));
+            }
+            Math::Property(_, NumberSource::SessionDuration) => {
+                return Err(refused("the length of sessions"));
+            }
+            Math::Expression(_) => return Err(refused("an SQL expression of its own")),
+        })
+    }
+
+    /// The numbers of each value as a list, one a bucket.
+    fn data(&self, numbers: &str) -> String {
+        let width = if self.buckets.is_some() { self.starts().len() } else { 1 };
+        let (value, by) = if self.value.is_some() { ("value, ", " GROUP BY value") } else { ("", "") };
+        format!(
+            "SELECT {value}arrayMap(bucket -> found[bucket], range({width})) AS data FROM (SELECT {value}\
+             CAST((groupArray(toInt64(bucket)), groupArray(assumeNotNull(n))), 'Map(Int64, Float64)') AS found\n      \
+             FROM ({numbers}){by})"
+        )
+    }
+
+    /// The values that stay, and the rest as one.
+    fn cut(&self, breakdown: &Breakdown, data: &str) -> String {
+        let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
+        let limit = breakdown.limit.unwrap_or(default);
+        let parts = match &breakdown.by {
+            BreakdownBy::Parts { parts, .. } => parts.len(),
+            BreakdownBy::Cohorts { .. } => 1,
+        };
+        // Of totals null is as good as any.
+        let class = if self.query.display.is_total() {
+            "0".to_owned()
+        } else {
+            format!("has(value, {})", quote::text(NULL))
+        };
+        let rest = format!("[{}]", quote::texts(vec![OTHER; parts]));
+        let hidden = if breakdown.hide_other { format!(" WHERE place <= {limit}") } else { String::new() };
+        format!(
+            "SELECT if(place <= {limit}, value, {rest}) AS row, sumForEach(data) AS data FROM (\n    \
+             SELECT *, row_number() OVER (ORDER BY {class}, arraySum(data) DESC, value) AS place FROM (\n    {data}))\
+             {hidden} GROUP BY row"
+        )
+    }
+
+    /// The rows of the answer.
+    fn rows(&self, order: usize, name: &str, data: &str) -> String {
+        let running = self.query.display == Display::ActionsLineGraphCumulative;
+        let data_shown = if running { "arrayCumSum(data)" } else { "data" };
+        let (value, class) = match &self.value {
+            None => (String::new(), "0".to_owned()),
+            Some(_) => {
+                let shown = match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
+                    Some(BreakdownBy::Parts { form: crate::query::Form::Several, .. }) => "row",
+                    _ => "row[1]",
+                };
+                let class = format!(
+                    "multiIf(has(row, {}), 2, has(row, {}), 1, 0)",
+                    quote::text(OTHER),
+                    quote::text(NULL)
+                );
+                (format!("{shown} AS breakdown_value, "), class)
+            }
+        };
+        let head = format!(
+            "  SELECT {order} AS series, {} AS name, {value}{class} AS class, arraySum({data_shown}) AS size",
+            quote::text(name)
+        );
+        match &self.buckets {
+            None => format!("{head}, data[1] AS aggregated_value FROM (\n    {data}\n  )"),
+            Some(buckets) => {
+                let days = buckets.days();
+                format!(
+                    "{head}, bucket, day, value FROM (\n    {data}\n  )\n  ARRAY JOIN {data_shown} AS value, [{}] AS day, \
+                     range({}) AS bucket",
+                    quote::texts(days.iter().map(String::as_str)),
+                    days.len()
+                )
+            }
+        }
+    }
+}
+
+/// A statistic over the numbers of a column; 0 of none.
+fn of_numbers(statistic: Statistic, number: &str) -> String {
+    let all = match statistic {
+        Statistic::Sum => format!("sumKahan({number})"),
+        Statistic::Avg => format!("sumKahan({number}) / count({number})"),
+        Statistic::Min => format!("min({number})"),
+        Statistic::Max => format!("max({number})"),
+        Statistic::Percentile(percent) => {
+            format!("quantileExactInclusive({})({number})", f64::from(percent) / 100.0)
+        }
+    };
+    format!("if(count({number}) = 0, 0, assumeNotNull({all}))")
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Runs the SQL that `pennon query --engine clickhouse --print` writes in chdb, which is ClickHouse in a process, on the
+files of installations, and compares every number with the engine's own answer.
+
+    check_clickhouse.py PENNON DEMO_EVENTS
+"""
+
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+import chdb
+
+import questions
+from pennon import Installation
+
+
+def asked(sql):
+    """The rows of a statement, by column."""
+    text = str(chdb.query(sql.rstrip().removesuffix(";"), "JSONEachRow"))
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
+def listed(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def number(value):
+    return None if value is None else float(value)
+
+
+def of_funnel(result):
+    """By value and step: count, mean and median."""
+    rows = [row for steps in result for row in steps] if result and isinstance(result[0], list) else result
+    return {
+        (listed(row.get("breakdown_value")), row["order"]):
+            [row["count"], number(row["average_conversion_time"]), number(row["median_conversion_time"])]
+        for row in rows
+    }
+
+
+def of_funnel_sql(rows):
+    return {
+        (listed(row.get("breakdown_value")), int(row["step"])):
+            [int(row["count"]), number(row["average_conversion_time"]), number(row["median_conversion_time"])]
+        for row in rows
+    }
+
+
+def of_trend(result):
+    """By series, value and day: the number."""
+    found = {}
+    for row in result:
+        key = (row["order"], listed(row.get("breakdown_value")))
+        if "aggregated_value" in row:
+            found[(*key, None)] = [number(row["aggregated_value"])]
+        for day, value in zip(row["days"], row["data"]):
+            found[(*key, day)] = [number(value)]
+    return found
+
+
+def of_trend_sql(rows):
+    return {
+        (int(row["series"]), listed(row.get("breakdown_value")), row.get("day")):
+            [number(row["value"] if "value" in row else row["aggregated_value"])]
+        for row in rows
+    }
+
+
+def same(left, right):
+    return left == right or (left is not None and right is not None and math.isclose(left, right, rel_tol=1e-12, abs_tol=1e-9))
+
+
+def compare(name, installation, node):
+    result, sql = installation.answer(node), installation.sql(node)
+    funnel = node["kind"] == "FunnelsQuery"
+    try:
+        rows = asked(sql)
+    except Exception as error:
+        raise AssertionError(f"{name}: {str(error)[:3000]}\n{sql}") from error
+    wanted = of_funnel(result) if funnel else of_trend(result)
+    given = of_funnel_sql(rows) if funnel else of_trend_sql(rows)
+    if wanted.keys() != given.keys():
+        missing, more = sorted(map(str, wanted.keys() - given.keys())), sorted(map(str, given.keys() - wanted.keys()))
+        raise AssertionError(f"{name}: without {missing[:5]}, but {more[:5]}\n{sql}")
+    for key, numbers in wanted.items():
+        if not all(same(left, right) for left, right in zip(numbers, given[key])):
+            raise AssertionError(f"{name} {key}: {given[key]} instead of {numbers}\n{sql}")
+    return len(wanted)
+
+
+def merged(installation):
+    """Persons who are imported after their events are somebody else than the files say."""
+    installation.load([{"person": {"distinct_ids": [f"user-{at}", f"user-{at + 1}"], "properties": {}}}
+                       for at in range(0, 20, 2)])
+
+
+def main():
+    binary, demo = sys.argv[1:3]
+    failed, compared, numbers = 0, 0, 0
+
+    def fail(what):
+        nonlocal failed
+        failed += 1
+        print(f"\n{what}", file=sys.stderr, flush=True)
+
+    def check(name, installation, node):
+        nonlocal compared, numbers
+        try:
+            numbers += compare(name, installation, node)
+            compared += 1
+        except AssertionError as error:
+            fail(error)
+
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        shop = Installation(binary, place / "shop")
+        shop.run("import", demo, "--project", "1")
+        for name, node in questions.DEMO.items():
+            check(f"demo, {name}", shop, node)
+        for seed, (zone, week) in enumerate([("UTC", 0), ("Europe/Berlin", 1), ("America/Santiago", 0)]):
+            random = Installation(binary, place / f"random-{seed}", zone, week)
+            # Several files, with columns of different kinds.
+            for part in range(3):
+                random.load(list(questions.history(10 * seed + part, events=(1500, 300, 8)[part])))
+            if seed == 1:
+                merged(random)
+            for name, node in [*questions.TRENDS.items(), *questions.FUNNELS.items()]:
+                check(f"history {seed}, {name}", random, node)
+            if seed == 0:
+                for what, node in questions.REFUSED.items():
+                    said = random.refusal(node)
+                    if what not in said or "ClickHouse" not in said:
+                        fail(f"refused as {said!r}, where {what!r} should be named")
+    print(f"{compared} questions, {numbers} numbers, are answered by ClickHouse as by Pennon")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

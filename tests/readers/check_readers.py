@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""DuckDB and Polars read the event files of an installation and count as Pennon does: events by name, people by day, a
+breakdown by a property, the sum of a number.
+
+    check_readers.py PENNON
+"""
+
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+import polars
+
+import questions
+from pennon import Installation
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+def answers(installation):
+    """The four counts as Pennon gives them; what is zero left out."""
+    event, trend = questions.event, questions.trend
+    totals = installation.answer(trend([event(name) for name in NAMES], display="ActionsTable"))
+    daily = installation.answer(trend([event("a", math="dau")]))[0]
+    split = installation.answer(trend([event("a")], display="ActionsTable", breakdown=questions.BY_PLAN))
+    summed = installation.answer(trend([event("a", math="sum", math_property="amount")], display="ActionsTable"))
+    return {
+        "names": {row["label"]: row["aggregated_value"] for row in totals},
+        "people": {day: count for day, count in zip(daily["days"], daily["data"]) if count},
+        "plans": {row["breakdown_value"]: row["aggregated_value"] for row in split},
+        "sum": summed[0]["aggregated_value"],
+    }
+
+
+NULL = "$$_posthog_breakdown_null_$$"
+
+
+def by_duckdb(files):
+    reader = duckdb.connect()
+    events = f"read_parquet({files!r}, union_by_name = true)"
+
+    def rows(sql):
+        return reader.sql(sql).fetchall()
+
+    january = "timestamp < TIMESTAMPTZ '2024-02-01 00:00:00+00'"
+    return {
+        "names": dict(rows(f"SELECT event, count(*) FROM {events} WHERE {january} GROUP BY event")),
+        "people": dict(rows(f"SELECT strftime(timestamp AT TIME ZONE 'UTC', '%Y-%m-%d') AS day, count(DISTINCT person) "
+                            f"FROM {events} WHERE event = 'a' AND {january} GROUP BY day")),
+        "plans": dict(rows(f"SELECT ifnull(nullif(\"p.plan\", ''), '{NULL}') AS plan, count(*) FROM {events} "
+                           f"WHERE event = 'a' AND {january} GROUP BY plan")),
+        # Most values are in the column; those that do not fit its type, here texts, are in the JSON beside it.
+        "sum": rows(f"SELECT sum(coalesce(\"p.amount\"::DOUBLE, json_extract_string(properties, '$.amount')::DOUBLE)) "
+                      f"FROM {events} WHERE event = 'a' AND {january}")[0][0],
+    }
+
+
+def by_polars(files):
+    column = polars.col
+    number = polars.coalesce(column("p.amount").cast(polars.Float64),
+                             column("properties").str.json_path_match("$.amount").cast(polars.Float64))
+    frames = [polars.scan_parquet(file, hive_partitioning=False) for file in files]
+    frames = [
+        frame.select("event", "person", day=column("timestamp").dt.strftime("%Y-%m-%d"), plan=column("p.plan"), amount=number)
+        for frame in frames
+    ]
+    events = polars.concat(frames)
+    first = events.filter(column("event") == "a")
+
+    def counts(frame, key, what):
+        return dict(frame.group_by(key).agg(what).collect().rows())
+
+    plan = polars.when(column("plan") == "").then(None).otherwise(column("plan")).fill_null(NULL).alias("plan")
+    return {
+        "names": counts(events, "event", polars.len()),
+        "people": counts(first, "day", column("person").n_unique()),
+        "plans": counts(first.with_columns(plan), "plan", polars.len()),
+        "sum": first.select(column("amount").sum()).collect().item(),
+    }
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        installation = Installation(sys.argv[1], Path(directory) / "readers")
+        for part in range(2):
+            installation.load(list(questions.history(100 + part, persons=400, events=5000)))
+        wanted, files = answers(installation), installation.segments()
+        for reader in (by_duckdb, by_polars):
+            given = reader(files)
+            for what, numbers in wanted.items():
+                is_same = math.isclose(numbers, given[what], rel_tol=1e-12) if what == "sum" else numbers == given[what]
+                assert is_same, f"{reader.__name__}, {what}: {given[what]} instead of {numbers}"
+    print(f"DuckDB {duckdb.__version__} and Polars {polars.__version__} count {sum(wanted['names'].values())} events as Pennon")
+
+
+if __name__ == "__main__":
+    main()

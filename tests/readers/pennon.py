@@ -1,0 +1,54 @@
+"""Installations for tests, made and asked by the command line."""
+
+import json
+import subprocess
+from pathlib import Path
+
+ORGANIZATION = "01900000-0000-7000-8000-000000000001"
+
+
+class Installation:
+    def __init__(self, binary, directory, timezone="UTC", week_start_day=0):
+        self.binary, self.directory = binary, Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        workspace = self.directory.parent / f"{self.directory.name}.json"
+        workspace.write_text(json.dumps({
+            "organizations": [{"id": ORGANIZATION, "name": "Readers"}],
+            "users": [{"id": 1, "email": "ada@example.com",
+                       "memberships": [{"organization": ORGANIZATION, "level": "owner"}]}],
+            "projects": [{"id": "1", "organization": ORGANIZATION, "token": "phc_readers", "timezone": timezone,
+                          "week_start_day": week_start_day}],
+        }))
+        self.run("apply", str(workspace))
+
+    def run(self, command, *arguments, refused=False):
+        done = subprocess.run([self.binary, command, *arguments, "--data", str(self.directory)], capture_output=True,
+                              text=True)
+        if (done.returncode != 0) != refused:
+            raise AssertionError(f"pennon {command} {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stderr if refused else done.stdout
+
+    def load(self, lines):
+        """Imports events, persons or groups."""
+        file = self.directory.parent / f"{self.directory.name}.jsonl"
+        file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        self.run("import", str(file), "--project", "1")
+
+    def _question(self, node):
+        file = self.directory.parent / f"{self.directory.name}.question.json"
+        file.write_text(json.dumps(node))
+        return str(file)
+
+    def answer(self, node):
+        return json.loads(self.run("query", self._question(node), "--json"))["result"]
+
+    def sql(self, node):
+        return self.run("query", self._question(node), "--engine", "clickhouse", "--print")
+
+    def refusal(self, node):
+        return self.run("query", self._question(node), "--engine", "clickhouse", "--print", refused=True)
+
+    def segments(self):
+        """The event files. Here nothing has been compacted, so all that lie there are live."""
+        files = (self.directory / "events" / "project=1" / "events").glob("*.parquet")
+        return sorted(str(file) for file in files if not file.name.endswith((".ids.parquet", ".groups.parquet")))
