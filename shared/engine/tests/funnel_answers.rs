@@ -110,9 +110,9 @@ fn one_actor_does_not_keep_counting_when_the_time_is_over() {
             looks.get() == last
         };
         plan.partial(partition, &|| look(usize::MAX)).unwrap();
-        // Once for the one run, at the start, and among the events.
+        // Once for the one run and among the events; where events are taken instant by instant, at the start too.
         let all = looks.replace(0);
-        assert!(all >= 3, "{extra}: {all}");
+        assert!(all >= if extra == json!({}) { 2 } else { 3 }, "{extra}: {all}");
         assert!(plan.partial(partition, &|| look(all)).is_err(), "{extra}");
     }
 }

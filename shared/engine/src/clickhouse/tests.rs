@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::dates::WeekStart;
-use crate::definitions::Definitions;
+use crate::definitions::{Cohort, Definitions};
 use crate::query::Parsed;
 
 fn project() -> ProjectContext {
@@ -16,7 +16,7 @@ fn project() -> ProjectContext {
         test_account_filters: Vec::new(),
         earliest_event: None,
         aggregate_by_distinct_id: false,
-        definitions: Definitions::default(),
+        definitions: Definitions { cohorts: [(7, Cohort::default())].into(), ..Definitions::default() },
     }
 }
 
