@@ -292,6 +292,6 @@ mod tests {
             assert!(layout.size() < rows * 11 / 2, "{layout:?}");
         }
         assert_eq!(file(Vec::new()), vec![0; 8]);
-        assert_eq!(file((0..1000).map(|n| mixed(n)).collect()).len() as u64, Layout::of(1000).size());
+        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, Layout::of(1000).size());
     }
 }

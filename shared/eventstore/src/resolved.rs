@@ -38,11 +38,14 @@ pub(crate) struct Resolved {
     /// Who is who in the end.
     pub resolution: Resolution,
     /// What was found out of ranges of segments by this resolution.
-    moved: Arc<Mutex<HashMap<(Arc<str>, usize), Moved>>>,
+    moved: Arc<Mutex<MovedOfRanges>>,
 }
 
 /// Persons of a range who are others by now: their places in it, ascending, and who they are.
 pub(crate) type Moved = Arc<Vec<(u32, Uuid)>>;
+
+/// By object of the segment and index of the range.
+type MovedOfRanges = HashMap<(Arc<str>, usize), Moved>;
 
 /// Merges in their order.
 #[derive(Debug, Default)]

@@ -127,7 +127,7 @@ pub(crate) fn assemble(
         place(&mut places, at, part, &events.codes, &ranks)?;
     }
     // The rows of a source are in order already, but for overridden persons: the sort merges them.
-    places.sort_by(|a, b| (a.event, a.person, a.time, a.seq).cmp(&(b.event, b.person, b.time, b.seq)));
+    places.sort_by_key(|place| (place.event, place.person, place.time, place.seq));
     let order = places.iter().map(|place| (place.part as usize, place.row as usize)).collect::<Vec<_>>();
     let normal = parts.iter().map(|part| Normal::of(part, columns)).collect::<Result<Vec<_>, _>>()?;
     let mut persons = FixedSizeBinaryBuilder::with_capacity(places.len(), 16);
