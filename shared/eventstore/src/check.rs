@@ -8,12 +8,11 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
+use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
-use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, new_id};
+use crate::manifest::{Manifest, RecordsEntry, SegmentEntry};
 use crate::quarantine::Damage;
-use crate::segment::FORMAT;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 8 << 20;
@@ -162,25 +161,9 @@ impl EventStore {
                 return Ok(false);
             }
             // A segment without events that replaces it.
-            let entry = SegmentEntry {
-                id: new_id(now),
-                format: FORMAT,
-                object: None,
-                hashes: None,
-                persons: None,
-                rows: 0,
-                bytes: 0,
-                min_time: 0,
-                max_time: 0,
-                events: Some(Vec::new()),
-                blocks: None,
-                head: 0,
-                replaces_segments: vec![id.to_owned()],
-                ids: None,
-                groups: None,
-                at: now,
-            };
-            if manifest.add(&self.inner.store, project, keys::SEGMENT, &entry.id, &entry).await? {
+            let mut new = NewSegment::new(project, now);
+            new.entry.replaces_segments = vec![id.to_owned()];
+            if self.list(project, &manifest, &new).await? {
                 tracing::warn!(project, segment = id, "a segment was dropped");
                 self.lift(project, id).await?;
                 return Ok(true);

@@ -9,11 +9,11 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::keys;
+use crate::keys::{self, BlockId};
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::profile::file::FileEntry;
-use crate::segment::FORMAT;
-use crate::segment::write::Written;
+use crate::replaced::ReplacedBlocks;
+use crate::segment::write::{Replaces, Written};
 
 /// A segment and its objects.
 pub(crate) struct NewSegment {
@@ -25,24 +25,7 @@ pub(crate) struct NewSegment {
 impl NewSegment {
     /// A segment without events.
     pub(crate) fn new(project: ProjectId, now: Micros) -> NewSegment {
-        let entry = SegmentEntry {
-            id: new_id(now),
-            format: FORMAT,
-            object: None,
-            hashes: None,
-            persons: None,
-            rows: 0,
-            bytes: 0,
-            min_time: 0,
-            max_time: 0,
-            events: Some(Vec::new()),
-            blocks: None,
-            replaces_segments: Vec::new(),
-            ids: None,
-            groups: None,
-            at: now,
-            head: 0,
-        };
+        let entry = SegmentEntry::empty(new_id(now), now);
         NewSegment { entry, files: Vec::new(), folder: format!("project={project}/events") }
     }
 
@@ -50,6 +33,18 @@ impl NewSegment {
         let object = format!("{}/{}.{ending}", self.folder, self.entry.id);
         self.files.push((object.clone(), bytes));
         object
+    }
+
+    /// Says what it replaces; the blocks in a list beside it.
+    pub(crate) fn replace(&mut self, replaces: &Replaces) -> Result<(), EventStoreError> {
+        self.entry.replaces_segments.clone_from(&replaces.segments);
+        let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
+        let object = format!("{}/{}.blocks", self.folder, self.entry.id);
+        if let Some((blocks, list)) = ReplacedBlocks::of(&blocks, object) {
+            self.files.push((blocks.object.clone(), list));
+            self.entry.blocks = Some(blocks);
+        }
+        Ok(())
     }
 
     /// Gives it its events.
@@ -93,6 +88,22 @@ impl EventStore {
         new: &NewSegment,
     ) -> Result<bool, EventStoreError> {
         manifest.add(&self.inner.store, project, keys::SEGMENT, &new.entry.id, &new.entry).await
+    }
+
+    /// Stores the objects of a segment and lists it on top of `manifest`. None, and nothing stays, when the manifest has
+    /// changed.
+    pub(crate) async fn add_new(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        new: NewSegment,
+    ) -> Result<Option<SegmentEntry>, EventStoreError> {
+        self.write_objects(&new).await?;
+        if self.list(project, manifest, &new).await? {
+            return Ok(Some(new.entry));
+        }
+        self.drop_objects(&new).await?;
+        Ok(None)
     }
 
     /// Removes the objects of a segment that was not listed, and is not going to be.

@@ -14,7 +14,7 @@ use crate::commit::NewSegment;
 use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::{TRIES, TellsOf};
+use crate::ingest::TRIES;
 use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::profile::Profile;
@@ -101,8 +101,7 @@ impl EventStore {
             let mut rows = self.not_in_segments(&manifest, rows).await?;
             let resolution = self.resolution(project).await?;
             resolve(&mut rows, &resolution);
-            let (rows, added) =
-                self.add_segment(project, &manifest, rows, replaces, TellsOf::Captured, now).await?;
+            let (rows, added) = self.add_segment(project, &manifest, rows, replaces, now).await?;
             if let Some(entry) = added {
                 // Whoever read them before reads the manifest after, which lists the segment.
                 self.remove_blocks(project, &ids).await?;

@@ -21,6 +21,7 @@ use crate::keys;
 use crate::merges::fold::MergesEntry;
 use crate::profile::file::FileEntry;
 use crate::replaced::ReplacedBlocks;
+use crate::segment::FORMAT;
 
 /// Most event names that a segment's entry lists.
 const EVENT_NAMES_MAX: usize = 500;
@@ -96,6 +97,28 @@ struct Head {
 }
 
 impl SegmentEntry {
+    /// A segment without objects, events, and anything that it replaces.
+    pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
+        SegmentEntry {
+            id,
+            format: FORMAT,
+            object: None,
+            hashes: None,
+            persons: None,
+            rows: 0,
+            bytes: 0,
+            min_time: 0,
+            max_time: 0,
+            events: Some(Vec::new()),
+            blocks: None,
+            replaces_segments: Vec::new(),
+            ids: None,
+            groups: None,
+            at,
+            head: 0,
+        }
+    }
+
     /// Its objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);

@@ -13,10 +13,11 @@ use uuid::Uuid;
 use super::encode::{Choice, encode};
 use super::{EventColumns, TEXT_BYTES_MAX};
 use crate::EventStore;
+use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 use crate::identity::hash;
-use crate::ingest::{Beside, EVENTS_PER_SEGMENT_MAX, Ingested, Made, TRIES};
+use crate::ingest::{EVENTS_PER_SEGMENT_MAX, Ingested, TRIES};
 use crate::person::derived;
 use crate::profile::file::encode_presence;
 use crate::resolution::Resolution;
@@ -67,8 +68,8 @@ impl EventStore {
                 segment(project, &of, &single, &held, &resolution, range_rows)
             });
             let Some(made) = made.await?? else { return Ok(Ingested { stored: 0, copies: sent }) };
-            let stored = made.rows();
-            if self.add_made(project, &snapshot.manifest, made).await?.is_some() {
+            let stored = made.entry.rows;
+            if self.add_new(project, &snapshot.manifest, made).await?.is_some() {
                 return Ok(Ingested { stored, copies: sent - stored });
             }
         }
@@ -124,7 +125,7 @@ fn segment(
     held: &HashSet<Uuid>,
     resolution: &Resolution,
     range_rows: usize,
-) -> Result<Option<Made>, EventStoreError> {
+) -> Result<Option<NewSegment>, EventStoreError> {
     let new = |row: &&u32| held.is_empty() || !held.contains(&events.uuids[**row as usize]);
     let rows = single.rows.iter().filter(new).copied().collect::<Vec<_>>();
     if rows.is_empty() {
@@ -134,10 +135,11 @@ fn segment(
     let own = whos.map(|who| derived(project, events.distinct_ids.text(who))).collect::<Vec<_>>();
     let (ids, count) = presence(events, &rows, &own)?;
     let persons = own.iter().map(|person| resolution.person(*person)).collect();
-    let replaces = Replaces::default();
-    let written = encode(events, Choice { rows, persons }, range_rows, &replaces)?;
-    let beside = Beside { ids: (ids, count), groups: None };
-    Made::new(project, written, beside, &replaces, events.now).map(Some)
+    let written = encode(events, Choice { rows, persons }, range_rows, &Replaces::default())?;
+    let mut new = NewSegment::new(project, events.now);
+    new.put_ids(ids, count as u64);
+    new.put(written);
+    Ok(Some(new))
 }
 
 /// The file that says who there is: imported events change nothing of their persons.

@@ -34,7 +34,6 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether a column of this kind can hold `value`.
-    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn fits(self, value: &Value) -> bool {
         match (self, value) {
             (Kind::Json, _) | (Kind::Text, Value::String(_)) | (Kind::Boolean, Value::Bool(_)) => true,

@@ -98,23 +98,7 @@ pub(crate) mod tests {
 
     /// An entry whose hash file is `hashes`.
     pub(crate) fn entry(hashes: &str, rows: u64) -> SegmentEntry {
-        SegmentEntry {
-            id: "s".into(),
-            format: super::FORMAT,
-            object: None,
-            hashes: Some(hashes.into()),
-            persons: None,
-            rows,
-            bytes: 0,
-            min_time: 0,
-            max_time: 0,
-            events: None,
-            head: 0,
-            blocks: None,
-            replaces_segments: vec![],
-            ids: None,
-            groups: None,
-            at: 0,
-        }
+        let hashes = Some(hashes.into());
+        SegmentEntry { hashes, rows, events: None, ..SegmentEntry::empty("s".into(), 0) }
     }
 }
