@@ -29,7 +29,7 @@ for _ in range(240):
 else:
     sys.exit("the S3 server does not answer")
 PY
-PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked -p pennon-eventstore --test s3
+PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked -p pennon-eventstore --test suite s3::
 # That was not a directory.
 "$python" - "$AWS_ENDPOINT" <<'PY'
 import sys

@@ -1,0 +1,36 @@
+//! The funnel and trend cases, asked in process: what is answered must be right, the rest must say that it is not
+//! supported yet.
+
+use crate::support::{Tally, World, cases};
+use pennon_engine::{Query, unbox_breakdown};
+use serde_json::json;
+
+#[test]
+fn funnels_give_the_expected_rows() {
+    let mut tally = Tally::default();
+    for case in cases("funnels.json") {
+        let world = World::of_case(&case);
+        let body = case["request"]["body"].as_object().unwrap();
+        let answer = if case["request"]["endpoint"] == json!("funnel") {
+            world.ask(Query::from_legacy_funnel(body)).map(|mut result| {
+                unbox_breakdown(body, &mut result);
+                result
+            })
+        } else {
+            world.ask(Query::from_legacy_correlation(body))
+        };
+        tally.judge(&case, answer, 1e-6);
+    }
+    tally.check(107, 8);
+}
+
+#[test]
+fn trends_give_the_expected_series() {
+    let mut tally = Tally::default();
+    for case in cases("trends.json") {
+        let world = World::of_case(&case);
+        let body = case["request"]["body"].as_object().unwrap();
+        tally.judge(&case, world.ask(Query::from_legacy_trends(body)), 1e-9);
+    }
+    tally.check(129, 3);
+}

@@ -1,0 +1,22 @@
+//! Tests of the engine from the outside, in one program.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
+
+mod actions;
+mod answers;
+mod any_input;
+mod cohorts;
+mod corpus_calculations;
+mod corpus_dates;
+mod corpus_operators;
+mod correlation;
+mod definitions_and_values;
+mod filters;
+mod funnel_answers;
+mod funnel_people;
+mod funnel_questions;
+mod independent;
+mod questions;
+mod sessions;
+mod support;
+mod trend_ranges;
+mod trends;

@@ -1,0 +1,271 @@
+//! Compaction: what is merged scans as before, a run that stops anywhere loses and doubles nothing, and the next one
+//! completes it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
+use pennon_core::store::Query;
+use pennon_eventstore::{Effort, EventStore, EventStoreError, GRACE_MICROS, derived};
+use serde_json::{Value, json};
+
+async fn all(events: &EventStore) -> Vec<PlainRow> {
+    rows(&events.scan(PROJECT, &[], &request(&[], &["k", "n", "x", "only"])).await.unwrap())
+}
+
+/// Does what is due until nothing is.
+async fn settle(events: &EventStore, effort: Effort) {
+    loop {
+        let blocks = events.compact_blocks(PROJECT, NOW).await.unwrap();
+        let merged = events.merge_segments(PROJECT, NOW, effort).await.unwrap();
+        if !blocks.goes_on() && !merged.goes_on() {
+            return;
+        }
+    }
+}
+
+/// Work that is cut off when it has waited `left` times, as a process is that is killed between two steps.
+struct CutOff<F> {
+    work: Pin<Box<F>>,
+    left: usize,
+}
+
+impl<F: Future> Future for CutOff<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        self.work.as_mut().poll(context).map(Some)
+    }
+}
+
+fn cut_off<F: Future>(work: F, left: usize) -> CutOff<F> {
+    CutOff { work: Box::pin(work), left }
+}
+
+/// A small history of blocks and segments, with copies, and what a scan of it must give.
+async fn history(place: &Place) -> Vec<PlainRow> {
+    let mut sent = Vec::new();
+    for round in 0..4_i64 {
+        let batch = (0..4).map(|n| {
+            let uuid = (round * 4 + n) as u128;
+            event(uuid, ["a", "b"][n as usize % 2], &format!("p{}", n % 3), n, json!({"k": round}))
+        });
+        let batch = batch.collect::<Vec<_>>();
+        place.events.append(PROJECT, &batch, NOW + round).await.unwrap();
+        sent.extend(batch);
+        if round < 3 {
+            place.events.compact_blocks(PROJECT, NOW + round).await.unwrap();
+            // A copy that waits, of what a segment holds.
+            place.events.append(PROJECT, &sent[..1], NOW + round).await.unwrap();
+        }
+    }
+    expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| derived(PROJECT, who))
+}
+
+/// Runs `work` on a fresh history, cut off after every number of waits; then everything must be as it was, and the next
+/// run must complete what was begun.
+async fn stopped_anywhere<W, F>(work: W)
+where
+    W: Fn(EventStore) -> F,
+    F: Future<Output = Result<(), EventStoreError>>,
+{
+    let mut completed = false;
+    // Dense at first, then at distances that meet every kind of step: what comes late is more of the same.
+    for waits in (1..30).chain((30..).step_by(7)) {
+        let place = Place::new().await;
+        let want = history(&place).await;
+        let outcome = cut_off(work(place.again()), waits).await;
+        completed = outcome.is_some();
+        outcome.transpose().unwrap();
+        assert_eq!(all(&place.again()).await, want, "after {waits} waits");
+        // Another process goes on.
+        let events = place.again();
+        settle(&events, Effort::Fewest).await;
+        assert_eq!(all(&events).await, want, "after {waits} waits, and another run");
+        for later in [1, 2, 3] {
+            events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
+        }
+        assert_eq!(all(&events).await, want, "after {waits} waits, and sweeps");
+        assert_eq!(events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.segments, 1);
+        for shard in 0..4 {
+            let shard = Query::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
+            assert!(place.store.blocks.query(shard).await.unwrap().is_empty());
+        }
+        if completed {
+            break;
+        }
+        assert!(waits < 2000, "it never ends");
+    }
+    assert!(completed);
+}
+
+#[tokio::test]
+async fn a_run_that_stops_anywhere_loses_and_doubles_nothing() {
+    stopped_anywhere(|events| async move { events.compact_blocks(PROJECT, NOW + 10).await.map(|_| ()) })
+        .await;
+}
+
+#[tokio::test]
+async fn a_merge_that_stops_anywhere_loses_and_doubles_nothing() {
+    stopped_anywhere(|events| async move {
+        events.merge_segments(PROJECT, NOW + 10, Effort::Fewest).await.map(|_| ())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_sweep_that_stops_anywhere_loses_and_doubles_nothing() {
+    stopped_anywhere(|events| async move {
+        settle(&events, Effort::Fewest).await;
+        Ok(())
+    })
+    .await;
+    stopped_anywhere(|events| async move {
+        events.merge_segments(PROJECT, NOW, Effort::Fewest).await?;
+        events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await?;
+        events.sweep(PROJECT, NOW + 2 * (GRACE_MICROS + MINUTE)).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merges_and_blocks_of_several_processes_at_once_count_everything_once() {
+    let place = Place::new().await;
+    let want = history(&place).await;
+    let several = (0..6).map(|n| {
+        let events = place.again();
+        async move {
+            for _ in 0..4 {
+                let done = match n % 2 {
+                    0 => events.merge_segments(PROJECT, NOW, Effort::Fewest).await,
+                    _ => events.compact_blocks(PROJECT, NOW).await,
+                };
+                assert!(matches!(done, Ok(_) | Err(EventStoreError::Contended)), "{done:?}");
+                events.sweep(PROJECT, NOW + MINUTE).await.unwrap();
+            }
+        }
+    });
+    futures::future::join_all(several).await;
+    assert_eq!(all(&place.again()).await, want);
+    settle(&place.events, Effort::Fewest).await;
+    assert_eq!(all(&place.again()).await, want);
+}
+
+#[tokio::test]
+async fn columns_of_different_kinds_become_one_and_give_every_value_back() {
+    let place = Place::new().await;
+    // By segment: what property x is there; "only" has a column in one of them, and a stray value in another.
+    let kinds: [fn(i64) -> Value; 8] = [
+        |n| json!(n),
+        |n| json!(n as f64 + 0.5),
+        |n| json!(n as f64),
+        |n| json!(format!("text {n}")),
+        |n| json!(n % 2 == 0),
+        |n| json!([n, {"deep": null}]),
+        |n| if n == 3 { json!("stray") } else { json!(n) },
+        |_| json!(null),
+    ];
+    for (left, first) in kinds.iter().enumerate() {
+        for (right, second) in kinds.iter().enumerate() {
+            let project = PROJECT + (left * kinds.len() + right) as u64 + 1;
+            let mut sent = Vec::new();
+            for (segment, kind) in [first, second].into_iter().enumerate() {
+                let batch = (0..10).map(|n| {
+                    let mut properties = json!({"x": kind(n), "n": n});
+                    if segment == 1 || n == 9 {
+                        properties["only"] = if n % 5 == 4 { json!(n) } else { json!("o") };
+                    }
+                    event((segment * 10) as u128 + n as u128, "a", &format!("p{}", n % 4), n, properties)
+                });
+                let batch = batch.collect::<Vec<_>>();
+                place.events.append(project, &batch, NOW).await.unwrap();
+                place.events.compact_blocks(project, NOW).await.unwrap();
+                sent.extend(batch);
+            }
+            let asked = request(&[], &["x", "n", "only"]);
+            let want = expected(&sent, &asked, |who| derived(project, who));
+            let merged = place.events.merge_segments(project, NOW, Effort::Fewest).await.unwrap();
+            assert_eq!((merged.merged_segments, merged.merged_rows), (2, 20));
+            let scan = place.events.scan(project, &[], &asked).await.unwrap();
+            assert_eq!(scan.stats.segments, 1);
+            assert_eq!(rows(&scan), want, "kinds {left} and {right}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_keys_than_columns_are_kept_by_a_merge() {
+    let place = Place::new().await;
+    let mut sent = Vec::new();
+    for segment in 0..2_u64 {
+        let batch = (0..400).map(|n| {
+            let key = format!("key {}", (segment * 300 + n) % 600);
+            let uuid = u128::from(segment * 1000 + n);
+            event(uuid, "a", "ada", n as i64, json!({key: n, "k": segment, "n": n}))
+        });
+        let batch = batch.collect::<Vec<_>>();
+        place.events.append(PROJECT, &batch, NOW).await.unwrap();
+        place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+        sent.extend(batch);
+    }
+    let asked = request(&[], &["k", "key 0", "key 299", "key 350", "key 599"]);
+    let want = expected(&sent, &asked, |who| derived(PROJECT, who));
+    place.events.merge_segments(PROJECT, NOW, Effort::Fewest).await.unwrap();
+    assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
+}
+
+#[tokio::test]
+async fn a_merge_of_segments_folds_merges_of_persons_in() {
+    let place = Place::new().await;
+    let mut sent = Vec::new();
+    for segment in 0..3_u128 {
+        let batch = (0..40).map(|n| simple(segment * 100 + n, "a", &format!("p{n}"), n as i64));
+        let batch = batch.collect::<Vec<_>>();
+        place.events.append(PROJECT, &batch, NOW).await.unwrap();
+        place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+        sent.extend(batch);
+    }
+    let identify = event(900, "$identify", "p1", 50, json!({"$anon_distinct_id": "p2"}));
+    place.events.append(PROJECT, std::slice::from_ref(&identify), NOW).await.unwrap();
+    sent.push(identify);
+    let who = |who: &str| derived(PROJECT, if who == "p2" { "p1" } else { who });
+    let want = expected(&sent, &request(&[], &["k", "n", "x", "only"]), who);
+    assert_eq!(all(&place.events).await, want);
+    settle(&place.events, Effort::Fewest).await;
+    assert_eq!(all(&place.again()).await, want);
+    assert_eq!(place.again().scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.segments, 1);
+    // Late events of the old distinct id are of the final person too.
+    let late = simple(901, "a", "p2", 60);
+    place.events.append(PROJECT, std::slice::from_ref(&late), NOW).await.unwrap();
+    sent.push(late);
+    let want = expected(&sent, &request(&[], &["k", "n", "x", "only"]), who);
+    assert_eq!(all(&place.again()).await, want);
+}
+
+#[tokio::test]
+async fn a_run_takes_thousands_of_blocks_and_the_manifest_stays_small() {
+    let place = Place::new().await;
+    for n in 0..1500_u64 {
+        let one = [simple(u128::from(n), "a", "ada", n as i64)];
+        place.events.append(PROJECT, &one, NOW + n as i64).await.unwrap();
+    }
+    let mut blocks = 0;
+    loop {
+        let done = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+        blocks += done.blocks;
+        let manifest = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
+        let longest =
+            place.store.records.query(manifest).await.unwrap().iter().map(|item| item.text.len()).max();
+        assert!(longest.unwrap() < 2000, "an entry of {longest:?} bytes");
+        if !done.more {
+            break;
+        }
+    }
+    assert_eq!(blocks, 1500);
+    assert_eq!(place.events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows, 1500);
+}

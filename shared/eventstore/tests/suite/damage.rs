@@ -1,0 +1,234 @@
+//! Whatever becomes of a stored object, a reader gets the right numbers or an error that names the object.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows};
+use pennon_eventstore::{Event, EventStore, EventStoreError, PersonRecord, derived};
+use serde_json::{Map, json};
+use uuid::Uuid;
+
+fn made(n: u128) -> Event {
+    let name = ["viewed", "bought", "$groupidentify"][n as usize % 3];
+    let who = format!("p{}", n % 97);
+    let properties = if n.is_multiple_of(3) {
+        json!({"price": n as f64 / 7.0, "page": format!("/{}", n % 50), "$set": {"plan": n % 4}})
+    } else {
+        json!({"$group_type": "company", "$group_key": format!("c{}", n % 11), "$group_set": {"size": n as u64}})
+    };
+    event(
+        Uuid::new_v5(&Uuid::nil(), &n.to_le_bytes()).as_u128(),
+        name,
+        &who,
+        NOW + n as i64 * 1000,
+        properties,
+    )
+}
+
+/// Events of two segments and some that wait, and a person of its own.
+async fn filled(place: &Place) -> Vec<Event> {
+    let sent = (0..4000).map(made).collect::<Vec<_>>();
+    place.events.append(PROJECT, &sent[..2000], NOW).await.unwrap();
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    let imported = sent[2000..3990].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, imported.collect(), NOW + 1).await.unwrap();
+    let person =
+        PersonRecord { distinct_ids: vec!["alone".into()], properties: Map::new(), created_at: None };
+    place.events.add_persons(PROJECT, vec![person], NOW + 2).await.unwrap();
+    place.events.append(PROJECT, &sent[3990..], NOW + 3).await.unwrap();
+    sent
+}
+
+fn want(sent: &[Event]) -> Vec<PlainRow> {
+    expected(sent, &request(&[], &["price"]), |who| derived(PROJECT, who))
+}
+
+/// Which object an error names; none when the numbers are right.
+async fn asked(events: &EventStore, want: &[PlainRow]) -> Option<String> {
+    let named = |error: EventStoreError| match error {
+        EventStoreError::Damaged { object, .. } => object,
+        other => panic!("{other}"),
+    };
+    let scanned = events.scan(PROJECT, &[], &request(&[], &["price"])).await;
+    let found = match scanned {
+        Ok(scan) => {
+            assert!(rows(&scan) == want, "other numbers");
+            None
+        }
+        Err(error) => Some(named(error)),
+    };
+    // Whatever reads the files beside the segments.
+    let counted = events.count_people(PROJECT).await;
+    let counted = counted.map(|count| assert_eq!(count, 98)).map_err(named).err();
+    found.or(counted)
+}
+
+/// All files below the events, by what kind of object they are.
+fn objects(place: &Place) -> Vec<PathBuf> {
+    let mut files = place.files().into_iter().map(PathBuf::from).collect::<Vec<_>>();
+    files.sort();
+    files
+}
+
+fn name(path: &Path) -> String {
+    let text = path.display().to_string();
+    text[text.find("project=").unwrap()..].to_owned()
+}
+
+/// Puts `bytes` in place of the object, asks everything, and puts the object back. The error names the object, or the
+/// sums beside it.
+async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[PlainRow]) {
+    let whole = std::fs::read(path).unwrap();
+    match bytes {
+        Some(bytes) => std::fs::write(path, bytes).unwrap(),
+        None => std::fs::remove_file(path).unwrap(),
+    }
+    let name = name(path);
+    // Nothing is remembered by a new process.
+    if let Some(named) = asked(&place.again(), want).await {
+        assert_eq!(named, name);
+    }
+    let checked = place.again().check(PROJECT, false, &mut |_| {}).await.unwrap();
+    let found = checked.damaged.iter().flat_map(|found| &found.findings).collect::<Vec<_>>();
+    assert!(found.iter().any(|damage| damage.object == name), "{name}: {found:?}");
+    std::fs::write(path, whole).unwrap();
+    let checked = place.again().check(PROJECT, true, &mut |_| {}).await.unwrap();
+    assert!(checked.damaged.is_empty() && checked.lifted.len() == 1, "{checked:?}");
+    assert_eq!(asked(&place.again(), want).await, None);
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_is_noticed() {
+    let place = Place::new().await;
+    let want = want(&filled(&place).await);
+    assert_eq!(asked(&place.again(), &want).await, None);
+    let objects = objects(&place);
+    for ending in [".parquet", ".ids.parquet", ".groups.parquet", ".uuids", ".persons", ".sums"] {
+        assert!(objects.iter().any(|path| path.to_str().unwrap().ends_with(ending)), "no {ending}");
+    }
+    for path in &objects {
+        let whole = std::fs::read(path).unwrap();
+        let last = whole.len() - 1;
+        for at in [0, last / 3, last.saturating_sub(6), last] {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            is_noticed(&place, path, Some(&flipped), &want).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn objects_that_are_cut_empty_missing_or_of_another_segment_are_noticed() {
+    let place = Place::new().await;
+    let want = want(&filled(&place).await);
+    let objects = objects(&place);
+    for path in &objects {
+        let whole = std::fs::read(path).unwrap();
+        is_noticed(&place, path, None, &want).await;
+        is_noticed(&place, path, Some(&[]), &want).await;
+        is_noticed(&place, path, Some(&whole[..whole.len() / 2]), &want).await;
+        is_noticed(&place, path, Some(&whole[..whole.len() - 1]), &want).await;
+        is_noticed(&place, path, Some(&[&whole[..], b"x"].concat()), &want).await;
+        let ending = path.file_name().unwrap().to_str().unwrap().split_once('.').unwrap().1;
+        let alike =
+            |other: &&PathBuf| *other != path && other.to_str().unwrap().ends_with(&format!(".{ending}"));
+        let others = objects.iter().filter(alike).map(|other| std::fs::read(other).unwrap());
+        // Two segments of the same persons have the same file of persons.
+        if let Some(other) = others.into_iter().find(|other| *other != whole) {
+            is_noticed(&place, path, Some(&other), &want).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
+    let place = Place::new().await;
+    let mut sent = filled(&place).await;
+    let files = objects(&place);
+    let segment = files.iter().find(|path| path.to_str().unwrap().ends_with(".uuids")).unwrap();
+    let segment = segment.with_extension("parquet");
+    let whole = std::fs::read(&segment).unwrap();
+    std::fs::remove_file(&segment).unwrap();
+    let events = place.again();
+    let error = events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap_err();
+    assert!(
+        matches!(&error, EventStoreError::Damaged { object, .. } if *object == name(&segment)),
+        "{error}"
+    );
+    // Before the damaged segment, which begins at NOW, nothing happened; asking for that does not need it.
+    let before = pennon_engine::scan::ScanRequest { to: NOW - 1, ..request(&[], &[]) };
+    assert!(events.scan(PROJECT, &[], &before).await.unwrap().partitions.is_empty());
+    // Events come in, become segments, and these are merged: more than are left alone, several times.
+    for n in 0..24_u128 {
+        let more = made(10_000 + n);
+        events.append(PROJECT, std::slice::from_ref(&more), NOW + 10 + n as i64).await.unwrap();
+        sent.push(more);
+        events.compact(PROJECT, NOW + 10 + n as i64).await.unwrap();
+    }
+    let checked = events.check(PROJECT, true, &mut |_| {}).await.unwrap();
+    let [found] = &checked.damaged[..] else { panic!("{checked:?}") };
+    assert_eq!((found.events, found.from, found.findings.len()), (2000, NOW, 1));
+    assert!(checked.lifted.is_empty());
+    // Put back, everything is there, once.
+    std::fs::write(&segment, whole).unwrap();
+    assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
+    assert_eq!(asked_rows(&place.again()).await, want(&sent));
+}
+
+#[tokio::test]
+async fn copies_of_events_are_told_by_the_segment_where_the_file_of_uuids_is_damaged() {
+    let place = Place::new().await;
+    let sent = filled(&place).await;
+    for path in objects(&place).iter().filter(|path| path.to_str().unwrap().ends_with(".uuids")) {
+        std::fs::remove_file(path).unwrap();
+    }
+    let events = place.again();
+    let again = vec![(0, sent[5].clone()), (1, sent[2500].clone()), (2, made(99_999))];
+    let done = events.ingest(PROJECT, again, NOW + 9).await.unwrap();
+    assert_eq!((done.stored, done.copies), (1, 2));
+}
+
+#[tokio::test]
+async fn a_segment_is_dropped_by_whoever_says_so() {
+    let place = Place::new().await;
+    let sent = filled(&place).await;
+    let lost = objects(&place).into_iter().find(|path| path.to_str().unwrap().ends_with(".uuids")).unwrap();
+    for ending in ["parquet", "uuids", "persons", "ids.parquet", "groups.parquet", "sums"] {
+        let path = lost.with_extension(ending);
+        if path.exists() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let events = place.again();
+    assert!(events.scan(PROJECT, &[], &request(&[], &[])).await.is_err());
+    let id = lost.file_stem().unwrap().to_str().unwrap();
+    assert!(!events.drop_segment(PROJECT, "nobody", NOW + 5).await.unwrap());
+    assert!(events.drop_segment(PROJECT, id, NOW + 5).await.unwrap());
+    assert!(!events.drop_segment(PROJECT, id, NOW + 6).await.unwrap());
+    // What is left is all the rest, and stays so when the remains are removed.
+    assert_eq!(asked_rows(&events).await, want(&sent[2000..]));
+    events.compact(PROJECT, NOW + 7).await.unwrap();
+    events.sweep(PROJECT, NOW + 7 + 2 * pennon_eventstore::GRACE_MICROS).await.unwrap();
+    assert_eq!(asked_rows(&place.again()).await, want(&sent[2000..]));
+    assert!(place.again().check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
+}
+
+#[tokio::test]
+async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
+    let place = Place::new().await;
+    let sent = filled(&place).await;
+    let known = objects(&place);
+    let folder = known[0].parent().unwrap();
+    for name in ["00-lost.parquet", "00-lost.sums", "01-lost.uuids"] {
+        std::fs::write(folder.join(name), b"x").unwrap();
+    }
+    let today = chrono::Utc::now().timestamp_micros();
+    assert_eq!(place.events.sweep_orphans(PROJECT, today).await.unwrap(), 0);
+    let later = today + 2 * pennon_eventstore::ORPHANED_MICROS;
+    assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 3);
+    assert_eq!(objects(&place), known);
+    assert_eq!(asked_rows(&place.again()).await, want(&sent));
+}
+
+async fn asked_rows(events: &EventStore) -> Vec<PlainRow> {
+    rows(&events.scan(PROJECT, &[], &request(&[], &["price"])).await.unwrap())
+}

@@ -1,0 +1,214 @@
+//! The same events give the same scan, however they came, whatever was compacted in between, and whatever is cached.
+
+use std::collections::HashMap;
+
+use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
+use pennon_engine::scan::{Order, ScanRequest};
+use pennon_eventstore::{Effort, EventStore, GRACE_MICROS, Settings, derived};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Uuid, name, person, time, value.
+type Raw = (u8, u8, u8, u8, u8);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(Vec<Raw>),
+    Import(Vec<Raw>),
+    /// The first person becomes the second.
+    Merge(u8, u8),
+    Compact,
+    MergeSegments,
+    Sweep,
+    Restart,
+    /// A scan in between, which fills the cache.
+    Look,
+}
+
+const PERSONS: u8 = 8;
+
+fn events() -> impl Strategy<Value = Vec<Raw>> {
+    // Few uuids, names, people and times, so that copies and ties are many.
+    prop::collection::vec((0..120_u8, 0..4_u8, 0..PERSONS, 0..6_u8, 0..12_u8), 1..25)
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => events().prop_map(Step::Append),
+        3 => events().prop_map(Step::Import),
+        2 => (0..PERSONS, 0..PERSONS).prop_map(|(from, to)| Step::Merge(from, to)),
+        2 => Just(Step::Compact),
+        1 => Just(Step::MergeSegments),
+        1 => Just(Step::Sweep),
+        1 => Just(Step::Restart),
+        2 => Just(Step::Look),
+    ];
+    prop::collection::vec(step, 1..24)
+}
+
+fn value(kind: u8) -> Value {
+    match kind {
+        0 => json!(50),
+        1 => json!(50.0),
+        2 => json!(0.5),
+        3 => json!("text"),
+        4 => json!(null),
+        5 => json!(true),
+        6 => json!([1, "a"]),
+        7 => json!({"a": {"b": 1.0}}),
+        8 => json!("50"),
+        _ => json!(7),
+    }
+}
+
+fn made((uuid, name, who, time, kind): Raw) -> pennon_eventstore::Event {
+    let name = ["a", "b", "$pageview", "ü"][usize::from(name)];
+    let properties = if kind == 11 { json!({}) } else { json!({"k": value(kind), "n": time}) };
+    event(u128::from(uuid), name, &format!("p{who}"), i64::from(time), properties)
+}
+
+/// Who is who: merges that are forced, in the order in which they came.
+#[derive(Default)]
+struct Persons(HashMap<String, String>);
+
+impl Persons {
+    fn last(&self, who: &str) -> String {
+        let mut at = who.to_owned();
+        while let Some(next) = self.0.get(&at) {
+            at.clone_from(next);
+        }
+        at
+    }
+
+    fn groups(&self) -> impl Fn(&str) -> String {
+        |who| self.last(who)
+    }
+}
+
+/// Rows with persons by group: which of its ids a merged person has is the store's business, as long as it is one.
+fn by_group(rows: Vec<PlainRow>, persons: &Persons, finals: &HashMap<String, Uuid>) -> Vec<PlainRow> {
+    for (who, last) in finals {
+        assert_eq!(finals[&persons.last(who)], *last, "{who} and {} are one person", persons.last(who));
+    }
+    rows
+}
+
+fn questions() -> Vec<ScanRequest> {
+    let mut asked = Vec::new();
+    for make in [request, without_arrivals] {
+        asked.push(make(&[], &["k", "n"]));
+        asked.push(make(&["a", "ü"], &["k"]));
+        asked.push(ScanRequest { from: 2, to: 4, ..make(&["a", "b"], &["n"]) });
+        asked.push(ScanRequest { to: 3, ..make(&["a", "b"], &["n"]) });
+        // Without columns, as many questions are.
+        asked.push(make(&["$pageview"], &[]));
+    }
+    asked
+}
+
+async fn look(events: &EventStore, asked: &ScanRequest) -> Vec<PlainRow> {
+    let scan = events.scan(PROJECT, &[], asked).await.unwrap();
+    if asked.arrivals {
+        let mut runs = scan.partitions.iter().flat_map(|partition| &partition.runs);
+        assert!(runs.all(|run| matches!(run.order, Order::Seqs(_))));
+    }
+    rows(&scan)
+}
+
+async fn check(steps: Vec<Step>, settings: Settings) {
+    let mut place = Place::with(settings).await;
+    let mut arrived = Vec::new();
+    let mut persons = Persons::default();
+    let mut now = NOW;
+    for (at, step) in (0..).zip(steps) {
+        now += 1000;
+        match step {
+            Step::Append(raw) => {
+                let batch = raw.into_iter().map(made).collect::<Vec<_>>();
+                place.events.append(PROJECT, &batch, now).await.unwrap();
+                arrived.extend(batch);
+            }
+            Step::Import(raw) => {
+                let lines = (0..).zip(raw.into_iter().map(made)).collect::<Vec<_>>();
+                arrived.extend(lines.iter().map(|(_, event)| event.clone()));
+                place.events.ingest(PROJECT, lines, now).await.unwrap();
+            }
+            Step::Merge(from, to) => {
+                let (from, to) = (format!("p{from}"), format!("p{to}"));
+                let merge = event(1000 + at, "$merge_dangerously", &to, 3, json!({"alias": from}));
+                place.events.append(PROJECT, std::slice::from_ref(&merge), now).await.unwrap();
+                arrived.push(merge);
+                let (from, to) = (persons.last(&from), persons.last(&to));
+                if from != to {
+                    persons.0.insert(from, to);
+                }
+            }
+            Step::Compact => {
+                place.events.compact(PROJECT, now).await.unwrap();
+            }
+            Step::MergeSegments => {
+                place.events.merge_segments(PROJECT, now, Effort::Fewest).await.unwrap();
+            }
+            Step::Sweep => {
+                now += GRACE_MICROS;
+                place.events.sweep(PROJECT, now).await.unwrap();
+            }
+            Step::Restart => place.events = place.again(),
+            Step::Look => {
+                for asked in questions().iter().skip(1).step_by(2) {
+                    look(&place.events, asked).await;
+                }
+            }
+        }
+    }
+    let mut finals = HashMap::new();
+    for who in (0..PERSONS).map(|who| format!("p{who}")) {
+        finals.insert(who.clone(), place.events.person_of(PROJECT, &who).await.unwrap());
+    }
+    let of = persons.groups();
+    for asked in questions() {
+        let want =
+            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+        let want = by_group(want, &persons, &finals);
+        assert_eq!(look(&place.events, &asked).await, want, "{asked:?}");
+        assert_eq!(look(&place.events, &asked).await, want, "again, from the cache");
+    }
+    // Another process, which has room for nothing in its cache.
+    place.events = place.again_with(Settings { cache_bytes: 0, ..settings });
+    for asked in questions() {
+        let want =
+            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+        assert_eq!(look(&place.events, &asked).await, want, "without a cache: {asked:?}");
+    }
+    place.events.compact(PROJECT, now).await.unwrap();
+    for asked in questions() {
+        let want =
+            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+        assert_eq!(look(&place.events, &asked).await, want, "after compaction: {asked:?}");
+    }
+}
+
+fn run(steps: Vec<Step>, range_rows: usize) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(check(steps, Settings { range_rows, ..Settings::default() }));
+}
+
+/// Of an import of two events one is a copy; the other has none of the properties that the columns are made for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_without_any_value_is_read() {
+    check(
+        vec![Step::Append(vec![(16, 0, 0, 0, 0)]), Step::Import(vec![(16, 0, 0, 0, 6), (0, 1, 3, 1, 11)])],
+        Settings::default(),
+    )
+    .await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn layouts_do_not_matter(steps in steps(), range_rows in prop_oneof![Just(1_usize), Just(4), Just(20), Just(1000)]) {
+        run(steps, range_rows);
+    }
+}

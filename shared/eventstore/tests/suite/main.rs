@@ -1,0 +1,16 @@
+//! Tests of the whole event store, in one program.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
+
+mod compaction;
+mod damage;
+mod erasure;
+mod faults;
+mod import;
+mod layouts;
+mod meanwhile;
+mod memory;
+mod merges;
+mod people;
+mod s3;
+mod store;
+mod support;

@@ -1,0 +1,241 @@
+//! Merges of persons: the vendor's rule, the same in every process, whatever was folded, sent again or sent at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::support::{NOW, PROJECT, Place, event};
+use pennon_core::store::Query;
+use pennon_eventstore::{Event, EventStore, GRACE_MICROS, derived};
+use proptest::prelude::*;
+use serde_json::json;
+use uuid::Uuid;
+
+/// A merge that somebody asks for: into whom, who is merged, and whether by force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ask {
+    into: u8,
+    other: u8,
+    forced: bool,
+}
+
+fn id(n: u8) -> String {
+    format!("id{n}")
+}
+
+impl Ask {
+    fn event(self, uuid: u128) -> Event {
+        let (name, key) = match (self.forced, uuid.is_multiple_of(2)) {
+            (true, _) => ("$merge_dangerously", "alias"),
+            (false, true) => ("$identify", "$anon_distinct_id"),
+            (false, false) => ("$create_alias", "alias"),
+        };
+        event(uuid, name, &id(self.into), uuid as i64, json!({ key: id(self.other) }))
+    }
+}
+
+/// The rule as the SDKs' own service has it: persons are ids together with whether they are identified. Whoever is
+/// merged into is identified; somebody identified is merged by force only; the person merged into stays.
+#[derive(Debug, Clone)]
+struct Model(Vec<Person>);
+
+#[derive(Debug, Clone)]
+struct Person {
+    stays: u8,
+    ids: BTreeSet<u8>,
+    is_identified: bool,
+}
+
+impl Model {
+    fn new(ids: u8) -> Model {
+        let person = |n| Person { stays: n, ids: BTreeSet::from([n]), is_identified: false };
+        Model((0..ids).map(person).collect())
+    }
+
+    fn place(&self, id: u8) -> usize {
+        self.0.iter().position(|person| person.ids.contains(&id)).unwrap()
+    }
+
+    fn take(&mut self, ask: Ask) {
+        if ask.into == ask.other {
+            return;
+        }
+        let (into, other) = (self.place(ask.into), self.place(ask.other));
+        self.0[into].is_identified = true;
+        if into != other && (ask.forced || !self.0[other].is_identified) {
+            let ids = std::mem::take(&mut self.0[other].ids);
+            self.0[into].ids.extend(ids);
+        }
+    }
+
+    /// Who every id is.
+    fn persons(&self) -> BTreeMap<u8, u8> {
+        self.0.iter().flat_map(|person| person.ids.iter().map(|id| (*id, person.stays))).collect()
+    }
+}
+
+async fn persons(events: &EventStore, ids: u8) -> BTreeMap<u8, u8> {
+    let known = (0..ids).map(|n| (derived(PROJECT, &id(n)), n)).collect::<BTreeMap<Uuid, u8>>();
+    let mut persons = BTreeMap::new();
+    for n in 0..ids {
+        persons.insert(n, known[&events.person_of(PROJECT, &id(n)).await.unwrap()]);
+    }
+    persons
+}
+
+fn asks(ids: u8, most: usize) -> impl Strategy<Value = Vec<Ask>> {
+    let ask = (0..ids, 0..ids, prop::bool::weighted(0.2));
+    prop::collection::vec(ask.prop_map(|(into, other, forced)| Ask { into, other, forced }), 1..most)
+}
+
+fn run<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Batches go to two processes in turns and some are sent again; both know every merge at once, and so does one
+    /// that has just begun.
+    #[test]
+    fn one_after_the_other_merges_are_as_the_rule_says(asks in asks(7, 30), batch in 1..5_usize, again in 0..4_usize) {
+        run(async {
+            let place = Place::new().await;
+            let processes = [place.again(), place.again()];
+            let mut model = Model::new(7);
+            for (turn, batch) in asks.chunks(batch).enumerate() {
+                let events =
+                    batch.iter().zip(turn as u128 * 100..).map(|(ask, uuid)| ask.event(uuid)).collect::<Vec<_>>();
+                for send in 0..=usize::from(again == turn % 4) {
+                    processes[(turn + send) % 2].append(PROJECT, &events, NOW + turn as i64).await.unwrap();
+                }
+                batch.iter().for_each(|ask| model.take(*ask));
+                assert_eq!(persons(&processes[turn % 2], 7).await, model.persons(), "{asks:?}");
+                assert_eq!(persons(&processes[(turn + 1) % 2], 7).await, model.persons(), "{asks:?}");
+                if turn % 3 == 2 {
+                    processes[0].compact(PROJECT, NOW + turn as i64).await.unwrap();
+                }
+            }
+            assert_eq!(persons(&place.again(), 7).await, model.persons(), "{asks:?}");
+        });
+    }
+
+    /// Merges asked for at the same time in two processes come to what some order of them comes to.
+    #[test]
+    fn at_the_same_time_merges_are_as_in_some_order(asks in asks(4, 6)) {
+        run(async {
+            let place = Place::new().await;
+            let processes = [place.again(), place.again()];
+            let sent = asks.iter().zip(0..).map(|(ask, n)| {
+                let (events, process) = (vec![ask.event(n)], processes[n as usize % 2].clone());
+                tokio::spawn(async move { process.append(PROJECT, &events, NOW).await })
+            });
+            for sent in sent.collect::<Vec<_>>() {
+                sent.await.unwrap().unwrap();
+            }
+            let found = persons(&place.again(), 4).await;
+            assert!(orders(&asks).into_iter().any(|order| {
+                let mut model = Model::new(4);
+                order.into_iter().for_each(|ask| model.take(ask));
+                model.persons() == found
+            }), "{asks:?} gave {found:?}");
+            assert_eq!(persons(&processes[0], 4).await, found);
+            assert_eq!(persons(&processes[1], 4).await, found);
+        });
+    }
+}
+
+fn orders(asks: &[Ask]) -> Vec<Vec<Ask>> {
+    if asks.is_empty() {
+        return vec![Vec::new()];
+    }
+    let first = (0..asks.len()).flat_map(|n| {
+        let rest = [&asks[..n], &asks[n + 1..]].concat();
+        orders(&rest).into_iter().map(move |order| [&[asks[n]], order.as_slice()].concat())
+    });
+    first.collect()
+}
+
+async fn rows_of_the_log(place: &Place) -> usize {
+    let query = Query::partition(format!("PROJECT#{PROJECT}#OVERRIDE")).prefix("MERGE#");
+    place.store.records.query(query).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
+    let place = Place::new().await;
+    let device = |n: u32| format!("device{n}");
+    let identify = async |events: &EventStore, n: u32| {
+        let who = format!("user{}", n / 2);
+        let asked = event(u128::from(n), "$identify", &who, 1, json!({"$anon_distinct_id": device(n)}));
+        events.append(PROJECT, &[asked], NOW).await.unwrap();
+    };
+    let knows_some = place.again();
+    for n in 0..300 {
+        identify(&place.events, n).await;
+        if n == 100 {
+            assert_eq!(knows_some.person_of(PROJECT, "device100").await.unwrap(), derived(PROJECT, "user50"));
+        }
+    }
+    let knows_all = place.again();
+    let check = async |events: &EventStore, all: u32| {
+        for n in [0, 1, 57, 100, 255, 256, 257, 299, all - 1] {
+            let person = events.person_of(PROJECT, &device(n)).await.unwrap();
+            assert_eq!(person, derived(PROJECT, &format!("user{}", n / 2)), "device {n} of {all}");
+        }
+    };
+    check(&knows_all, 300).await;
+    assert_eq!(rows_of_the_log(&place).await, 300);
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    check(&place.again(), 300).await;
+    place.events.sweep(PROJECT, NOW).await.unwrap();
+    assert_eq!(
+        rows_of_the_log(&place).await,
+        1,
+        "the last row stays, because the next one is numbered after it"
+    );
+    for events in [&place.again(), &knows_some, &knows_all] {
+        check(events, 300).await;
+    }
+    // A process that has just begun goes on where the log ends, and a second fold takes the first one in.
+    let next = place.again();
+    for n in 300..620 {
+        identify(&next, n).await;
+    }
+    check(&knows_all, 620).await;
+    next.compact(PROJECT, NOW + 1).await.unwrap();
+    next.sweep(PROJECT, NOW + GRACE_MICROS + 1).await.unwrap();
+    let objects =
+        place.files().into_iter().filter(|file| file.contains("/merges/") && file.ends_with(".bin")).count();
+    assert_eq!((rows_of_the_log(&place).await, objects), (1, 1));
+    for events in [&place.again(), &knows_some, &knows_all] {
+        check(events, 620).await;
+    }
+}
+
+#[tokio::test]
+async fn merges_sent_again_write_nothing() {
+    let place = Place::new().await;
+    let asks = [(0, 1, false), (0, 2, true), (3, 1, false), (3, 0, true)];
+    let asks = asks.map(|(into, other, forced)| Ask { into, other, forced });
+    for round in 0..3 {
+        let sent = asks.iter().zip(0..).map(|(ask, n)| ask.event(n)).collect::<Vec<_>>();
+        place.again().append(PROJECT, &sent, NOW + round).await.unwrap();
+        assert_eq!(rows_of_the_log(&place).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
+    let place = Place::new().await;
+    let asked = |n: u128| {
+        event(n, "$merge_dangerously", &format!("u{}", n % 7), 1, json!({"alias": format!("d{n}")}))
+    };
+    let sent = (0..1000).map(asked).collect::<Vec<_>>();
+    place.events.append(PROJECT, &sent, NOW).await.unwrap();
+    let events = place.again();
+    for n in [0, 29, 30, 31, 999] {
+        let person = events.person_of(PROJECT, &format!("d{n}")).await.unwrap();
+        assert_eq!(person, derived(PROJECT, &format!("u{}", n % 7)));
+    }
+    assert_eq!(events.count_people(PROJECT).await.unwrap(), 7);
+}

@@ -1,0 +1,332 @@
+//! Funnels and trends over HTTP, on events in the event store.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use pennon::serve::{Services, api};
+use pennon_calculation::{Calculator, Limits};
+use pennon_core::clock::NOW_HEADER;
+use pennon_core::store::Query;
+use pennon_eventstore::Event;
+use pennon_tests::{Answer, Keys, TestApp};
+use pennon_worker::compact_all;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use uuid::Uuid;
+
+const FUNNEL: &str = "/api/projects/1/insights/funnel/";
+const TREND: &str = "/api/projects/1/insights/trend/";
+const QUERY: &str = "/api/projects/1/query/";
+
+/// Adds events `(who, what, when, properties)` to a project.
+async fn happened(app: &TestApp, project: u64, events: &[(&str, &str, &str, Value)]) {
+    let events: Vec<Event> = events
+        .iter()
+        .map(|(who, what, when, properties)| Event {
+            uuid: Uuid::new_v4(),
+            event: (*what).to_owned(),
+            distinct_id: (*who).to_owned(),
+            timestamp: when.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros(),
+            properties: properties.as_object().unwrap().clone(),
+        })
+        .collect();
+    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    app.services.events.append(project, &events, now).await.unwrap();
+}
+
+/// Ann buys two hours after signing up, Bob four; Cat signs up only; Dan buys without having signed up.
+async fn shop() -> TestApp {
+    let app = TestApp::new().await;
+    let events = [
+        ("ann", "signed up", "2026-01-01T10:00:00Z", json!({"plan": "free"})),
+        ("ann", "bought", "2026-01-01T12:00:00Z", json!({})),
+        ("bob", "signed up", "2026-01-02T10:00:00Z", json!({"plan": "pro"})),
+        ("bob", "bought", "2026-01-02T14:00:00Z", json!({})),
+        ("cat", "signed up", "2026-01-02T11:00:00Z", json!({"plan": "free"})),
+        ("dan", "bought", "2026-01-03T10:00:00Z", json!({})),
+        ("ann", "signed up", "2026-01-02T23:00:00Z", json!({"plan": "free"})),
+    ];
+    happened(&app, 1, &events).await;
+    happened(&app, 2, &[("eve", "signed up", "2026-01-02T10:00:00Z", json!({}))]).await;
+    app
+}
+
+fn steps() -> Value {
+    json!([{"id": "signed up", "order": 0}, {"id": "bought", "order": 1}])
+}
+
+/// Sends a request at another instant.
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+    let mut request = TestApp::request(Keys::OWNER, method, path, body);
+    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
+    app.send(request).await
+}
+
+#[tokio::test]
+async fn a_funnel_counts_people_and_the_time_they_take() {
+    let app = shop().await;
+    let answer = app.post(FUNNEL, json!({"events": steps()})).await.expect(200);
+    assert_eq!(answer["timezone"], "UTC");
+    assert_eq!(
+        (&answer["is_cached"], &answer["last_refresh"]),
+        (&json!(false), &json!("2026-01-05T10:00:00Z"))
+    );
+    let [first, second] = &answer["result"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!((&first["action_id"], &first["count"]), (&json!("signed up"), &json!(3)));
+    assert_eq!(first["average_conversion_time"], Value::Null);
+    assert_eq!(
+        (&second["name"], &second["count"], &second["order"]),
+        (&json!("bought"), &json!(2), &json!(1))
+    );
+    // Two hours and four.
+    assert_eq!(second["average_conversion_time"], 10_800.0);
+    assert_eq!(second["median_conversion_time"], 10_800.0);
+    let short =
+        json!({"events": steps(), "funnel_window_interval": 3, "funnel_window_interval_unit": "hour"});
+    let answer = app.post(FUNNEL, short).await.expect(200);
+    assert_eq!(answer["result"][1]["count"], 1);
+    let free = json!({"events": steps(), "properties": [{"key": "plan", "value": "free"}]});
+    let answer = app.post(FUNNEL, free).await.expect(200);
+    assert_eq!((&answer["result"][0]["count"], &answer["result"][1]["count"]), (&json!(2), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_trend_counts_events_and_people_by_day() {
+    let app = shop().await;
+    let body = json!({
+        "events": [{"id": "signed up", "order": 0}, {"id": "signed up", "math": "dau", "order": 1}, {"id": null, "order": 2}],
+        "date_from": "2026-01-01", "date_to": "2026-01-03",
+    });
+    let answer = app.post(TREND, body).await.expect(200);
+    let data: Vec<&Value> =
+        answer["result"].as_array().unwrap().iter().map(|series| &series["data"]).collect();
+    assert_eq!(data, [&json!([1, 3, 0]), &json!([1, 3, 0]), &json!([2, 4, 1])]);
+    assert_eq!(answer["result"][0]["days"], json!(["2026-01-01", "2026-01-02", "2026-01-03"]));
+    assert_eq!(answer["result"][0]["count"], 4.0);
+    assert_eq!(answer["next"], Value::Null);
+    // The default range: seven days before today, and today.
+    let answer = app.post(TREND, json!({"events": [{"id": "bought"}]})).await.expect(200);
+    assert_eq!(answer["result"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
+}
+
+#[tokio::test]
+async fn get_and_post_ask_the_same_and_share_a_result() {
+    let app = shop().await;
+    let posted = app.post(FUNNEL, json!({"events": steps(), "interval": "week"})).await.expect(200);
+    let events = "%5B%7B%22id%22%3A%22signed%20up%22%2C%22order%22%3A0%7D%2C%7B%22id%22%3A%22bought%22%2C%22order%22%3A1%7D%5D";
+    let got = app.get(&format!("{FUNNEL}?events={events}&interval=week")).await.expect(200);
+    assert_eq!(got["result"], posted["result"]);
+    assert_eq!((&posted["is_cached"], &got["is_cached"]), (&json!(false), &json!(true)));
+    // The body wins over the query string, but for properties.
+    let narrowed = "?interval=day&properties=%5B%7B%22key%22%3A%22plan%22%2C%22value%22%3A%22pro%22%7D%5D";
+    let body = json!({"events": steps(), "interval": "week", "properties": []});
+    let answer = app.post(&format!("{FUNNEL}{narrowed}"), body).await.expect(200);
+    assert_eq!(answer["result"][0]["count"], 1);
+}
+
+#[tokio::test]
+async fn without_entities_get_is_empty_and_post_is_refused() {
+    let app = shop().await;
+    for path in [FUNNEL, TREND] {
+        let answer = app.get(path).await.expect(200);
+        assert_eq!((&answer["result"], &answer["is_cached"]), (&json!([]), &json!(false)));
+        assert_eq!(answer["last_refresh"], "2026-01-05T10:00:00Z");
+        for body in [json!({}), json!({"events": []}), json!({"events": "[]", "actions": null})] {
+            app.post(path, body).await.expect_invalid("required", "This field is required.", Some("events"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_are_kept_until_they_age_or_a_refresh_is_asked_for() {
+    let app = shop().await;
+    let body = |more: Value| {
+        let mut body = json!({"events": [{"id": "bought"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let first = "2026-01-05T10:00:00Z";
+    let shown = |answer: &Value| (answer["is_cached"].as_bool().unwrap(), answer["last_refresh"].clone());
+    let ask = async |now: &str, more: Value| at(&app, now, "POST", TREND, body(more)).await.expect(200);
+    assert_eq!(shown(&ask(first, json!({})).await), (false, json!(first)));
+    happened(&app, 1, &[("eve", "bought", "2026-01-04T10:00:00Z", json!({}))]).await;
+    // A daily trend is fresh for six hours; who asks, and under what name, is not part of the question.
+    let stale = ask("2026-01-05T16:00:00Z", json!({"client_query_id": "x"})).await;
+    assert_eq!(shown(&stale), (true, json!(first)));
+    assert_eq!(stale["result"][0]["count"], 3.0);
+    for refresh in [json!(true), json!("force_blocking"), json!("force_async")] {
+        let now = "2026-01-05T16:00:00Z";
+        let forced = ask(now, json!({"refresh": refresh})).await;
+        assert_eq!((shown(&forced), &forced["result"][0]["count"]), ((false, json!(now)), &json!(4.0)));
+    }
+    let other = ask(first, json!({"cache_invalidation_key": "v2"})).await;
+    assert!(!shown(&other).0);
+    assert!(shown(&ask(first, json!({"cache_invalidation_key": "v2"})).await).0);
+    let later = "2026-01-05T22:00:01Z";
+    assert_eq!(shown(&ask(later, json!({})).await), (false, json!(later)));
+}
+
+#[tokio::test]
+async fn a_stored_result_comes_with_the_key_and_the_project() {
+    let app = shop().await;
+    let body = json!({"events": steps()});
+    app.post(FUNNEL, body.clone()).await.expect(200);
+    app.services.app.keys.clear();
+    app.round_trips.reset();
+    assert_eq!(app.post(FUNNEL, body).await.expect(200)["is_cached"], true);
+    assert_eq!(app.round_trips.sequential(), 1, "{:?}", app.round_trips.calls());
+}
+
+#[tokio::test]
+async fn keys_are_judged_before_questions() {
+    let app = shop().await;
+    let broken = json!({"events": "{"});
+    let refused = app.call(Keys::READ_FLAGS, "POST", FUNNEL, broken.clone()).await;
+    refused.expect_error(
+        403,
+        "authentication_error",
+        "permission_denied",
+        "API key missing required scope 'insight:read'",
+        None,
+    );
+    assert_eq!(app.call("", "POST", TREND, broken.clone()).await.status, 401);
+    assert_eq!(app.call(Keys::STRANGER, "POST", TREND, broken.clone()).await.status, 403);
+    assert_eq!(app.post("/api/projects/77/insights/trend/", broken.clone()).await.status, 404);
+    assert_eq!(app.post(TREND, broken).await.expect(400)["attr"], "events");
+    let read_insights = app.call(Keys::READ_FLAGS, "POST", QUERY, json!({"query": {}})).await;
+    assert_eq!(read_insights.expect(403)["detail"], "API key missing required scope 'query:read'");
+}
+
+#[tokio::test]
+async fn other_kinds_of_questions_and_other_forms_of_answers_are_refused() {
+    let app = shop().await;
+    let stickiness = json!({"events": steps(), "shown_as": "Stickiness"});
+    let detail = "Not supported yet: StickinessQuery.";
+    app.post(TREND, stickiness).await.expect_invalid("invalid_input", detail, Some("insight"));
+    for path in [TREND, FUNNEL] {
+        assert_eq!(app.post(&format!("{path}?format=xml"), json!({"events": steps()})).await.status, 404);
+    }
+    let empty = app.get("/api/projects/1/insights/funnel/correlation/").await.expect(200);
+    assert_eq!(empty["result"], json!({"events": [], "skewed": false}));
+}
+
+#[tokio::test]
+async fn bad_requests_are_answered_and_leave_the_service_running() {
+    let app = shop().await;
+    let raw = async |content_type: &str, body: &str| {
+        let mut request = TestApp::request(Keys::OWNER, "POST", FUNNEL, json!({}));
+        *request.body_mut() = Body::from(body.to_owned());
+        request.headers_mut().insert("content-type", content_type.parse().unwrap());
+        app.send(request).await
+    };
+    assert_eq!(raw("application/json", "{").await.expect(400)["code"], "parse_error");
+    assert_eq!(raw("application/json", "[1]").await.expect(400)["code"], "invalid_input");
+    assert_eq!(raw("text/plain", "a").await.status, 415);
+    assert_eq!(raw("application/json", &" ".repeat(6_000_001)).await.status, 413);
+    let answer = app.post(FUNNEL, json!({"events": steps(), "properties": "{"})).await.expect(400);
+    assert_eq!(answer["detail"], "Properties are unparsable!");
+    let many: Vec<Value> = (0..33).map(|_| json!({"id": "a"})).collect();
+    let answer = app.post(FUNNEL, json!({"events": many})).await.expect(400);
+    assert_eq!(answer["code"], "funnel_max_steps_exceeded");
+    assert_eq!(app.call(Keys::OWNER, "PUT", FUNNEL, json!({})).await.status, 405);
+    assert_eq!(app.post(FUNNEL, json!({"events": steps()})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_full_page_of_series_names_the_next() {
+    let app = shop().await;
+    let next = app.post(&format!("{TREND}?breakdown_limit=1"), json!({"events": steps()})).await.expect(200);
+    assert_eq!(next["next"], format!("http://api.test{TREND}?breakdown_limit=1&offset=1"));
+    let past = app
+        .post(&format!("{TREND}?breakdown_limit=1&offset=2"), json!({"events": steps()}))
+        .await
+        .expect(200);
+    assert_eq!(past["next"], Value::Null);
+}
+
+#[tokio::test]
+async fn query_nodes_are_answered() {
+    let app = shop().await;
+    let series =
+        json!([{"kind": "EventsNode", "event": "signed up"}, {"kind": "EventsNode", "event": "bought"}]);
+    let node = json!({"kind": "InsightVizNode", "source": {"kind": "FunnelsQuery", "series": series}});
+    let answer = app.post(QUERY, json!({"query": node})).await.expect(200);
+    assert_eq!((&answer["results"][1]["count"], &answer["is_cached"]), (&json!(2), &json!(false)));
+    assert!(answer["hogql"].is_string() && answer["cache_key"].is_string());
+    let again = app.post(QUERY, json!({"query": node["source"]})).await.expect(200);
+    assert_eq!((&again["results"], &again["is_cached"]), (&answer["results"], &json!(true)));
+    let trend =
+        json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "bought", "math": "dau"}]});
+    let missing = app.post(QUERY, json!({"query": trend, "refresh": "force_cache"})).await.expect(200);
+    assert_eq!((&missing["results"], &missing["last_refresh"]), (&Value::Null, &Value::Null));
+    let answer = app.post(QUERY, json!({"query": trend})).await.expect(200);
+    assert_eq!(answer["results"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
+    assert_eq!(answer["hasMore"], false);
+
+    app.post(QUERY, json!({})).await.expect_invalid("required", "This field is required.", Some("query"));
+    assert_eq!(app.post(QUERY, json!({"query": []})).await.expect(400)["code"], "parse_error");
+    let other = app.post(QUERY, json!({"query": {"kind": "HogQLQuery", "query": "SELECT 1"}})).await;
+    other.expect_invalid("invalid_input", "Not supported yet: HogQLQuery.", Some("query"));
+    assert_eq!(
+        app.post(QUERY, json!({"query": trend, "refresh": "async"})).await.expect(400)["attr"],
+        "refresh"
+    );
+}
+
+#[tokio::test]
+async fn a_calculation_without_time_is_refused_for_now_and_leaves_nothing() {
+    let app = shop().await;
+    let limits = Limits { time: Duration::ZERO, at_once: 1 };
+    let hasty = Services {
+        calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
+        ..app.services.clone()
+    };
+    let body = json!({"events": steps()});
+    let request = TestApp::request(Keys::OWNER, "POST", FUNNEL, body.clone());
+    let response = api(&hasty).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "5");
+    let answer = app.post(FUNNEL, body).await.expect(200);
+    assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(false), &json!(2)));
+}
+
+#[tokio::test]
+async fn many_questions_at_once_wait_for_their_turn() {
+    let app = shop().await;
+    let limits = Limits { at_once: 1, ..Limits::default() };
+    let narrow = Services {
+        calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
+        ..app.services.clone()
+    };
+    let router = api(&narrow);
+    let answers = (1..=20).map(|hours| {
+        let body = json!({"events": steps(), "funnel_window_interval": hours, "funnel_window_interval_unit": "hour"});
+        router.clone().oneshot(TestApp::request(Keys::OWNER, "POST", FUNNEL, body))
+    });
+    for response in futures::future::join_all(answers).await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn compaction_changes_no_answer() {
+    let app = shop().await;
+    let body = json!({"events": [{"id": "signed up"}, {"id": "bought", "math": "dau"}], "refresh": true});
+    let before = app.post(TREND, body.clone()).await.expect(200);
+    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+    let run = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    assert_eq!((run.projects, run.failed, run.events, run.unfinished), (2, 0, 8, false));
+    assert_eq!(app.post(TREND, body.clone()).await.expect(200)["result"], before["result"]);
+    let again = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    assert_eq!((again.blocks, again.events), (0, 0));
+    for (project, shard) in (1..=2).flat_map(|project| (0..16).map(move |shard| (project, shard))) {
+        let left = Query::partition(format!("PROJECT#{project}#SHARD#{shard}"));
+        assert!(
+            app.services.app.store.blocks.query(left).await.unwrap().is_empty(),
+            "replaced blocks are gone"
+        );
+    }
+    assert_eq!(app.post(TREND, body).await.expect(200)["result"], before["result"]);
+    let cut_short = compact_all(&app.services.events, now, Duration::ZERO).await.unwrap();
+    assert_eq!((cut_short.projects, cut_short.unfinished), (0, true));
+}

@@ -1,0 +1,73 @@
+//! Every calculation case of the corpus through the real router: as legacy request in body and query string and as query
+//! node with the same numbers, and the links in the answers followed to as many people as the numbers say.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use pennon_tests::TestApp;
+use pennon_tests::questions::{Followed, Form, Question, Verdict, World};
+
+/// Every so many questions are put as a query string too.
+const GET_EVERY: usize = 4;
+/// Of so many questions the links of one are followed, but of funnels those of all.
+const LINKS_EVERY: usize = 3;
+/// How many questions of the corpus there are.
+const QUESTIONS: usize = 335;
+/// How many links are followed at least.
+const LINKS: usize = 700;
+
+/// What became of a question.
+struct Outcome {
+    verdicts: Vec<(Form, Verdict)>,
+    followed: Followed,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_has_the_expected_numbers_in_every_form_and_the_people_behind_them() {
+    let world = World::of_corpus();
+    let app = &world.install().await;
+    let asked = world.questions.iter().enumerate().map(|(index, question)| outcome(app, index, question));
+    let outcomes: Vec<Outcome> = futures::stream::iter(asked).buffered(4).collect().await;
+    let (mut failed, mut not_covered) = (Vec::new(), BTreeSet::new());
+    let (mut requests, mut links) = (0, 0);
+    for (question, outcome) in world.questions.iter().zip(outcomes) {
+        for (form, verdict) in outcome.verdicts {
+            requests += 1;
+            match verdict {
+                Verdict::Passed => {}
+                Verdict::NotCovered(why) => drop(not_covered.insert(format!("{}: {why}", question.name))),
+                Verdict::Failed(why) => {
+                    failed.push(format!("{} as {form:?} in {}: {why}", question.name, question.project));
+                }
+            }
+        }
+        links += outcome.followed.right;
+        not_covered.extend(outcome.followed.not_covered);
+        failed.extend(outcome.followed.wrong);
+    }
+    for line in &not_covered {
+        println!("not covered: {line}");
+    }
+    println!("{} questions in {requests} requests, {links} links", world.questions.len());
+    println!("{} not covered, {} wrong", not_covered.len(), failed.len());
+    assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));
+    assert!(not_covered.is_empty(), "{} are refused as not supported yet", not_covered.len());
+    assert!(world.questions.len() >= QUESTIONS, "only {} questions", world.questions.len());
+    assert!(links >= LINKS, "only {links} links");
+}
+
+async fn outcome(app: &TestApp, index: usize, question: &Question) -> Outcome {
+    let mut outcome = Outcome { verdicts: Vec::new(), followed: Followed::default() };
+    for form in [Form::Post, Form::Node, Form::Get] {
+        if !question.has(form) || (form == Form::Get && !index.is_multiple_of(GET_EVERY)) {
+            continue;
+        }
+        let answer = question.ask(app, form).await;
+        outcome.verdicts.push((form, question.judge(form, &answer)));
+        let follows = question.endpoint != "trend" || index.is_multiple_of(LINKS_EVERY);
+        if form == Form::Post && answer.status == 200 && follows {
+            outcome.followed = question.follow(app, &answer.json()["result"]).await;
+        }
+    }
+    outcome
+}

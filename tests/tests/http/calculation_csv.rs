@@ -1,0 +1,102 @@
+//! Answers of calculations as tables.
+
+use pennon_eventstore::Event;
+use pennon_tests::{Answer, Keys, TestApp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const FUNNEL: &str = "/api/projects/1/insights/funnel";
+const TREND: &str = "/api/projects/1/insights/trend";
+
+async fn shop() -> TestApp {
+    let app = TestApp::new().await;
+    let instant = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let event = |what: &str, who: &str, when: &str| Event {
+        uuid: Uuid::new_v4(),
+        event: what.to_owned(),
+        distinct_id: who.to_owned(),
+        timestamp: instant(when),
+        properties: json!({"site": if who == "ann" { "=HYPERLINK(\"x\")" } else { "a, b" }})
+            .as_object()
+            .unwrap()
+            .clone(),
+    };
+    let events = [
+        event("signed up", "ann", "2026-01-01T10:00:00Z"),
+        event("bought", "ann", "2026-01-01T12:00:00Z"),
+        event("signed up", "bob", "2026-01-02T10:00:00Z"),
+    ];
+    app.services.events.append(1, &events, instant(pennon_tests::NOW)).await.unwrap();
+    app
+}
+
+fn days(more: Value) -> Value {
+    let mut body = json!({"date_from": "2026-01-01", "date_to": "2026-01-02"});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+fn is_table(answer: &Answer) -> &str {
+    assert_eq!(answer.header("content-type"), "text/csv; charset=utf-8");
+    &answer.text
+}
+
+#[tokio::test]
+async fn a_trend_is_a_row_a_series_under_the_names_of_its_days() {
+    let app = shop().await;
+    let body = days(
+        json!({"events": [{"id": "signed up", "order": 0, "custom_name": "joined"}, {"id": "bought", "order": 1}]}),
+    );
+    let answer = app.post(&format!("{TREND}/?format=csv&export_name=My%20Numbers"), body.clone()).await;
+    assert_eq!(is_table(&answer), "series,1-Jan-2026,2-Jan-2026\r\njoined,1,1\r\nbought,1,0\r\n");
+    let name = "attachment; filename=\"my-numbers (2026-01-01 - 2026-01-02).csv\"";
+    assert_eq!((answer.status.as_u16(), answer.header("content-disposition")), (200, name));
+    for path in [format!("{TREND}.csv"), format!("{TREND}.csv/")] {
+        let same = app.post(&path, body.clone()).await;
+        assert_eq!(same.text, answer.text);
+        assert!(same.header("content-disposition").contains("export ("));
+    }
+    let named = app.post(&format!("{TREND}.csv?export_insight_id=ab12"), body.clone()).await;
+    assert!(named.text.starts_with("http://api.test/insights/ab12/\nseries,"));
+    let all =
+        app.post(&format!("{TREND}.csv"), json!({"events": [{"id": "bought"}], "date_from": "all"})).await;
+    assert!(all.header("content-disposition").contains("(up until 2026-01-05)"), "{:?}", all.headers);
+    assert_eq!(is_table(&app.get(&format!("{TREND}.csv")).await), "series\r\n");
+    assert_eq!(app.post(&format!("{TREND}.json"), body).await.expect(200)["result"][0]["label"], "signed up");
+}
+
+#[tokio::test]
+async fn a_funnel_is_one_row_of_everything_and_never_a_formula() {
+    let app = shop().await;
+    let events = json!([{"id": "signed up", "order": 0}, {"id": "bought", "order": 1}]);
+    let body =
+        days(json!({"events": events, "insight": "FUNNELS", "breakdown": "site", "breakdown_type": "event"}));
+    let answer = app.post(&format!("{FUNNEL}.csv"), body).await;
+    let text = is_table(&answer);
+    assert_eq!((answer.status.as_u16(), answer.header("content-disposition")), (200, ""));
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert!(
+        lines[0]
+            .starts_with("is_cached,last_refresh,result.0.0.action_id,result.0.0.average_conversion_time,")
+    );
+    assert!(lines[0].contains(",result.1.1.count,") && lines[0].ends_with(",timezone"), "{}", lines[0]);
+    assert_eq!((lines.len(), lines[2]), (3, ""));
+    assert!(lines[1].starts_with("False,2026-01-05T10:00:00Z,signed up,,"), "{}", lines[1]);
+    assert!(
+        text.contains("\"'=HYPERLINK(\"\"x\"\")\"") && !text.contains(",\"=") && text.contains("\"a, b\"")
+    );
+}
+
+#[tokio::test]
+async fn refusals_have_the_same_form_and_their_status() {
+    let app = shop().await;
+    let answer = app.post(&format!("{FUNNEL}/?format=csv"), json!({})).await;
+    assert_eq!(answer.status.as_u16(), 400);
+    assert_eq!(
+        is_table(&answer),
+        "attr,code,detail,type\r\nevents,required,This field is required.,validation_error\r\n"
+    );
+    let answer = app.call(Keys::READ_FLAGS, "GET", &format!("{TREND}.csv"), Value::Null).await;
+    assert_eq!(answer.status.as_u16(), 403);
+    assert!(is_table(&answer).ends_with("authentication_error\r\n"));
+}

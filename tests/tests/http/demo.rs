@@ -1,0 +1,75 @@
+//! The demo's events against published questions: each is answered exactly.
+
+use std::path::Path;
+
+use pennon::import::{ImportOptions, import_file};
+use pennon_tests::TestApp;
+use serde_json::{Value, json};
+
+const EVENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/demo/ecom_events.jsonl.gz");
+const QUESTIONS: &str = include_str!("../../corpus/ecom/questions.json");
+
+async fn with_events() -> TestApp {
+    let app = TestApp::new().await;
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let done = import_file(&app.services.events, Path::new(EVENTS), options, 1, &mut |_| {}).await.unwrap();
+    assert_eq!(done.events, 31_106);
+    app
+}
+
+fn counts(result: &Value) -> Vec<&Value> {
+    result.as_array().unwrap().iter().map(|step| &step["count"]).collect()
+}
+
+/// Compares an answer with the expectation of a question.
+fn check(name: &str, expect: &Value, result: &Value) {
+    if let Some(steps) = expect["counts"].as_array() {
+        assert_eq!(counts(result), steps.iter().collect::<Vec<_>>(), "{name}");
+        return;
+    }
+    let series = expect["series"].as_array().unwrap();
+    assert_eq!(result.as_array().unwrap().len(), series.len(), "{name}");
+    for (row, wanted) in result.as_array().unwrap().iter().zip(series) {
+        assert_eq!(row["days"], expect["days"], "{name}");
+        assert_eq!(row["data"], wanted["data"], "{name}");
+        assert_eq!(row["count"].as_f64(), wanted["count"].as_f64(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_nine_published_questions_are_answered_exactly() {
+    let app = with_events().await;
+    let file: Value = serde_json::from_str(QUESTIONS).unwrap();
+    let questions = file["questions"].as_array().unwrap();
+    assert_eq!(questions.len(), 9);
+    for question in questions {
+        let path = format!("/api/projects/1/{}", question["path"].as_str().unwrap());
+        let answer = app.post(&path, question["body"].clone()).await.expect(200);
+        check(question["name"].as_str().unwrap(), &question["expect"], &answer["result"]);
+    }
+}
+
+#[tokio::test]
+async fn the_answers_are_the_same_after_the_history_came_in_again() {
+    let app = with_events().await;
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let again = import_file(&app.services.events, Path::new(EVENTS), options, 2, &mut |_| {}).await.unwrap();
+    assert_eq!((again.events, again.copies), (0, 31_106));
+    let body = json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-06-30"});
+    let answer = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
+    assert_eq!(answer["result"][0]["count"], 470.0);
+}
+
+#[tokio::test]
+async fn events_with_a_uuid_of_zeros_have_none() {
+    let app = TestApp::new().await;
+    let file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
+    let line = |id: &str| {
+        json!({"event": "e", "distinct_id": id, "timestamp": "2024-01-01T00:00:00Z",
+               "uuid": "00000000-0000-0000-0000-000000000000"})
+    };
+    std::fs::write(file.path(), format!("{}\n{}\n", line("a"), line("b"))).unwrap();
+    let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
+    let done = import_file(&app.services.events, file.path(), options, 1, &mut |_| {}).await.unwrap();
+    assert_eq!((done.events, done.copies), (2, 0));
+}

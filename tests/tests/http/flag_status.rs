@@ -1,0 +1,177 @@
+//! Whether flags are in use, over HTTP.
+
+use pennon_tests::{Keys, TestApp};
+use serde_json::{Value, json};
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+/// More, and less, than thirty days before the tests' clock, which stands at 2026-01-05T10:00:00Z.
+const OLD: &str = "2025-12-06T09:59:59Z";
+const YOUNG: &str = "2025-12-06T10:00:01Z";
+
+/// A flag made of `body`: the answer about its use, the word in its record, and whether the list shows it as stale.
+async fn judged(app: &TestApp, body: Value) -> (Value, Value, bool) {
+    let id = app.post(FLAGS, body).await.expect(201)["id"].clone();
+    judge(app, &id).await
+}
+
+async fn judge(app: &TestApp, id: &Value) -> (Value, Value, bool) {
+    let answer = app.get(&format!("{FLAGS}{id}/status/")).await.expect(200);
+    let record = app.get(&format!("{FLAGS}{id}/")).await.expect(200);
+    let stale = app.get(&format!("{FLAGS}?active=STALE&limit=1000")).await.expect(200);
+    let listed = stale["results"].as_array().unwrap().iter().any(|flag| flag["id"] == *id);
+    (answer, record["status"].clone(), listed)
+}
+
+fn everybody() -> Value {
+    json!({"groups": [{"properties": [], "rollout_percentage": 100}]})
+}
+
+#[tokio::test]
+async fn each_row_of_the_table_has_its_status_reason_and_word() {
+    let app = TestApp::new().await;
+    let some = json!({"groups": [{"properties": [], "rollout_percentage": 40}]});
+    let rows = [
+        (json!({"filters": everybody(), "created_at": OLD}), "stale", "Always \"true\"", true),
+        (json!({"filters": everybody(), "created_at": YOUNG}), "active", "No usage data yet", false),
+        (json!({"filters": some, "created_at": OLD}), "active", "No usage data yet", false),
+        (
+            json!({"filters": everybody(), "created_at": OLD, "active": false}),
+            "active",
+            "The flag is switched off, staleness is not judged",
+            false,
+        ),
+        (
+            json!({"filters": some, "last_called_at": "2025-12-05T10:00:00Z"}),
+            "stale",
+            "Not called for 31 days",
+            false,
+        ),
+        (json!({"filters": some, "last_called_at": OLD}), "stale", "Not called for 30 days", false),
+        (
+            json!({"filters": everybody(), "created_at": OLD, "last_called_at": YOUNG}),
+            "active",
+            "Last called 29 days ago",
+            false,
+        ),
+        (json!({"last_called_at": "2026-01-05T09:00:00Z"}), "active", "Last called today", false),
+    ];
+    for (number, (mut body, status, reason, states_rollout)) in rows.into_iter().enumerate() {
+        body["key"] = json!(format!("flag-{number}"));
+        let (answer, word, listed) = judged(&app, body.clone()).await;
+        assert_eq!((&answer["status"], &answer["reason"]), (&json!(status), &json!(reason)), "{body}");
+        assert_eq!(answer["reason_states_rollout"], states_rollout, "{body}");
+        assert_eq!(word, status.to_uppercase(), "{body}");
+        assert_eq!(listed, status == "stale", "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_answer_of_two_eras() {
+    let app = TestApp::new().await;
+    let id = app
+        .post(FLAGS, json!({"key": "a", "filters": everybody(), "created_at": OLD}))
+        .await
+        .expect(201)["id"]
+        .clone();
+    app.patch(&format!("{FLAGS}{id}/"), json!({"deleted": true})).await.expect(200);
+    let (answer, word, listed) = judge(&app, &id).await;
+    let rollout = json!({
+        "effectively_full_rollout": true, "has_targeting_conditions": false, "max_rollout_percentage": 100,
+        "is_multivariate": false,
+    });
+    let expected = json!({
+        "status": "deleted", "reason": "The flag is soft-deleted", "reason_states_rollout": false, "rollout": rollout,
+    });
+    assert_eq!((answer, word, listed), (expected, json!("DELETED"), false));
+
+    let unknown = json!({
+        "status": "unknown", "reason": "No such flag", "type": "invalid_request", "code": "not_found",
+        "detail": "Not found.", "attr": null,
+    });
+    let foreign =
+        app.post("/api/projects/2/feature_flags/", json!({"key": "b"})).await.expect(201)["id"].clone();
+    for id in [json!(99), foreign, json!("x"), json!("1.5")] {
+        let path = format!("{FLAGS}{}/status", id.as_str().map_or_else(|| id.to_string(), str::to_owned));
+        assert_eq!(app.get(&path).await.expect(404), unknown, "{path}");
+    }
+    let own = format!("{FLAGS}{id}/status/");
+    assert_eq!(app.call(Keys::READ_FLAGS, "GET", &own, Value::Null).await.status, 200);
+    assert_eq!(app.call(Keys::OWNER, "POST", &own, json!({})).await.status, 405);
+    app.services.app.keys.clear();
+    app.round_trips.reset();
+    app.get(&own).await.expect(200);
+    assert_eq!(app.round_trips.sequential(), 1);
+}
+
+#[tokio::test]
+async fn shapes_of_a_full_rollout() {
+    let app = TestApp::new().await;
+    let variants = |first: u64| json!({"variants": [{"key": "test", "rollout_percentage": first}, {"key": "control", "rollout_percentage": 100 - first}]});
+    let group = |rollout: Value, variant: Value| json!({"properties": [], "rollout_percentage": rollout, "variant": variant});
+    let named = json!({"properties": [{"key": "name", "type": "person", "value": ["Smith"], "operator": "exact"}], "rollout_percentage": 100, "variant": "test"});
+    // Filters; whether everybody gets one value, which; targeting; the largest percentage; variants.
+    let rows = [
+        (
+            json!({"groups": [group(json!(100), json!("test"))], "multivariate": variants(60)}),
+            Some("Always variant \"test\""),
+            false,
+            json!(100),
+            true,
+        ),
+        (
+            json!({"groups": [group(json!(100), Value::Null)], "multivariate": variants(100)}),
+            Some("Always variant \"test\""),
+            false,
+            json!(100),
+            true,
+        ),
+        (
+            json!({"groups": [group(json!(100), json!("control"))], "multivariate": variants(100)}),
+            Some("Always variant \"control\""),
+            false,
+            json!(100),
+            true,
+        ),
+        (
+            json!({"groups": [group(json!(20), Value::Null), group(json!(30), Value::Null)], "multivariate": variants(100)}),
+            None,
+            false,
+            json!(30),
+            true,
+        ),
+        (
+            json!({"groups": [group(json!(100), Value::Null)], "multivariate": variants(50)}),
+            None,
+            false,
+            json!(100),
+            true,
+        ),
+        (json!({"groups": [named], "multivariate": variants(60)}), None, true, json!(100), true),
+        (json!({"groups": [group(Value::Null, Value::Null)]}), None, false, json!(100), false),
+        (json!({"groups": [group(json!(12.5), Value::Null)]}), None, false, json!(12.5), false),
+    ];
+    for (number, (filters, always, targets, most, multivariate)) in rows.into_iter().enumerate() {
+        let body = json!({"key": format!("flag-{number}"), "filters": filters, "created_at": OLD});
+        let (answer, word, listed) = judged(&app, body).await;
+        let expected = json!({
+            "status": if always.is_some() { "stale" } else { "active" },
+            "reason": always.unwrap_or("No usage data yet"),
+            "reason_states_rollout": always.is_some(),
+            "rollout": {
+                "effectively_full_rollout": always.is_some(), "has_targeting_conditions": targets,
+                "max_rollout_percentage": most, "is_multivariate": multivariate,
+            },
+        });
+        assert_eq!(answer, expected, "{filters}");
+        assert_eq!((word == "STALE", listed), (always.is_some(), always.is_some()), "{filters}");
+    }
+    // Without conditions everybody gets true; a flag that says just that is stale, but not listed as such.
+    let id = app.post(FLAGS, json!({"key": "empty", "created_at": OLD})).await.expect(201)["id"].clone();
+    app.patch(&format!("{FLAGS}{id}/"), json!({"filters": {"groups": []}})).await.expect(200);
+    let (answer, word, listed) = judge(&app, &id).await;
+    assert_eq!(
+        (&answer["status"], &answer["rollout"]["max_rollout_percentage"]),
+        (&json!("stale"), &Value::Null)
+    );
+    assert_eq!((word, listed), (json!("STALE"), false));
+}

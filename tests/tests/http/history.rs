@@ -1,0 +1,261 @@
+//! Many clients at once: every call is noted, and the whole must be explained by one order of writes.
+//!
+//! `PENNON_HISTORY_OPERATIONS` sets how many random calls are made, half of them over a failing store;
+//! `PENNON_HISTORY_SEED` repeats a run's choices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pennon_tests::history::clients::{Recorder, run};
+use pennon_tests::history::{Fields, History, Request, Told, check};
+use pennon_tests::{Fault, Faults, TestApp};
+use serde_json::{Value, json};
+
+const CLIENTS: usize = 32;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+fn operations() -> usize {
+    usize::try_from(number("PENNON_HISTORY_OPERATIONS", 1000) / 2).unwrap()
+}
+
+fn seed() -> u64 {
+    number("PENNON_HISTORY_SEED", pennon_core::ids::random_below(1 << 40))
+}
+
+fn fields(value: Value) -> Fields {
+    value.as_object().cloned().unwrap()
+}
+
+#[track_caller]
+fn assert_sound(history: &History, seed: u64) {
+    let findings = check(history);
+    assert!(
+        findings.is_empty(),
+        "PENNON_HISTORY_SEED={seed}: {} findings, the first of which are\n{}",
+        findings.len(),
+        findings[..findings.len().min(5)].join("\n"),
+    );
+}
+
+/// How often each kind of answer was given.
+fn tally(history: &History) -> BTreeMap<&'static str, usize> {
+    let mut tally = BTreeMap::new();
+    for call in &history.calls {
+        let word = match &call.told {
+            Told::Flag(_) => "flag",
+            Told::Flags(_) => "list",
+            Told::Taken => "taken",
+            Told::Conflict => "conflict",
+            Told::Missing => "missing",
+            Told::Busy => "busy",
+            Told::Other(..) => "other",
+        };
+        *tally.entry(word).or_default() += 1;
+    }
+    tally
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_of_many_clients_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let recorder = Recorder::new(TestApp::new().await);
+    run(&recorder, seed, CLIENTS, operations).await;
+    let history = recorder.history().await;
+    assert_sound(&history, seed);
+    let tally = tally(&history);
+    eprintln!("seed {seed}: {tally:?}, {} calls of the store", recorder.app().round_trips.calls().len());
+    for word in ["flag", "list", "taken", "missing"] {
+        assert!(tally.contains_key(word), "seed {seed}: nothing was ever answered as {word}: {tally:?}");
+    }
+    let busy = tally.get("busy").copied().unwrap_or_default();
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+}
+
+/// As a local server reads and writes: without the SDK, several transactions to a commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_on_a_file_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let recorder = Recorder::new(TestApp::in_file().await);
+    run(&recorder, seed, CLIENTS, operations).await;
+    assert_sound(&recorder.history().await, seed);
+    assert_eq!(recorder.app().round_trips.calls().len(), 0, "nothing went through the SDK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let shares = [
+        (Fault::Conflict, 60),
+        (Fault::Throttled, 10),
+        (Fault::RequestLost, 8),
+        (Fault::AnswerLost, 8),
+        (Fault::FailedAfterwards, 8),
+    ];
+    let faults = Faults::new(seed, &shares);
+    let recorder = Recorder::new(TestApp::failing(&faults).await);
+    run(&recorder, seed, CLIENTS, operations).await;
+    faults.stop();
+    let history = recorder.history().await;
+    assert_sound(&history, seed);
+    let met = faults.counts();
+    eprintln!("seed {seed}: {:?}, faults {met:?}", tally(&history));
+    for (fault, _) in shares {
+        assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
+    }
+}
+
+/// Makes the calls side by side; returns how each was answered.
+async fn together(recorder: &Arc<Recorder>, requests: Vec<Request>) -> Vec<Told> {
+    let tasks: Vec<_> = requests
+        .into_iter()
+        .enumerate()
+        .map(|(user, request)| {
+            let recorder = recorder.clone();
+            tokio::spawn(async move { recorder.call(user, request).await })
+        })
+        .collect();
+    let mut told = Vec::new();
+    for task in tasks {
+        told.push(task.await.unwrap());
+    }
+    told
+}
+
+fn create(key: &str) -> Request {
+    Request::Create(fields(json!({"key": key, "filters": {"groups": [{"properties": []}]}})))
+}
+
+fn id_of(told: &Told) -> u64 {
+    let Told::Flag(fields) = told else { panic!("no flag: {told:?}") };
+    fields["id"].as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_creates_of_one_key_one_wins() {
+    let recorder = Recorder::new(TestApp::new().await);
+    for round in 0..4 {
+        let told = together(&recorder, (0..CLIENTS).map(|_| create(&format!("key-{round}"))).collect()).await;
+        let won = told.iter().filter(|told| matches!(told, Told::Flag(_))).count();
+        let taken = told.iter().filter(|told| matches!(told, Told::Taken)).count();
+        assert_eq!((won, taken), (1, CLIENTS - 1), "{told:?}");
+    }
+    assert_sound(&recorder.history().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn changes_of_different_fields_are_all_kept() {
+    let recorder = Recorder::new(TestApp::new().await);
+    for round in 0..4 {
+        let flag = id_of(&recorder.call(0, create(&format!("key-{round}"))).await);
+        let sent = [
+            json!({"name": "n"}),
+            json!({"tags": ["t"]}),
+            json!({"active": false}),
+            json!({"rollback_conditions": [1]}),
+            json!({"filters": {"groups": [{"properties": [], "rollout_percentage": 7}]}}),
+            json!({"key": format!("renamed-{round}")}),
+            json!({"ensure_experience_continuity": true}),
+            json!({"has_enriched_analytics": true}),
+        ];
+        let changes = sent.iter().cloned();
+        let changes = changes.map(|sent| Request::Change { flag, fields: fields(sent), edited: None });
+        let told = together(&recorder, changes.collect()).await;
+        assert!(told.iter().all(|told| matches!(told, Told::Flag(_))), "{told:?}");
+        let path = format!("/api/projects/1/feature_flags/{flag}/");
+        let kept = recorder.app().get(&path).await.expect(200);
+        assert_eq!(kept["version"], 1 + sent.len());
+        for (name, value) in sent.iter().flat_map(|sent| sent.as_object().unwrap()) {
+            assert_eq!(&kept[name], value, "{name}");
+        }
+    }
+}
+
+/// Every client has the same record in hand and sends its version: of those that change one field one wins, and the
+/// others are in nobody's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_editors_of_one_field_one_wins() {
+    let recorder = Recorder::new(TestApp::new().await);
+    let flag = id_of(&recorder.call(0, create("edited")).await);
+    for round in 0..4 {
+        let Told::Flag(original) = recorder.call(0, Request::Read(flag)).await else { panic!("no flag") };
+        let edits = (0..CLIENTS).map(|client| {
+            let sent = match client {
+                0 => json!({"tags": [format!("tag-{round}")]}),
+                _ => json!({"name": format!("{round}-{client}")}),
+            };
+            Request::Change { flag, fields: fields(sent), edited: Some(original.clone()) }
+        });
+        let told = together(&recorder, edits.collect()).await;
+        assert!(matches!(told[0], Told::Flag(_)), "{:?}", told[0]);
+        let won = told[1..].iter().filter(|told| matches!(told, Told::Flag(_))).count();
+        let refused = told[1..].iter().filter(|told| matches!(told, Told::Conflict)).count();
+        assert_eq!((won, refused), (1, CLIENTS - 2), "{told:?}");
+    }
+    assert_sound(&recorder.history().await, 0);
+}
+
+/// The key's deleted holder is restored while others create: never two live flags, and whoever lost is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deleting_creating_and_restoring_race_for_a_key() {
+    let recorder = Recorder::new(TestApp::new().await);
+    for round in 0..12 {
+        let key = format!("key-{}", round % 3);
+        let made = recorder.call(0, create(&key)).await;
+        let Told::Flag(made) = made else { continue };
+        let flag = made["id"].as_u64().unwrap();
+        let change = |sent: Value| Request::Change { flag, fields: fields(sent), edited: None };
+        let told = together(
+            &recorder,
+            (0..12)
+                .map(|client| match client % 4 {
+                    0 => change(json!({"deleted": true})),
+                    1 => create(&key),
+                    2 => change(json!({"deleted": false})),
+                    _ => Request::List,
+                })
+                .collect(),
+        )
+        .await;
+        assert!(!told.iter().any(|told| matches!(told, Told::Other(..))), "{told:?}");
+    }
+    assert_sound(&recorder.history().await, 0);
+}
+
+/// What a flag depends on is switched off or deleted while others come to depend on it: in the end no active flag
+/// depends on one that is not, whoever won.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_switched_off_or_deleted_under_a_new_dependent() {
+    let recorder = Recorder::new(TestApp::new().await);
+    let flags = "/api/projects/1/feature_flags/";
+    for round in 0..12 {
+        let base = id_of(&recorder.call(0, create(&format!("base-{round}"))).await);
+        let other = id_of(&recorder.call(0, create(&format!("other-{round}"))).await);
+        let change = |flag, sent: Value| Request::Change { flag, fields: fields(sent), edited: None };
+        let on_base =
+            json!({"type": "flag", "key": base.to_string(), "operator": "flag_evaluates_to", "value": true});
+        let filters = json!({"groups": [{"properties": [on_base]}]});
+        let stop = if round % 2 == 0 { json!({"deleted": true}) } else { json!({"active": false}) };
+        let dependent = Request::Create(fields(json!({"key": format!("new-{round}"), "filters": filters})));
+        // Clients 0 and 2 are served by different processes.
+        let mut requests = vec![
+            change(base, stop.clone()),
+            dependent,
+            change(other, json!({"filters": filters})),
+            change(base, stop),
+        ];
+        if round % 3 == 0 {
+            requests.reverse();
+        }
+        together(&recorder, requests).await;
+        let base = recorder.app().get(&format!("{flags}{base}/")).await.expect(200);
+        let all = recorder.app().get(&format!("{flags}?limit=1000")).await.expect(200);
+        let stands = base["active"] == true && base["deleted"] == false;
+        let depend =
+            all["results"].as_array().unwrap().iter().filter(|flag| flag["filters"] == filters).count();
+        assert!(stands || depend == 0, "round {round}: {depend} flags depend on {base}");
+        assert!(!stands || depend > 0, "round {round}: somebody was refused for nothing");
+    }
+}

@@ -1,0 +1,168 @@
+//! Records and answers that are larger than one item, or one answer, can be.
+
+use axum::http::header;
+use pennon_core::store::{Guard, Item, Key, PARTED_BYTES_MAX, Query, StoreError, Table, Write};
+use pennon_tests::{Keys, TestApp};
+use serde_json::{Value, json};
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+/// A text that deflates to some four fifths.
+fn noise(seed: u64, length: usize) -> String {
+    let alphabet: Vec<char> = ('!'..='~').filter(|it| !matches!(it, '"' | '\\')).collect();
+    let mut state = seed.wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        alphabet[usize::try_from(state >> 33).unwrap() % alphabet.len()]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+async fn table() -> (TestApp, Table) {
+    let app = TestApp::new().await;
+    let records = app.services.app.store.records.clone();
+    (app, records)
+}
+
+fn key(sk: &str) -> Key {
+    Key::new("TEST", sk)
+}
+
+fn item(sk: &str, text: &str) -> Item {
+    Item::new(key(sk), &text).unwrap()
+}
+
+async fn parts(records: &Table, sk: &str) -> usize {
+    records.query(Query::partition(format!("TEST#{sk}#PART"))).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_long_body_comes_back_from_every_kind_of_read() {
+    let (_app, records) = table().await;
+    let long = noise(1, 1_500_000);
+    records.put(item("b", &long), Guard::Absent).await.unwrap();
+    records.put(item("a", "short"), Guard::Absent).await.unwrap();
+    let got = records.get(&key("b")).await.unwrap().unwrap();
+    assert_eq!(got.body::<String>().unwrap(), long);
+    let batch = records.batch_get(&[key("b"), key("none"), key("a"), key("b")]).await.unwrap();
+    let texts: Vec<Option<String>> =
+        batch.iter().map(|item| item.as_ref().map(|item| item.body().unwrap())).collect();
+    assert_eq!(texts, [Some(long.clone()), None, Some("short".to_owned()), Some(long.clone())]);
+    let listed = records.query(Query::partition("TEST")).await.unwrap();
+    let bodies: Vec<String> = listed.iter().map(|item| item.body().unwrap()).collect();
+    assert_eq!(bodies, ["short".to_owned(), long]);
+}
+
+#[tokio::test]
+async fn a_replaced_body_leaves_no_parts_behind() {
+    let (_app, records) = table().await;
+    records.put(item("a", &noise(1, 1_500_000)), Guard::Absent).await.unwrap();
+    let old = records.get(&key("a")).await.unwrap().unwrap();
+    assert_eq!(parts(&records, "a").await, 4);
+    let shorter = noise(2, 700_000);
+    records.put(item("a", &shorter).replacing(&old), Guard::Present).await.unwrap();
+    assert_eq!(parts(&records, "a").await, 2);
+    let old = records.get(&key("a")).await.unwrap().unwrap();
+    assert_eq!(old.body::<String>().unwrap(), shorter);
+    records.put(item("a", "short").replacing(&old), Guard::Present).await.unwrap();
+    assert_eq!(parts(&records, "a").await, 0);
+    assert_eq!(records.get(&key("a")).await.unwrap().unwrap().body::<String>().unwrap(), "short");
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_refused_and_nothing_is_written() {
+    let (_app, records) = table().await;
+    let beyond = noise(1, PARTED_BYTES_MAX * 3 / 2);
+    let writes =
+        vec![Write::Put(item("a", "beside"), Guard::None), Write::Put(item("b", &beyond), Guard::None)];
+    assert!(matches!(records.transact(writes).await, Err(StoreError::TooLarge)));
+    assert_eq!(records.query(Query::partition("TEST")).await.unwrap().len(), 0);
+    // A failed condition is found where the caller put it, whatever parts stand beside it.
+    let writes = vec![
+        Write::Put(item("b", &noise(1, 900_000)), Guard::None),
+        Write::Check(key("none"), Guard::Present),
+    ];
+    assert!(records.transact(writes).await.is_err_and(|error| error.is_condition(1)));
+    assert_eq!(parts(&records, "b").await, 0);
+}
+
+#[tokio::test]
+async fn a_reader_beside_writers_sees_one_body_or_another_and_never_a_mixture() {
+    let (_app, records) = table().await;
+    let bodies: Vec<String> =
+        (0..4).map(|seed| noise(seed, 500_000 + 200_000 * usize::try_from(seed).unwrap())).collect();
+    records.put(item("a", &bodies[0]), Guard::Absent).await.unwrap();
+    let write = async {
+        for round in 0..12 {
+            records.put(item("a", &bodies[round % 4]), Guard::Present).await.unwrap();
+        }
+    };
+    let read = async {
+        for _ in 0..12 {
+            let got = records.get(&key("a")).await.unwrap().unwrap().body::<String>().unwrap();
+            assert!(bodies.contains(&got));
+        }
+    };
+    tokio::join!(write, read);
+}
+
+/// The log of this change holds both texts, which together do not fit into an item.
+#[tokio::test]
+async fn filters_of_the_largest_size_can_be_changed_to_others_of_that_size() {
+    let app = TestApp::new().await;
+    let filters = |seed: u64| {
+        let value = noise(seed, 262_000);
+        json!({"groups": [{"properties": [{"key": "email", "type": "person", "value": value}]}]})
+    };
+    let made = app.post(FLAGS, json!({"key": "long", "filters": filters(1)})).await.expect(201);
+    let path = format!("{FLAGS}{}/", made["id"]);
+    app.patch(&path, json!({"filters": filters(2)})).await.expect(200);
+    assert_eq!(app.get(&path).await.expect(200)["filters"], filters(2));
+}
+
+async fn list(app: &TestApp, limit: usize, gzip: bool) -> (u16, Value, bool) {
+    let mut request = TestApp::request(Keys::OWNER, "GET", &format!("{FLAGS}?limit={limit}"), Value::Null);
+    if gzip {
+        request.headers_mut().insert(header::ACCEPT_ENCODING, "gzip, deflate".parse().unwrap());
+    }
+    let answer = app.send(request).await;
+    let packed = answer.header("content-encoding") == "gzip";
+    let body = if packed { Value::Null } else { answer.json() };
+    (answer.status.as_u16(), body, packed)
+}
+
+fn named_limit(refusal: &Value) -> usize {
+    assert_eq!((&refusal["code"], &refusal["attr"]), (&json!("invalid_input"), &json!("limit")));
+    let detail = refusal["detail"].as_str().unwrap();
+    let number =
+        detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+    number.strip_suffix('.').unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_page_that_no_gateway_lets_through_is_refused_by_the_largest_limit_that_fits() {
+    let app = TestApp::new().await;
+    for number in 0..36 {
+        let value = noise(number, 200_000);
+        let filters =
+            json!({"groups": [{"properties": [{"key": "email", "type": "person", "value": value}]}]});
+        app.post(FLAGS, json!({"key": format!("k{number}"), "filters": filters})).await.expect(201);
+    }
+    assert_eq!(list(&app, 10, true).await.0, 200);
+    let mut most = Vec::new();
+    for gzip in [false, true] {
+        let (status, refusal, _) = list(&app, 100, gzip).await;
+        assert_eq!(status, 400, "{refusal}");
+        let limit = named_limit(&refusal);
+        let (status, page, packed) = list(&app, limit, gzip).await;
+        assert_eq!((status, packed), (200, gzip));
+        if !gzip {
+            assert_eq!(page["results"].as_array().unwrap().len(), limit, "never a shortened page");
+        }
+        let (status, refusal, _) = list(&app, limit + 1, gzip).await;
+        assert_eq!((status, named_limit(&refusal)), (400, limit));
+        most.push(limit);
+    }
+    assert!((29..30).contains(&most[0]), "6 MB of 200 KB each: {most:?}");
+    assert!(most[1] < 36, "{most:?}");
+}
