@@ -33,6 +33,14 @@ report() {
 }
 trap report EXIT
 
+# room GIB: a linker that finds no room left dies of a bus error, which names nothing.
+room() {
+    local free
+    mkdir -p "$CARGO_TARGET_DIR"
+    free=$(($(df --output=avail -k "$CARGO_TARGET_DIR" | tail -1) / 1024 / 1024))
+    ((free >= $1)) || { echo "$free GiB free at $CARGO_TARGET_DIR, $1 needed: make room, or set CARGO_TARGET_DIR"; return 1; }
+}
+
 # The virtual environment, made or brought up to date when the requirements have changed.
 prepare_venv() {
     local wanted python
