@@ -77,6 +77,34 @@ impl<'a> MarkedRun<'a> {
     }
 }
 
+/// The first place from `from` on that is not `before`; all places that are stand in front of all that are not. Near
+/// places are found fast.
+#[inline]
+pub(super) fn leap(from: usize, end: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut step) = (from, 1);
+    // All places in front of `low` are before.
+    let mut high = loop {
+        let probe = low + step - 1;
+        if probe >= end {
+            break end;
+        }
+        if !before(probe) {
+            break probe;
+        }
+        low = probe + 1;
+        step *= 2;
+    };
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 /// The actors with an event that may begin a path, ascending.
 pub(super) fn entrants(runs: &[MarkedRun<'_>], begins: impl Fn(Marks) -> bool) -> Vec<u32> {
     let mut actors: Vec<u32> = Vec::new();
@@ -133,10 +161,7 @@ impl<'a> Ticks<'a> {
         self.active.clear();
         for (index, (marked, head)) in self.runs.iter().zip(&mut self.heads).enumerate() {
             let actors = &marked.run.actors;
-            head.next = head.end;
-            while actors.get(head.next).is_some_and(|other| *other < actor) {
-                head.next += 1;
-            }
+            head.next = leap(head.end, actors.len(), |row| actors[row] < actor);
             head.end = head.next;
             while actors.get(head.end) == Some(&actor) {
                 head.end += 1;

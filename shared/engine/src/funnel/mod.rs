@@ -4,6 +4,7 @@
 //! the periods of its entries); counts, times, lists of people and correlation are folds over these.
 
 mod direct;
+mod gaps;
 mod marks;
 mod merge;
 mod people;
@@ -13,6 +14,7 @@ mod rank;
 mod result;
 mod rows;
 pub mod scan;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod values;

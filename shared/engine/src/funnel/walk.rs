@@ -8,13 +8,14 @@ use super::merge::{self, MarkedRun, Ticks};
 use super::periods::{Entry, PeriodScanner, UnorderedPeriodScanner};
 use super::queues::UnorderedScanner;
 use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
-use super::values::{Only, Pass, Split, Values};
+use super::strict::Strict;
+use super::values::{Only, Pass, Split, Touch, Values};
 use super::watch::Watch;
 use super::{Funnel, Outcome};
 use crate::dates::buckets::Buckets;
 use crate::error::CalcResult;
 use crate::query::Order;
-use crate::scan::Partition;
+use crate::scan::{Micros, Partition};
 
 /// The events of one actor after the other, as a pass sees them.
 #[derive(Default)]
@@ -86,10 +87,10 @@ impl Funnel {
         let mut scanner = Scanner::new(rules);
         let touch = self.split.touch();
         let whole = matches!(self.split, Split::Whole);
-        let direct = Direct::new(rules, self.bounds, &runs, touch).filter(|_| whole || touch.is_some());
-        if let Some(direct) = direct {
+        let special = Special::new(rules, self.bounds, &runs, touch).filter(|_| whole || touch.is_some());
+        if let Some(special) = special {
             let mut watch = Watch::new(stop);
-            direct.run(&mut watch, |told| match told {
+            special.run(&mut watch, |told| match told {
                 Told::Outcome(outcome) => {
                     back(outcome);
                     Ok(())
@@ -163,6 +164,37 @@ impl Funnel {
         let mut values = self.split.values();
         let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
         Ok((values, runs))
+    }
+}
+
+/// A pass for funnels of a kind, which looks at fewer events.
+enum Special<'a> {
+    Ordered(Direct<'a>),
+    Strict(Strict<'a>),
+}
+
+impl<'a> Special<'a> {
+    /// None when there is no such pass.
+    fn new(
+        rules: Rules,
+        bounds: (Micros, Micros),
+        runs: &'a [MarkedRun<'a>],
+        touch: Option<Touch>,
+    ) -> Option<Self> {
+        match (rules.strict, touch) {
+            (false, _) => Direct::new(rules, bounds, runs, touch).map(Self::Ordered),
+            (true, None) => Strict::new(rules, bounds, runs).map(Self::Strict),
+            // In strict order any event may say what an actor counts under.
+            (true, Some(_)) => None,
+        }
+    }
+
+    /// Calls back for every actor that began a path, in their order.
+    fn run(self, watch: &mut Watch<'_>, back: impl FnMut(Told<'_>) -> CalcResult<()>) -> CalcResult<()> {
+        match self {
+            Self::Ordered(direct) => direct.run(watch, back),
+            Self::Strict(strict) => strict.run(watch, back),
+        }
     }
 }
 
