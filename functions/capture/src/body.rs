@@ -28,6 +28,7 @@ pub(crate) const NOTED: &[&str] = &[
     "$window_id",
     "$lib",
     "$lib_version",
+    "$process_person_profile",
 ];
 
 /// A whole body.

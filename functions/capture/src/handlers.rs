@@ -1,8 +1,9 @@
 //! The capture routes.
 //!
-//! Must stay true: a 200 means that every event of the request is stored and counted; any other status means that none
-//! is known to be. Sending the request again is harmless for events that carry a uuid, by which they are known; one
-//! without gets a new one each time, so a request of which only the answer was lost counts it twice.
+//! Must stay true: a 200 means that every event of the request is stored and counted, but for those that the vendor's
+//! rules drop (`normalize`); any other status means that none is known to be. Sending the request again is harmless for
+//! events that carry a uuid, by which they are known; one without gets a new one each time, so a request of which only
+//! the answer was lost counts it twice.
 
 use axum::extract::State;
 use axum::http::header;

@@ -1,9 +1,10 @@
 //! The text of a capture body into a batch to be stored, by the SDKs' rules: a pure function of the text and the instant.
 //!
-//! A batch is taken whole or refused whole; only the vendor's newer form drops single events and says which. Rules where
-//! the forms leave a choice: the name and the distinct id must be there, the id not blank; both are cut at 200 characters;
-//! a uuid that is empty or all zero counts as none. Must stay true: properties stay as sent, except that `$set`,
-//! `$set_once` and `$unset` of the event itself move into them.
+//! A batch is taken whole or refused whole; only the vendor's newer form drops single events and says which, and either
+//! form drops an event that is about a person or group and wants none to be kept. Rules where the forms leave a choice:
+//! the name and the distinct id must be there, the id not blank; both are cut at 200 characters; a uuid that is empty or
+//! all zero counts as none. Must stay true: properties stay as sent, except that `$set`, `$set_once` and `$unset` of the
+//! event itself move into them.
 
 use pennon_eventstore::{Captured, CapturedEvent, Packed, PackedProperties, parse_timestamp};
 use serde::de::{DeserializeSeed, Error};
@@ -24,6 +25,9 @@ pub const NAME_CHARS_MAX: usize = 200;
 
 /// Person changes that may stand beside the properties, and their places in [`NOTED`].
 const MOVED: [(&str, usize); 3] = [("$set", 3), ("$set_once", 4), ("$unset", 5)];
+
+/// Why an event that is about a person or group and wants none to be kept is not stored.
+const PERSON_UNWANTED: &str = "invalid_event_when_process_person_profile_is_false";
 
 /// The two forms of capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +165,10 @@ impl<'a> Reading<'a> {
             (id, _) => id,
         });
         let distinct_id = place.distinct_id(own_id, inner_id)?;
+        if needs_person(&event) && self.wants_no_person(&fields, &properties) {
+            self.outcomes.push((uuid, Some(PERSON_UNWANTED)));
+            return Ok(());
+        }
         for (name, own) in MOVED.into_iter().zip(fields.moved.iter_mut()) {
             if let Some(own) = own.take().filter(|value| !value.is_null()) {
                 moved(&mut self.packed, &mut properties, name, own);
@@ -173,6 +181,15 @@ impl<'a> Reading<'a> {
         self.told.push(told.unwrap_or(Told::Nothing));
         self.events.push(CapturedEvent { uuid, event, distinct_id, timestamp: 0, properties });
         Ok(())
+    }
+
+    /// Whether the event says that no person is to be kept of it.
+    fn wants_no_person(&self, fields: &Fields, properties: &PackedProperties) -> bool {
+        let told = match self.form {
+            Form::Analytics => option(fields, "process_person_profile").filter(|value| value.is_boolean()),
+            Form::Batch => None,
+        };
+        told.cloned().or_else(|| self.packed.noted(properties, 10)) == Some(Value::Bool(false))
     }
 
     fn token(&mut self, fields: &Fields, place: Place) {
@@ -238,6 +255,12 @@ impl<'a> Reading<'a> {
         let captured = Captured { events: self.events, packed: self.packed };
         Ok(Batch { token, captured, outcomes: self.outcomes })
     }
+}
+
+/// Whether events of this name are about nothing but persons or groups. One that wants none to be kept contradicts itself:
+/// the vendor accepts it and lets it go, and so does this.
+fn needs_person(event: &str) -> bool {
+    ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify"].contains(&event)
 }
 
 fn properties_lack(properties: &PackedProperties, packed: &Packed, noted: usize) -> bool {

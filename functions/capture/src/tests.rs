@@ -458,3 +458,32 @@ fn the_newer_forms_own_fields_become_properties() {
     let exact = one(json!({"disable_skew_correction": true}));
     assert_eq!(exact.timestamp, parse_timestamp("2024-05-01T09:59:00Z").unwrap());
 }
+
+/// Names of the events that are kept, and what is said of each.
+fn kept(batch: &Batch) -> (Vec<&str>, Vec<Option<&'static str>>) {
+    let names = batch.captured.events.iter().map(|event| event.event.as_str());
+    (names.collect(), batch.outcomes.iter().map(|(_, why)| *why).collect())
+}
+
+#[test]
+fn an_event_about_a_person_or_group_that_wants_none_to_be_kept_is_dropped() {
+    let names = ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify", "$set", "a"];
+    let wants = |value: Value| {
+        let event = |name| json!({"event": name, "distinct_id": "d", "properties": {"$process_person_profile": value}});
+        let body = json!({"api_key": "t", "batch": names.map(event)}).to_string();
+        normalize(body.as_bytes(), Form::Batch, &received(), &mut || Uuid::from_u128(1)).unwrap()
+    };
+    let why = Some("invalid_event_when_process_person_profile_is_false");
+    assert_eq!(kept(&wants(json!(false))), (vec!["$set", "a"], vec![why, why, why, why, None, None]));
+    for other in [json!(true), json!("false"), json!(0), Value::Null] {
+        assert_eq!(kept(&wants(other.clone())), (names.to_vec(), vec![None; 6]), "{other}");
+    }
+    let one = |options: Value| {
+        let event = json!({"uuid": Uuid::from_u128(1).to_string(), "event": "$identify", "distinct_id": "d",
+            "timestamp": NOW, "options": options, "properties": {"$process_person_profile": true}});
+        let batch = analytics(json!({"created_at": NOW, "batch": [event]}), &received()).unwrap();
+        kept(&batch).1
+    };
+    assert_eq!(one(json!({"process_person_profile": false})), [why], "the event's own option goes first");
+    assert_eq!(one(json!({})), [None]);
+}
