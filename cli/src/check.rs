@@ -29,7 +29,7 @@ pub async fn check(
         if !events.drop_segment(project, segment, now.timestamp_micros()).await.map_err(failed)? {
             return Err(format!("project {project} has no segment {segment}"));
         }
-        report.lines.push(format!("project {project}: segment {segment} is gone, with all its events"));
+        report.lines.push(format!("project {project}: segment {segment} is gone, with all that it held"));
     }
     let projects = match options.project {
         Some(project) => vec![project],
@@ -55,13 +55,10 @@ fn tell(project: u64, checked: &Checked, lines: &mut Vec<String>) {
         for finding in &found.findings {
             lines.push(format!("  {}: {}", finding.object, finding.what));
         }
-        lines.push(match kind {
-            "events" => format!(
-                "  put these objects back and run `pennon check --lift`, or give the events up with `pennon check \
-                 --project {project} --drop {id}`"
-            ),
-            _ => "  put these objects back and run `pennon check --lift`".to_owned(),
-        });
+        lines.push(format!(
+            "  put these objects back and run `pennon check --lift`, or give the {kind} up with `pennon check --project \
+             {project} --drop {id}`"
+        ));
     }
     for id in &checked.restored {
         lines.push(format!("project {project}: {id} was damaged and is whole again; `--lift` says so"));

@@ -47,14 +47,20 @@ impl Wanted {
 
     /// The same in words.
     pub fn says(&self, found: &Erased) -> String {
-        let Erased { events, persons, segments } = found;
+        let Erased { events, persons, segments, cohorts } = found;
         let project = self.project;
         match &self.doomed {
             Doomed::Person(person) if *persons == 0 => {
                 format!("project {project} knows nobody by {person:?}")
             }
             Doomed::Person(person) => {
-                format!("project {project}, person {person:?}: {events} events, in {segments} segments")
+                let lists = match cohorts {
+                    0 => String::new(),
+                    _ => format!("; on the lists of {cohorts} static cohorts"),
+                };
+                format!(
+                    "project {project}, person {person:?}: {events} events, in {segments} segments{lists}"
+                )
             }
             Doomed::Before(_) => format!("project {project}: {events} events, in {segments} segments"),
             Doomed::Project => {

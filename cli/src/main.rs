@@ -233,6 +233,12 @@ async fn delete(options: &Delete) -> Result<(), String> {
     }
     let erased = wanted.erase(&opened.store, &events, chrono::Utc::now().timestamp_micros()).await?;
     println!("erased {} events; {} segments were written anew", erased.events, erased.segments);
+    if erased.segments > 0 {
+        let minutes = pennon_eventstore::GRACE_MICROS / 60_000_000;
+        println!(
+            "nobody is answered from them any more; their old files go at the first compaction in {minutes} minutes"
+        );
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry};
+use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, Swap, Swapped};
 use crate::quarantine::Damage;
 
 /// Bytes that are read at once.
@@ -147,8 +147,8 @@ impl EventStore {
         Ok(size)
     }
 
-    /// Takes a segment out of the manifest for good, whatever it holds; its objects go like those of any that was
-    /// replaced. False when the project has no such segment.
+    /// Takes a segment, or an import of persons or groups, out of the manifest for good, whatever it holds; its objects go
+    /// like those of any that was replaced. False when the project has none with this id.
     pub async fn drop_segment(
         &self,
         project: ProjectId,
@@ -157,13 +157,23 @@ impl EventStore {
     ) -> Result<bool, EventStoreError> {
         for _ in 0..TRIES {
             let manifest = Manifest::load(&self.inner.store, project).await?;
-            if !manifest.segments.iter().any(|entry| entry.id == id) {
+            let import = manifest.all_records().find(|(_, entry)| entry.id == id);
+            let is_segment = manifest.segments.iter().any(|entry| entry.id == id);
+            let is_dropped = if let Some((prefix, entry)) = import {
+                let before = Some(entry.object.clone());
+                let none = RecordsEntry { rows: 0, at: now, before, ..entry.clone() };
+                let records = [(prefix, manifest.version_of(id), none)];
+                let swap = Swap { records: &records, ..Swap::default() };
+                manifest.swap(&self.inner.store, project, &swap).await? == Swapped::Done
+            } else if is_segment {
+                // A segment without events that replaces it.
+                let mut new = NewSegment::new(project, now);
+                new.entry.replaces_segments = vec![id.to_owned()];
+                self.list(project, &manifest, &new).await?
+            } else {
                 return Ok(false);
-            }
-            // A segment without events that replaces it.
-            let mut new = NewSegment::new(project, now);
-            new.entry.replaces_segments = vec![id.to_owned()];
-            if self.list(project, &manifest, &new).await? {
+            };
+            if is_dropped {
                 tracing::warn!(project, segment = id, "a segment was dropped");
                 self.lift(project, id).await?;
                 return Ok(true);

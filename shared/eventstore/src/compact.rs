@@ -21,6 +21,7 @@ use crate::profile::Profile;
 use crate::profile::file::encode_groups;
 use crate::profile::merge::merged_ids;
 use crate::replaced::ReplacedBlocks;
+use crate::resolution::Resolution;
 use crate::segment::values;
 use crate::segment::write::Replaces;
 use crate::tail::{RawBlock, resolve, rows_of};
@@ -142,7 +143,8 @@ impl EventStore {
         entries: &[SegmentEntry],
         now: Micros,
     ) -> Result<Compacted, EventStoreError> {
-        let new = self.merged_segment(project, entries, &Erase::default(), now).await?;
+        let resolution = self.resolution(project).await?;
+        let new = self.merged_segment(project, entries, &Erase::default(), &resolution, now).await?;
         self.write_objects(&new).await?;
         for _ in 0..TRIES {
             let are_there =
@@ -162,15 +164,16 @@ impl EventStore {
         Err(EventStoreError::Contended)
     }
 
-    /// The segment that holds the events of `entries` but those that `erase` names.
+    /// The segment that holds the events of `entries` but those that `erase` names, under whom they are by `resolution`.
     pub(crate) async fn merged_segment(
         &self,
         project: ProjectId,
         entries: &[SegmentEntry],
         erase: &Erase,
+        resolution: &Resolution,
         now: Micros,
     ) -> Result<NewSegment, EventStoreError> {
-        let resolution = Arc::new(self.resolution(project).await?);
+        let resolution = Arc::new(resolution.clone());
         let mut new = NewSegment::new(project, now);
         new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
         let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();

@@ -3,17 +3,17 @@
 //! Segments are written without what is erased, and all take the place of the old ones in one transaction: whoever reads
 //! the manifest afterwards finds none of it, in scans, persons, flags and groups alike, and no reader has to know of
 //! erasure. The old objects go with the sweep, after the grace period. Events that wait in blocks are compacted first, so
-//! what was acknowledged before the erasure began is erased with it; what arrives later counts. Must stay true: all of it
-//! happens or nothing; no other event changes. A person's imported records are erased too; that its distinct ids were
-//! one person is kept, as links between ids that nothing else names any more.
+//! what was acknowledged before the erasure began is erased with it; what arrives later counts. A person goes with all
+//! that was imported of it, with the merges that made it one ([`crate::merges`]), and from the lists of static cohorts
+//! ([`crate::members`]); so whoever comes with one of its distinct ids later is somebody new. Must stay true: of events,
+//! persons and merges all happens or nothing; nothing of anybody else changes; whatever was left undone is done by the
+//! same call again.
 
-use std::collections::{BTreeSet, HashMap};
+mod rewrite;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BooleanArray};
-use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::UInt32Type;
-use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
@@ -24,11 +24,13 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::TRIES;
 use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, new_id};
+use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, Swap, Swapped};
+use crate::members;
+use crate::merges::Merged;
 use crate::person::derived;
-use crate::profile::file;
 use crate::resolution::Resolution;
-use crate::segment::read::times;
+use crate::resolved::Resolved;
+use rewrite::Made;
 
 /// Most segments that are written anew by one erasure: they are swapped in one transaction.
 const SEGMENTS_MAX: usize = 80;
@@ -38,7 +40,7 @@ const SEGMENTS_MAX: usize = 80;
 pub enum Doomed {
     /// Everything that is known of somebody: by distinct id, or by the id of the person.
     Person(String),
-    /// All events, persons and groups of the project.
+    /// All events, persons and groups of the project, and everybody from the lists of its static cohorts.
     Project,
     /// Events that happened before this instant. Persons and groups stay.
     Before(Micros),
@@ -53,34 +55,53 @@ pub struct Erased {
     pub persons: u64,
     /// Segments that were written anew, or taken away.
     pub segments: usize,
+    /// Static cohorts from whose lists somebody was taken.
+    pub cohorts: usize,
 }
 
-/// What a segment is written without.
+/// What is left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Erase {
-    /// Events of these persons, as they are in the end or were when a segment was written.
+    /// Events of these persons, as they are in the end or were when a segment was written, and all else of them.
     pub persons: Arc<BTreeSet<Uuid>>,
     /// Events before this instant.
     pub before: Option<Micros>,
+    /// All that the project has.
+    pub everything: bool,
+}
+
+/// What takes the place of what is there.
+#[derive(Default)]
+struct Left {
+    segments: Vec<SegmentEntry>,
+    records: Vec<(&'static str, u64, RecordsEntry)>,
 }
 
 impl Erase {
     /// Whether nothing of a segment's events stays.
     pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
-        self.before.is_some_and(|before| entry.max_time < before)
+        self.everything || self.before.is_some_and(|before| entry.max_time < before)
+    }
+
+    /// Whether the person that a distinct id is by itself goes.
+    pub(crate) fn takes(&self, person: Uuid) -> bool {
+        self.everything || self.persons.contains(&person)
+    }
+
+    /// Whether a merge goes because it names somebody who does.
+    pub(crate) fn names_merge(&self, merged: &Merged) -> bool {
+        self.takes(merged.link.from) || self.takes(merged.link.to)
+    }
+
+    /// Whether persons go, and not only events.
+    pub(crate) fn is_of_persons(&self) -> bool {
+        self.everything || !self.persons.is_empty()
     }
 
     fn names(&self, row: &Row, resolution: &Resolution) -> bool {
-        let person = [row.person, resolution.person(row.person)].iter().any(|id| self.persons.contains(id));
+        let person = [row.person, resolution.person(row.person)].iter().any(|id| self.takes(*id));
         person || self.before.is_some_and(|before| row.event.timestamp < before)
     }
-}
-
-/// What an erasure is going to put in the place of what is there, by the ids of the entries.
-#[derive(Default)]
-struct Made {
-    segments: HashMap<String, NewSegment>,
-    records: HashMap<String, RecordsEntry>,
 }
 
 impl EventStore {
@@ -96,18 +117,24 @@ impl EventStore {
         while self.compact_blocks(project, now).await?.more {}
         let mut made = Made::default();
         let mut outcome = Err(EventStoreError::Contended);
+        let mut cohorts = 0;
         for _ in 0..TRIES {
             let (manifest, resolved) = self.manifest_and_persons(project).await?;
             let erase = self.erase_of(project, &manifest, &resolved.resolution, &[], doomed).await?;
-            if let Some(erased) = self.try_erase(project, doomed, &manifest, &erase, &mut made, now).await? {
-                outcome = Ok(erased);
+            made = self.still_of(made, &erase.persons).await?;
+            // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
+            cohorts += members::erase(&self.inner.store.records, project, &erase).await?;
+            if let Some(erased) =
+                self.try_erase(project, &manifest, &resolved, &erase, &mut made, now).await?
+            {
+                outcome = Ok(Erased { cohorts, ..erased });
                 break;
             }
         }
         // What was made for segments that others replaced meanwhile, or for nothing.
-        for new in made.segments.values() {
-            self.drop_objects(new).await?;
-        }
+        self.discard(made).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        self.sweep_merges(project, &manifest, now).await?;
         outcome
     }
 
@@ -116,16 +143,16 @@ impl EventStore {
         let snapshot = self.snapshot(project).await?;
         let (manifest, resolution) = (&snapshot.manifest, &snapshot.resolution);
         let erase = self.erase_of(project, manifest, resolution, &snapshot.hot, doomed).await?;
-        let known = self.has_any(project, manifest, &erase).await?;
+        let known = self.knows(project, manifest, &erase).await?;
         let hot = self.not_in_segments(manifest, snapshot.hot).await?;
-        let is_all = *doomed == Doomed::Project;
-        let waiting = hot.iter().filter(|row| is_all || erase.names(row, resolution)).count();
+        let waiting = hot.iter().filter(|row| erase.names(row, resolution)).count();
         let mut erased = Erased { events: waiting as u64, ..Erased::default() };
         for entry in &manifest.segments {
-            let events = if is_all { entry.rows } else { self.count_in(entry, &erase).await? };
+            let events = self.count_in(entry, &erase).await?;
             erased.events += events;
             erased.segments += usize::from(events > 0);
         }
+        erased.cohorts = members::naming(&self.inner.store.records, project, &erase).await?;
         erased.persons = match doomed {
             Doomed::Before(_) => 0,
             Doomed::Project => self.count_people(project).await?,
@@ -134,7 +161,7 @@ impl EventStore {
         Ok(erased)
     }
 
-    /// What segments are to be written without.
+    /// What is to be left out.
     async fn erase_of(
         &self,
         project: ProjectId,
@@ -144,7 +171,7 @@ impl EventStore {
         doomed: &Doomed,
     ) -> Result<Erase, EventStoreError> {
         let name = match doomed {
-            Doomed::Project => return Ok(Erase::default()),
+            Doomed::Project => return Ok(Erase { everything: true, ..Erase::default() }),
             Doomed::Before(before) => return Ok(Erase { before: Some(*before), ..Erase::default() }),
             Doomed::Person(name) => name,
         };
@@ -152,23 +179,27 @@ impl EventStore {
             let person = resolution.person(id);
             let mut ids = resolution.members(person);
             ids.extend([id, person]);
-            Erase { persons: Arc::new(ids), before: None }
+            Erase { persons: Arc::new(ids), ..Erase::default() }
         };
         let by_distinct_id = everybody(derived(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Ids of persons and many distinct ids look alike; a distinct id goes first.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, resolution));
-        let known = waits || self.has_any(project, manifest, &by_distinct_id).await?;
+        let known = waits || self.knows(project, manifest, &by_distinct_id).await?;
         Ok(if known { by_distinct_id } else { everybody(id) })
     }
 
-    /// Whether segments or imported records name somebody of `erase.persons`.
-    async fn has_any(
+    /// Whether anything names somebody of `erase.persons`: a merge, a segment, an imported record, a list of a static
+    /// cohort, or what tells who has been identified.
+    async fn knows(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         erase: &Erase,
     ) -> Result<bool, EventStoreError> {
+        if erase.persons.len() > 1 {
+            return Ok(true);
+        }
         for entry in &manifest.segments {
             if !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty() {
                 return Ok(true);
@@ -176,173 +207,96 @@ impl EventStore {
         }
         let objects = self.persons_objects(project, manifest).await?;
         let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
-        Ok(objects.iter().any(|object| object.records().any(named)))
+        if objects.iter().any(|object| object.records().any(named)) {
+            return Ok(true);
+        }
+        let records = &self.inner.store.records;
+        let marks = erase.persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let is_marked = records.batch_get(&marks).await?.iter().any(Option::is_some);
+        Ok(is_marked || members::naming(records, project, erase).await? > 0)
     }
 
-    /// Puts what is left in the place of what is there. None when others changed the manifest meanwhile.
+    /// Puts what is left in the place of what is there. None when others changed it meanwhile.
     async fn try_erase(
         &self,
         project: ProjectId,
-        doomed: &Doomed,
         manifest: &Manifest,
+        resolved: &Resolved,
         erase: &Erase,
         made: &mut Made,
         now: Micros,
     ) -> Result<Option<Erased>, EventStoreError> {
         let mut erased = Erased::default();
-        let (mut segments, mut records) = (Vec::new(), Vec::new());
-        if *doomed == Doomed::Project {
+        let left = if erase.everything {
             erased.persons = self.count_people(project).await?;
-            let mut new = NewSegment::new(project, now);
-            let live = manifest.segments.iter();
-            new.entry.replaces_segments = live.clone().map(|entry| entry.id.clone()).collect();
-            erased.events = live.map(|entry| entry.rows).sum();
-            erased.segments = manifest.segments.len();
-            segments.push(new.entry);
-            for (prefix, entry) in manifest.all_records() {
-                let before = Some(entry.object.clone());
-                let entry = RecordsEntry { rows: 0, at: now, before, ..entry.clone() };
-                records.push((prefix, manifest.version_of(&entry.id), entry));
-            }
+            nothing_left(project, manifest, &mut erased, now)
         } else {
-            let known = self.has_any(project, manifest, erase).await?;
-            erased.persons = u64::from(known && !erase.persons.is_empty());
-            for entry in &manifest.segments {
-                let touched = self.count_in(entry, erase).await? > 0
-                    || !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
-                if !touched {
-                    continue;
-                }
-                let left = self.without(project, entry, erase, made, now).await?;
-                erased.events += entry.rows - left.rows;
-                erased.segments += 1;
-                segments.push(left);
+            let is_known = erase.is_of_persons() && self.knows(project, manifest, erase).await?;
+            erased.persons = u64::from(is_known);
+            if erase.is_of_persons() && !is_known {
+                return Ok(Some(erased));
             }
-            records = self.records_without(project, manifest, erase, made, now).await?;
-        }
+            self.left_without(project, manifest, (erase, &resolved.resolution), made, &mut erased, now)
+                .await?
+        };
+        let Left { segments, records } = left;
         if segments.len() + records.len() > SEGMENTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
                 "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
             )));
         }
-        if segments.is_empty() && records.is_empty() {
-            return Ok(Some(erased));
+        let swap = Swap { segments: &segments, records: &records, ..Swap::default() };
+        let is_done = if erase.is_of_persons() {
+            self.forget(project, manifest, resolved, erase, &swap, now).await?
+        } else if segments.is_empty() {
+            true
+        } else {
+            manifest.swap(&self.inner.store, project, &swap).await? == Swapped::Done
+        };
+        if is_done {
+            made.listed(&segments, &records);
         }
-        if !manifest.swap(&self.inner.store, project, &segments, &records).await? {
-            return Ok(None);
-        }
-        made.segments.retain(|_, new| segments.iter().all(|entry| entry.id != new.entry.id));
-        Ok(Some(erased))
+        Ok(is_done.then_some(erased))
     }
 
-    /// The segment that is to be in the place of `entry`; its objects are stored.
-    async fn without(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-        erase: &Erase,
-        made: &mut Made,
-        now: Micros,
-    ) -> Result<SegmentEntry, EventStoreError> {
-        if let Some(known) = made.segments.get(&entry.id) {
-            return Ok(known.entry.clone());
-        }
-        let entries = std::slice::from_ref(entry);
-        let mut new = self.merged_segment(project, entries, erase, now).await?;
-        self.write_objects(&new).await?;
-        new.files.iter_mut().for_each(|(_, bytes)| *bytes = Bytes::new());
-        let left = new.entry.clone();
-        made.segments.insert(entry.id.clone(), new);
-        Ok(left)
-    }
-
-    /// The entries of imported persons whose records name somebody of `erase.persons`, without these records.
-    async fn records_without(
+    /// What is left of the segments and imports that have something of what `erase` names.
+    async fn left_without(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        erase: &Erase,
+        (erase, resolution): (&Erase, &Resolution),
         made: &mut Made,
+        erased: &mut Erased,
         now: Micros,
-    ) -> Result<Vec<(&'static str, u64, RecordsEntry)>, EventStoreError> {
-        let mut records = Vec::new();
-        let objects = self.persons_objects(project, manifest).await?;
-        for (entry, object) in manifest.persons.iter().zip(objects) {
-            let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
-            let stays = object.records().map(|ids| !named(ids)).collect::<Vec<_>>();
-            if stays.iter().all(|stays| *stays) {
+    ) -> Result<Left, EventStoreError> {
+        let mut left = Left::default();
+        for entry in &manifest.segments {
+            let touched = self.count_in(entry, erase).await? > 0
+                || !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
+            if !touched {
                 continue;
             }
-            let known = made.records.get(&entry.id).cloned();
-            let left = match known {
-                Some(left) => left,
-                None => {
-                    let mut batches = Vec::new();
-                    for group in 0..object.file.groups() {
-                        let columns = object.file.columns();
-                        batches.extend(
-                            object.file.decode(&self.inner.objects, group, None, &columns).await?.batches,
-                        );
-                    }
-                    let rows = stays.iter().filter(|stays| **stays).count() as u64;
-                    let bytes = tokio::task::spawn_blocking(move || filtered(&batches, &stays)).await??;
-                    let (id, size) = (new_id(now), bytes.len() as u64);
-                    let name = format!("project={project}/persons/{id}.parquet");
-                    self.inner.objects.create_all(&[(name.clone(), bytes)]).await?;
-                    let before = Some(entry.object.clone());
-                    RecordsEntry { object: name, rows, bytes: size, at: now, before, ..entry.clone() }
-                }
-            };
-            made.records.insert(entry.id.clone(), left.clone());
-            records.push((keys::PERSONS, manifest.version_of(&entry.id), left));
+            let segment = self.without(project, entry, (erase, resolution), made, now).await?;
+            erased.events += entry.rows - segment.rows;
+            erased.segments += 1;
+            left.segments.push(segment);
         }
-        Ok(records)
-    }
-
-    /// How many events of a segment `erase` names.
-    async fn count_in(&self, entry: &SegmentEntry, erase: &Erase) -> Result<u64, EventStoreError> {
-        if entry.rows == 0 || erase.before.is_some_and(|before| entry.min_time >= before) {
-            return Ok(0);
-        }
-        if erase.covers(entry) {
-            return Ok(entry.rows);
-        }
-        let file = self.segment(entry).await?;
-        let persons = match &entry.persons {
-            Some(object) if !erase.persons.is_empty() => self.inner.objects.get(object).await?,
-            _ => Bytes::new(),
-        };
-        let mut persons = persons.as_chunks::<16>().0;
-        let (mut count, before) = (0, erase.before.unwrap_or(Micros::MIN));
-        for (group, range) in file.footer.ranges.iter().enumerate() {
-            let own = persons.split_off(..(range.persons as usize).min(persons.len())).unwrap_or_default();
-            let is_named = own.iter().map(|id| erase.persons.contains(&Uuid::from_bytes(*id)));
-            let named = is_named.collect::<Vec<_>>();
-            if erase.before.is_none() && !named.contains(&true) {
-                continue;
-            }
-            let columns = ["person_code".to_owned(), "timestamp".to_owned()];
-            for batch in file.decode(&self.inner.objects, group, None, &columns).await?.batches {
-                let codes = batch.column_by_name("person_code");
-                let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
-                let codes =
-                    codes.ok_or_else(|| EventStoreError::corrupt("a segment without person codes"))?;
-                let rows = codes.values().iter().zip(times(&batch)?);
-                let is_erased = |(code, time): &(&u32, Micros)| {
-                    *time < before || named.get(**code as usize) == Some(&true)
-                };
-                count += rows.filter(is_erased).count() as u64;
-            }
-        }
-        Ok(count)
+        left.records = self.records_without(project, manifest, erase, made, now).await?;
+        Ok(left)
     }
 }
 
-/// A file with those rows of `batches` that stay.
-fn filtered(batches: &[arrow::array::RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreError> {
-    let schema = batches.first().ok_or_else(|| EventStoreError::corrupt("a file without rows"))?.schema();
-    let all = concat_batches(&schema, batches)?;
-    let left = filter_record_batch(&all, &BooleanArray::from(stays.to_vec()))?;
-    let columns = schema.fields().iter().zip(left.columns());
-    file::write(columns.map(|(field, column)| (field.name().as_str(), column.clone())).collect())
+/// A segment without events in the place of all segments, and imports without records.
+fn nothing_left(project: ProjectId, manifest: &Manifest, erased: &mut Erased, now: Micros) -> Left {
+    let mut new = NewSegment::new(project, now);
+    new.entry.replaces_segments = manifest.segments.iter().map(|entry| entry.id.clone()).collect();
+    erased.events = manifest.segments.iter().map(|entry| entry.rows).sum();
+    erased.segments = manifest.segments.len();
+    let mut left = Left { segments: vec![new.entry], records: Vec::new() };
+    for (prefix, entry) in manifest.all_records() {
+        let before = Some(entry.object.clone());
+        let entry = RecordsEntry { rows: 0, at: now, before, ..entry.clone() };
+        left.records.push((prefix, manifest.version_of(&entry.id), entry));
+    }
+    left
 }

@@ -170,14 +170,19 @@ pub(crate) fn merge_number(sk: &str) -> Result<u64, EventStoreError> {
     number.ok_or_else(|| EventStoreError::Corrupt(format!("{sk} names no row of merges")))
 }
 
+/// Prefix of what was forced.
+pub(crate) const FORCED: &str = "FORCED#";
+/// Prefix of who has been identified.
+pub(crate) const IDENTIFIED: &str = "IDENTIFIED#";
+
 /// That a merge was forced; a person may have any number.
 pub(crate) fn forced_merge(project: ProjectId, from: Uuid, to: Uuid) -> Key {
-    Key::new(override_pk(project), format!("FORCED#{from}#{to}"))
+    Key::new(override_pk(project), format!("{FORCED}{from}#{to}"))
 }
 
 /// That a person has been identified.
 pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
-    Key::new(override_pk(project), format!("IDENTIFIED#{person}"))
+    Key::new(override_pk(project), format!("{IDENTIFIED}{person}"))
 }
 
 /// A part of the list of a static cohort. Each is a partition of its own: they are written at once.

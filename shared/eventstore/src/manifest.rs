@@ -192,6 +192,27 @@ pub(crate) struct Manifest {
     pub damaged: HashSet<String>,
 }
 
+/// What is to come into the manifest at once.
+#[derive(Clone, Default)]
+pub(crate) struct Swap<'a> {
+    pub segments: &'a [SegmentEntry],
+    /// Entries in the place of those with these versions, and what their sort keys begin with.
+    pub records: &'a [(&'static str, u64, RecordsEntry)],
+    pub merges: Option<&'a MergesEntry>,
+    /// Other rows, and their conditions.
+    pub beside: Vec<Write>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Swapped {
+    Done,
+    /// Somebody else changed the manifest.
+    Changed,
+    /// A condition of the other rows does not hold.
+    Refused,
+}
+
 /// A fresh id of a segment or another object: sorts by time.
 pub(crate) fn new_id(now: Micros) -> String {
     format!("{:020}-{:016x}", micros_u64(now), pennon_core::ids::random_below(u64::MAX))
@@ -208,6 +229,12 @@ impl Manifest {
         }
         Err(StoreError::Busy(format!("the segments of project {project} change faster than they are read"))
             .into())
+    }
+
+    /// What the manifest lists of imported persons alone.
+    pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
+        let query = Query::partition(keys::manifest_pk(project)).prefix(keys::PERSONS);
+        Manifest::of(&store.records.query(query).await?)
     }
 
     fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
@@ -270,6 +297,11 @@ impl Manifest {
         self.versions.get(id).copied().unwrap_or(0)
     }
 
+    /// How many erasures the log of merges has been through.
+    pub(crate) fn erasures(&self) -> u64 {
+        self.merges.last().map_or(0, |entry| entry.erasures)
+    }
+
     /// What entries say of blocks that they replace.
     pub(crate) fn replaced_blocks(&self) -> impl Iterator<Item = &ReplacedBlocks> {
         self.all_segments
@@ -290,46 +322,52 @@ impl Manifest {
     ) -> Result<bool, EventStoreError> {
         let version = self.next_version();
         let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
-        self.change(store, project, vec![Write::Put(entry, Guard::Absent)]).await
+        let entries = vec![Write::Put(entry, Guard::Absent)];
+        Ok(self.change(store, project, entries, Vec::new()).await? == Swapped::Done)
     }
 
-    /// Adds segments, and puts other entries of records in the place of those with these versions, all at once, on top of
-    /// this manifest. False when somebody else changed the manifest since; nothing is written then.
+    /// Makes all of `swap`, all at once, on top of this manifest; nothing is written where that is not possible.
     pub(crate) async fn swap(
         &self,
         store: &Store,
         project: ProjectId,
-        segments: &[SegmentEntry],
-        records: &[(&str, u64, RecordsEntry)],
-    ) -> Result<bool, EventStoreError> {
+        swap: &Swap<'_>,
+    ) -> Result<Swapped, EventStoreError> {
         let version = self.next_version();
-        let mut writes = Vec::new();
-        for entry in segments {
+        let mut entries = Vec::new();
+        for entry in swap.segments {
             let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
-            writes.push(Write::Put(item, Guard::Absent));
+            entries.push(Write::Put(item, Guard::Absent));
         }
-        for (prefix, before, entry) in records {
+        for (prefix, before, entry) in swap.records {
             let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
-            writes.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
+            entries.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
         }
-        self.change(store, project, writes).await
+        if let Some(entry) = swap.merges {
+            let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item, Guard::Absent));
+        }
+        self.change(store, project, entries, swap.beside.clone()).await
     }
 
-    /// Makes `entries`, which come with the next version, together with that version.
+    /// Makes `entries`, which come with the next version, together with that version and with what is written `beside`.
     async fn change(
         &self,
         store: &Store,
         project: ProjectId,
         entries: Vec<Write>,
-    ) -> Result<bool, EventStoreError> {
+        beside: Vec<Write>,
+    ) -> Result<Swapped, EventStoreError> {
         let head = Head { entries: entries.len() };
         let version = self.next_version();
         let head = Item::new(keys::head(project), &head)?.with_version(version);
         let guard = self.head.map_or(Guard::Absent, Guard::Version);
-        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).collect();
+        let listed = 1 + entries.len();
+        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(beside).collect();
         match store.records.transact(writes).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_condition(0) => Ok(false),
+            Ok(()) => Ok(Swapped::Done),
+            Err(error) if error.is_condition(0) => Ok(Swapped::Changed),
+            Err(StoreError::Condition { index }) if index >= listed => Ok(Swapped::Refused),
             Err(error) => Err(error.into()),
         }
     }

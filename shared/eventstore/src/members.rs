@@ -5,6 +5,8 @@
 //! bytes each, sorted and dealt to 2^n parts by their first bits, so that one part tells whether somebody is on it. The
 //! record (`members`) says how many parts there are, and is written after them.
 
+mod erase;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use pennon_core::store::keys::ProjectId;
@@ -17,6 +19,8 @@ use crate::error::EventStoreError;
 use crate::keys;
 use crate::person::derived;
 use crate::segment::write::{range_bits, range_of};
+
+pub(crate) use erase::{erase, naming};
 
 /// Most distinct ids that a record lists itself.
 pub const LISTED_MAX: usize = 1000;
@@ -41,7 +45,7 @@ pub enum Roster {
 pub struct Packed {
     /// How many first bits tell the part.
     bits: u32,
-    /// How many members there are.
+    /// How many members there were when it was stored.
     count: u64,
 }
 
@@ -50,6 +54,9 @@ pub struct Packed {
 struct Part {
     /// Its members, 32 hexadecimal digits each.
     members: String,
+    /// How many it had besides, who were erased.
+    #[serde(default)]
+    erased: u64,
 }
 
 impl Roster {
@@ -91,7 +98,7 @@ impl Roster {
             part.push_str(&member.simple().to_string());
         }
         let item = |(part, members): (u64, String)| {
-            Item::new(keys::cohort_members(project, cohort, part), &Part { members })
+            Item::new(keys::cohort_members(project, cohort, part), &Part { members, erased: 0 })
         };
         let items = parts.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
         records.replace(items, Vec::new()).await?;
@@ -111,16 +118,17 @@ impl Roster {
         };
         let keys = (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part));
         let keys = keys.collect::<Vec<_>>();
-        let mut members = HashSet::new();
+        let (mut members, mut erased) = (HashSet::new(), 0);
         for some in keys.chunks(READS_AT_ONCE) {
             for item in records.batch_get(some).await?.iter().flatten() {
                 members.extend(members_of(item)?);
+                erased += item.body::<Part>()?.erased;
             }
         }
-        if members.len() as u64 == packed.count {
+        let found = members.len() as u64 + erased;
+        if found == packed.count {
             return Ok(members);
         }
-        let found = members.len();
         Err(EventStoreError::Corrupt(format!("cohort {cohort} has {found} of {} members", packed.count)))
     }
 }
@@ -161,7 +169,7 @@ pub async fn cohorts_with(
 }
 
 fn members_of(item: &Item) -> Result<impl Iterator<Item = Uuid>, EventStoreError> {
-    let Part { members } = item.body()?;
+    let Part { members, .. } = item.body()?;
     let bytes = members.as_bytes().chunks(32);
     let ids = bytes.map(Uuid::try_parse_ascii).collect::<Result<Vec<_>, _>>();
     Ok(ids.map_err(EventStoreError::corrupt)?.into_iter())

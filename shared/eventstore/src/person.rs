@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use pennon_core::store::keys::ProjectId;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::event::Event;
@@ -73,21 +73,32 @@ pub(crate) fn may_merge(event: &str) -> bool {
     ["$identify", "$create_alias", "$merge_dangerously"].contains(&event)
 }
 
-/// Whether [`merge_of`] looks at the property of this name.
+/// Whether [`other_id`] looks at the property of this name.
 pub(crate) fn names_a_merge(property: &str) -> bool {
     ["$anon_distinct_id", "alias", "$process_person_profile"].contains(&property)
 }
 
+/// Whether an event with these properties wants no person and no group to be kept of it.
+pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
+    properties.get("$process_person_profile") == Some(&Value::Bool(false))
+}
+
 /// The merge that `event` asks for, if it is one of the three events that do and names two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
+    let (other, forced) = other_id(event)?;
+    let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
+    Some(Merge { link, forced })
+}
+
+/// The distinct id that `event` asks to be merged into its own, and whether by force.
+pub(crate) fn other_id(event: &Event) -> Option<(String, bool)> {
     let (key, forced) = match event.event.as_str() {
         "$identify" => ("$anon_distinct_id", false),
         "$create_alias" => ("alias", false),
         "$merge_dangerously" => ("alias", true),
         _ => return None,
     };
-    // Who says so wants no person to be kept of it.
-    if event.properties.get("$process_person_profile") == Some(&Value::Bool(false)) {
+    if wants_no_profile(&event.properties) {
         return None;
     }
     let other = match event.properties.get(key)? {
@@ -102,8 +113,7 @@ pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
     if !usable(&other) || !usable(&event.distinct_id) || other == event.distinct_id {
         return None;
     }
-    let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
-    Some(Merge { link, forced })
+    Some((other, forced))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who is who by now: imported persons first, then merges, remembered by a process.
 //!
-//! Must stay true: what is remembered is used only with the imported objects that it was made from and with all rows of
-//! the log since; whoever remembers nothing comes to the same.
+//! Must stay true: what is remembered is used only with the imported objects that it was made from, with all rows of the
+//! log since, and until somebody is erased from the log; whoever remembers nothing comes to the same.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +28,10 @@ const RANGES_REMEMBERED: usize = 16_384;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Resolved {
     objects: Arc<[String]>,
+    /// How many erasures the log had been through.
+    erasures: u64,
     /// Number of the last row of the log that is in it.
-    through: u64,
+    pub through: u64,
     merges: Arc<Merges>,
     /// Later merges, in order.
     since: Arc<Vec<Merged>>,
@@ -107,8 +109,12 @@ impl Resolved {
 
     /// All captured merges, in their order.
     pub(crate) fn all_joined(&self) -> impl Iterator<Item = Joined> {
-        let merges = self.merges.all.iter().chain(self.since.iter());
-        merges.enumerate().map(|(place, merged)| self.joined(place, merged))
+        self.log().enumerate().map(|(place, merged)| self.joined(place, merged))
+    }
+
+    /// All captured merges as they are in the log, in their order.
+    pub(crate) fn log(&self) -> impl Iterator<Item = &Merged> {
+        self.merges.all.iter().chain(self.since.iter())
     }
 
     /// The captured merges among those who `ids` are.
@@ -181,7 +187,7 @@ impl EventStore {
             return Ok(Resolution::default());
         }
         let known = self.inner.resolutions.get(&project.to_string());
-        if let Some(known) = known.filter(|known| known.is_of(manifest)) {
+        if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
             return Ok(known.imported.clone());
         }
         let persons = self.persons_objects(project, manifest).await?;
@@ -198,6 +204,7 @@ impl EventStore {
         mut rows: Vec<MergeRow>,
     ) -> Result<Option<Arc<Resolved>>, EventStoreError> {
         let mut base = known.unwrap_or_default();
+        let read_after = base.through;
         let is_current = base.is_of(manifest);
         if is_current && rows.is_empty() {
             return Ok(Some(base));
@@ -206,7 +213,9 @@ impl EventStore {
             base = Arc::new(self.anew(project, manifest, &base).await?);
         }
         rows.retain(|row| row.number > base.through);
-        if !follow(&rows, base.through) {
+        // Rows up to where they were read from may be missing too, where an object that ends before has taken the place
+        // of what was remembered.
+        if !follow(&rows, base.through) || base.through < read_after {
             return Ok(None);
         }
         let made = tokio::task::spawn_blocking(move || Arc::new(base.with(rows)));
@@ -215,7 +224,8 @@ impl EventStore {
         Ok(Some(resolved))
     }
 
-    /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists.
+    /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists and none of them
+    /// has been erased.
     async fn anew(
         &self,
         project: ProjectId,
@@ -224,19 +234,27 @@ impl EventStore {
     ) -> Result<Resolved, EventStoreError> {
         let imported = self.imported(project, manifest).await?;
         let (merges, through) = match manifest.merges.last() {
-            Some(entry) if entry.through > known.through => (self.folded(entry).await?, entry.through),
-            _ => (known.merges.all.iter().chain(known.since.iter()).copied().collect(), known.through),
+            Some(entry) if entry.through > known.through || entry.erasures != known.erasures => {
+                (self.folded(entry).await?, entry.through)
+            }
+            // A manifest from before the first erasure, and somebody who knows of it.
+            None if known.erasures > 0 => (Vec::new(), 0),
+            _ => (known.log().copied().collect(), known.through),
         };
         let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect();
-        let resolution = imported.clone();
-        let none = Resolved { objects, imported, resolution, ..Resolved::default() };
+        let (resolution, erasures) = (imported.clone(), manifest.erasures());
+        let none = Resolved { objects, erasures, imported, resolution, ..Resolved::default() };
         Ok(tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?)
     }
 }
 
 impl Resolved {
-    /// Whether it was made from the imported persons that `manifest` lists.
+    /// Whether it was made from the imported persons that `manifest` lists, and since the last erasure.
     fn is_of(&self, manifest: &Manifest) -> bool {
+        self.erasures == manifest.erasures() && self.has_objects_of(manifest)
+    }
+
+    fn has_objects_of(&self, manifest: &Manifest) -> bool {
         manifest.persons.iter().map(|entry| &entry.object).eq(self.objects.iter())
     }
 }

@@ -31,6 +31,9 @@ pub(crate) struct MergesEntry {
     pub through: u64,
     /// How many merges it holds.
     pub merges: u64,
+    /// How many erasures the log has been through: what was remembered before the last one is not to be used.
+    #[serde(default)]
+    pub erasures: u64,
     /// When it was written.
     pub at: Micros,
     /// The version of the manifest that it came with.
@@ -68,6 +71,7 @@ impl EventStore {
             object: format!("merges/project={project}/{id}.bin"),
             through,
             merges: merges.len() as u64,
+            erasures: manifest.erasures(),
             at: now,
             head: 0,
             id,

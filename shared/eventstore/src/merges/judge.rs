@@ -2,8 +2,9 @@
 //!
 //! `$identify` and `$create_alias` merge a person that has not been identified yet; so a device that two people use does
 //! not make them one. `$merge_dangerously` always merges. Whoever is merged into is identified from then on, also where
-//! the merge is refused, and who was merged is a part of somebody identified. So it is enough to remember of each
-//! distinct id whether it was ever named: all ids of an unidentified person but itself would have had to be.
+//! the merge is refused, and who was merged is a part of somebody identified; so is whoever was imported with several
+//! ids. So it is enough to know of each distinct id whether it was ever named: all ids of an unidentified person but
+//! itself would have had to be.
 //!
 //! Must stay true: judged again, nothing happens twice; persons that are one already stay as they are.
 

@@ -4,10 +4,12 @@
 //! are no gaps and who has read up to a number needs nothing but the rows after it ([`EventStore::merges_after`]): that
 //! is the one small read by which a warm process proves what it remembers. Compaction folds the rows into one object
 //! ([`fold`]), so that who remembers nothing reads that and the few rows since. Must stay true: a merge that was
-//! acknowledged is in the log, once; merges only bring persons together, so rows of segments that were written under a
-//! person stay right. What happens is decided in [`judge`] alone.
+//! acknowledged is in the log, once, until somebody whom it names is erased with all that is known of them ([`forget`]);
+//! but for that, merges only bring persons together, so rows of segments that were written under a person stay right.
+//! What happens is decided in [`judge`] alone.
 
 pub(crate) mod fold;
+mod forget;
 mod judge;
 mod write;
 

@@ -16,12 +16,13 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::keys;
+use crate::manifest::Manifest;
 use crate::person::merge_of;
 
 /// Most merges that are judged and written together: each takes three writes at most, of the hundred of a transaction.
 const TOGETHER_MAX: usize = 30;
 /// How often merges are judged again when others are faster.
-const TRIES: usize = 30;
+const TRIES: usize = 60;
 
 /// A project's last row, as far as this process knows; whoever holds it writes.
 type Tail = Arc<tokio::sync::Mutex<Option<u64>>>;
@@ -74,12 +75,11 @@ impl EventStore {
                 return Ok(self.inner.store.records.transact(writes).await?);
             }
             let mut last = tail.lock().await;
-            for _ in 0..TRIES {
-                match self.write_row(project, &judged, &mut last).await? {
-                    Tried::Done => return Ok(()),
-                    Tried::Late => *last = None,
-                    Tried::Stale => break,
-                }
+            match self.write_row(project, &judged, &mut last).await? {
+                Tried::Done => return Ok(()),
+                // What came in between may be an erasure, after which somebody is no longer identified.
+                Tried::Late => *last = None,
+                Tried::Stale => {}
             }
         }
         Err(StoreError::Busy(format!("persons of project {project} are being merged by others")).into())
@@ -129,10 +129,17 @@ impl EventStore {
         let rows = persons.iter().map(|person| keys::identified(project, *person));
         let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
         let rows = rows.collect::<Vec<Key>>();
-        let found = self.inner.store.records.batch_get(&rows).await?;
+        let found = async { Ok(self.inner.store.records.batch_get(&rows).await?) };
+        let imported = async {
+            let manifest = Manifest::load_persons(&self.inner.store, project).await?;
+            self.imported(project, &manifest).await
+        };
+        let (found, imported) = futures::try_join!(found, imported)?;
         let mut there = found.iter().map(Option::is_some);
         let mut known = Known::default();
         known.identified.extend(persons.iter().filter(|_| there.next() == Some(true)));
+        // Who came with several ids was identified where it came from.
+        known.identified.extend(persons.iter().filter(|person| imported.is_linked(**person)));
         known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
         Ok(known)
     }

@@ -30,7 +30,7 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::parquet_file::{Index, ParquetFile};
-use crate::person::derived;
+use crate::person::{derived, merge_of, names_a_merge};
 use crate::profile::changes::{Part, together};
 use crate::profile::file::{self, FileEntry, decode_ids};
 use crate::profile::{Origin, Profile};
@@ -128,9 +128,13 @@ impl EventStore {
         now: &Now,
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
-        let own = now.hot.iter().filter(|row| ids.contains(&row.person)).cloned().collect();
+        let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
+        let is_told_of =
+            |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
+        let own = now.hot.iter().filter(is_told_of).cloned().collect();
         let own = self.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own, Origin::Captured);
+        profile.ids.retain(|id, _| ids.contains(id));
         let segments = now.manifest.segments.iter().filter(|entry| entry.tells());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let found = segments.map(|entry| self.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
@@ -233,7 +237,6 @@ impl EventStore {
 
 /// Properties of an event that tell of persons and groups.
 fn tells(key: &str) -> bool {
-    const TELLING: [&str; 7] =
-        ["$set", "$set_once", "$unset", "$process_person_profile", "$group_type", "$group_key", "$group_set"];
-    TELLING.contains(&key)
+    const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
+    TELLING.contains(&key) || names_a_merge(key)
 }

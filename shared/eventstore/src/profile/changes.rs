@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::codec::{Reader, write_signed, write_text, write_unsigned, write_value};
 use crate::error::EventStoreError;
+use crate::person::wants_no_profile;
 
 /// When something was said: time first, then arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +66,7 @@ impl Changes {
 
     /// Takes in what one event says in its `$set`, `$set_once` and `$unset`.
     pub(crate) fn take_event(&mut self, properties: &Map<String, Value>, at: At) {
-        if properties.get("$process_person_profile") == Some(&Value::Bool(false)) {
+        if wants_no_profile(properties) {
             return;
         }
         for (key, value) in object(properties, "$set_once") {

@@ -2,6 +2,7 @@
 //!
 //! *Ids*: a row for each distinct id of the segment's events, by the person that it is by itself: columns `id`
 //! (16 bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::Changes`], or null).
+//! An id that captured events ask to be merged is one of them, whether it has events of its own or not.
 //! *Groups*: a row for each group that `$groupidentify` names: `type`, `key`, `changes`. Only captured events change
 //! persons and groups; imported ones tell nothing but that their distinct ids are there.
 //!
@@ -20,7 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{Event, Row};
-use crate::person::derived;
+use crate::person::{derived, other_id, wants_no_profile};
 use changes::{At, Changes};
 
 /// What events say of one distinct id.
@@ -39,6 +40,10 @@ pub(crate) struct Profile {
     /// By name of the type, and key.
     pub groups: BTreeMap<(String, String), Changes>,
 }
+
+/// An id that an event names comes after those whose events came with the same batch: a bit of the order of arrival
+/// above the index of every event.
+const NAMED: Seq = 1 << 31;
 
 /// Where events came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +72,7 @@ impl Profile {
         origin: Origin,
     ) -> Profile {
         let mut by_text: BTreeMap<&str, IdProfile> = BTreeMap::new();
-        let mut groups = BTreeMap::new();
+        let (mut groups, mut named) = (BTreeMap::new(), Vec::new());
         for row in rows {
             let event = &row.event;
             let id = by_text.entry(&event.distinct_id).or_insert_with(|| IdProfile {
@@ -80,10 +85,17 @@ impl Profile {
                 let at = At { time: event.timestamp, seq: row.seq };
                 id.changes.take_event(&event.properties, at);
                 take_group(&mut groups, event, at);
+                named.extend(other_id(event).map(|(other, _)| (other, row.seq | NAMED)));
             }
         }
         let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
-        Profile { ids, groups }
+        let mut profile = Profile { ids, groups };
+        for (distinct_id, first) in named {
+            let id = derived(project, &distinct_id);
+            let own = IdProfile { distinct_id, first, changes: Changes::default() };
+            profile.merge(Profile { ids: [(id, own)].into(), ..Profile::default() });
+        }
+        profile
     }
 
     /// Takes in what `other` says.
@@ -105,7 +117,7 @@ impl Profile {
 
 /// Takes in a `$groupidentify`.
 fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
-    if event.event != "$groupidentify" {
+    if event.event != "$groupidentify" || wants_no_profile(&event.properties) {
         return;
     }
     let text = |name: &str| match event.properties.get(name)? {

@@ -232,3 +232,35 @@ async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
 async fn asked_rows(events: &EventStore) -> Vec<PlainRow> {
     rows(&events.scan(PROJECT, &[], &request(&[], &["price"])).await.unwrap())
 }
+
+#[tokio::test]
+async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_so() {
+    let place = Place::new().await;
+    let sent = filled(&place).await;
+    let group = pennon_eventstore::GroupRecord {
+        type_name: "company".into(),
+        index: 0,
+        key: "lost".into(),
+        properties: Map::new(),
+    };
+    place.events.add_groups(PROJECT, vec![group], NOW + 4).await.unwrap();
+    let kinds = pennon_eventstore::GroupType { index: 0, name: "company".into() };
+    for folder in ["/persons/", "/groups/"] {
+        let lost = objects(&place).into_iter().filter(|path| path.to_str().unwrap().contains(folder));
+        let lost = lost.collect::<Vec<_>>();
+        lost.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        let events = place.again();
+        assert!(events.persons(PROJECT, &[derived(PROJECT, "p1")]).await.is_err() || folder == "/groups/");
+        let found = events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged;
+        assert_eq!(found.len(), 1, "{folder}");
+        assert!(events.drop_segment(PROJECT, &found[0].id, NOW + 5).await.unwrap());
+        assert!(!events.drop_segment(PROJECT, &found[0].id, NOW + 5).await.unwrap());
+        assert!(events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
+    }
+    for events in [place.events.clone(), place.again()] {
+        assert_eq!(asked_rows(&events).await, want(&sent));
+        assert_eq!(events.count_people(PROJECT).await.unwrap(), 97, "but for the one who was imported alone");
+        let groups = events.groups_of(PROJECT, &kinds, &Default::default()).await.unwrap();
+        assert_eq!(groups.len(), 11);
+    }
+}

@@ -1,8 +1,14 @@
 //! Erasure: what is erased is gone from every read at once, all else stays as it was, and what comes later counts.
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
+use bytes::Bytes;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use pennon_core::store::keys::{self, Kind};
+use pennon_core::store::{Guard, Item, Query};
+use pennon_eventstore::members::{self, Roster};
 use pennon_eventstore::{Doomed, Effort, Erased, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
-use serde_json::json;
+use serde_json::{Value, json};
 
 async fn all(events: &EventStore) -> Vec<PlainRow> {
     rows(&events.scan(PROJECT, &[], &request(&[], &["n"])).await.unwrap())
@@ -136,6 +142,190 @@ async fn a_project_is_emptied_and_another_one_is_not() {
         place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
     }
     assert_eq!(all(&place.again()).await, want(&sent[..2]));
-    let left = place.files().into_iter().filter(|file| file.contains(&format!("project={PROJECT}/")));
-    assert_eq!(left.count(), 0, "the two events wait in a block");
+    let of_project = |file: &String| file.contains(&format!("/project={PROJECT}/"));
+    let left = place.files().into_iter().filter(|file| of_project(file) && !file.contains("/merges/"));
+    assert_eq!(left.count(), 0, "the two events wait in a block, and nobody is left in the log of merges");
+}
+
+/// Everything in the records table and on the object store of a place, as far as it names somebody: texts as they are,
+/// persons as bytes and as digits.
+async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let partitions = ["OVERRIDE", "SEGMENT", "COHORT"].map(|what| format!("PROJECT#{PROJECT}#{what}"));
+    let parts =
+        (0..64).flat_map(|part| [1, 2].map(|cohort| format!("PROJECT#{PROJECT}#COHORT#{cohort}#{part}")));
+    for partition in partitions.into_iter().chain(parts) {
+        for item in place.store.records.query(Query::partition(partition)).await.unwrap() {
+            for id in who {
+                let person = derived(PROJECT, id);
+                let text = format!("{} {} {}", item.key.pk, item.key.sk, item.text);
+                // Numbers of entries are hexadecimal, and some names could be.
+                let is_named = [format!("{id:?}"), person.to_string(), person.simple().to_string()]
+                    .iter()
+                    .any(|name| text.contains(name.as_str()));
+                if is_named || item.bytes.windows(16).any(|bytes| bytes == person.as_bytes()) {
+                    found.push(format!("{id} in {} {}", item.key.pk, item.key.sk));
+                }
+            }
+        }
+    }
+    for file in place.files() {
+        let bytes = std::fs::read(&file).unwrap();
+        let texts = if file.ends_with(".parquet") { cells(bytes.clone()) } else { Vec::new() };
+        for id in who {
+            let person = derived(PROJECT, id);
+            let is_inside = |text: &Vec<u8>, part: &[u8]| text.windows(part.len()).any(|some| some == part);
+            if is_inside(&bytes, person.as_bytes())
+                || texts
+                    .iter()
+                    .any(|text| is_inside(text, id.as_bytes()) || is_inside(text, person.as_bytes()))
+            {
+                found.push(format!("{id} in {file}"));
+            }
+        }
+    }
+    found
+}
+
+/// All texts and bytes of a Parquet file, decoded.
+fn cells(bytes: Vec<u8>) -> Vec<Vec<u8>> {
+    let reader = SerializedFileReader::new(Bytes::from(bytes)).unwrap();
+    let mut cells = Vec::new();
+    for row in reader.get_row_iter(None).unwrap() {
+        for (name, field) in row.unwrap().get_column_iter() {
+            cells.push(match field {
+                Field::Bytes(bytes) => bytes.data().to_vec(),
+                Field::Str(text) => text.clone().into_bytes(),
+                other => format!("{name} {other}").into_bytes(),
+            });
+        }
+    }
+    cells
+}
+
+/// A static cohort with a short list and one with a long list.
+async fn cohorts(place: &Place) {
+    let many = (0..3000).map(|n| format!("u{n}")).chain(["phone".to_owned(), "bob".to_owned()]);
+    for (id, list) in [(1, vec!["ada".to_owned(), "bob".to_owned()]), (2, many.collect())] {
+        let packed = Roster::store(&place.store.records, PROJECT, id, &list).await.unwrap();
+        let mut record = json!({"id": id, "name": "c", "is_static": true, "count": list.len()});
+        record.as_object_mut().unwrap().extend(packed);
+        let item = Item::new(keys::record(PROJECT, Kind::Cohort, id), &record).unwrap();
+        place.store.records.put(item, Guard::None).await.unwrap();
+    }
+}
+
+async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
+    let mut found = Vec::new();
+    for id in [1, 2] {
+        let item = place.store.records.get(&keys::record(PROJECT, Kind::Cohort, id)).await.unwrap().unwrap();
+        let record: Value = item.body().unwrap();
+        let roster = Roster::of_record(PROJECT, &record);
+        let members = roster.members(&place.store.records, PROJECT, id).await.unwrap();
+        assert_eq!(record["count"], members.len(), "{id}");
+        let ids = who.iter().map(|who| derived(PROJECT, who)).collect();
+        let rosters = [(id as i64, roster)].into();
+        let with = members::cohorts_with(&place.store.records, PROJECT, &rosters, &ids).await.unwrap();
+        assert_eq!(with.is_empty(), members.is_disjoint(&ids.into_iter().collect()));
+        found.push((members.len(), !with.is_empty()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew() {
+    let who = ["ada", "phone", "tablet"];
+    for is_folded in [false, true] {
+        let place = Place::new().await;
+        history(&place).await;
+        cohorts(&place).await;
+        let alias = event(91, "$create_alias", "phone", 45, json!({"alias": "tablet"}));
+        let shared = event(92, "$identify", "bob", 46, json!({"$anon_distinct_id": "laptop"}));
+        place.events.append(PROJECT, &[alias, shared], NOW + 5).await.unwrap();
+        if is_folded {
+            for n in 0..300_u128 {
+                let other =
+                    event(1000 + n, "$identify", "eve", 9, json!({"$anon_distinct_id": format!("e{n}")}));
+                place.events.append(PROJECT, &[other], NOW + 6).await.unwrap();
+            }
+            place.events.compact(PROJECT, NOW + 7).await.unwrap();
+            assert!(place.files().iter().any(|file| file.ends_with(".bin")));
+        }
+        // Two processes that know the merges, one of them from before the last.
+        let (knows, idle) = (place.again(), place.again());
+        assert_eq!(knows.person_of(PROJECT, "tablet").await.unwrap(), derived(PROJECT, "ada"));
+        assert_eq!(idle.person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "ada"));
+        let before = place.events.count_people(PROJECT).await.unwrap();
+        assert_eq!(on_lists(&place, &who).await, [(2, true), (3002, true)]);
+        assert!(!traces(&place, &who).await.is_empty());
+        let doomed = Doomed::Person("tablet".to_owned());
+        let would = place.events.would_erase(PROJECT, &doomed).await.unwrap();
+        assert_eq!((would.events, would.persons, would.cohorts), (8, 1, 2));
+        let erased = place.events.erase(PROJECT, &doomed, NOW + 100).await.unwrap();
+        assert_eq!((erased.events, erased.persons, erased.cohorts), (8, 1, 2));
+        assert_eq!(on_lists(&place, &who).await, [(1, false), (3001, false)]);
+        for later in 1..4 {
+            place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
+        }
+        assert_eq!(traces(&place, &who).await, Vec::<String>::new());
+        assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
+        for events in [&place.events, &knows, &idle, &place.again()] {
+            for id in who {
+                assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, id));
+            }
+            assert_eq!(events.person_of(PROJECT, "laptop").await.unwrap(), derived(PROJECT, "bob"));
+            if is_folded {
+                assert_eq!(events.person_of(PROJECT, "e299").await.unwrap(), derived(PROJECT, "eve"));
+            }
+            assert_eq!(events.count_people(PROJECT).await.unwrap(), before - 1);
+        }
+        // The device is somebody else's now, who may be identified by it: nobody has been.
+        let anew = event(93, "$identify", "cy", 50, json!({"$anon_distinct_id": "phone"}));
+        idle.append(PROJECT, &[anew], NOW + 200).await.unwrap();
+        let again = event(94, "$merge_dangerously", "ada", 51, json!({"alias": "cy"}));
+        knows.append(PROJECT, &[again], NOW + 201).await.unwrap();
+        for events in [&place.events, &knows, &idle, &place.again()] {
+            for id in ["phone", "cy", "ada"] {
+                assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, "ada"), "{id}");
+            }
+            assert_eq!(events.person_of(PROJECT, "tablet").await.unwrap(), derived(PROJECT, "tablet"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
+    let place = Place::new().await;
+    history(&place).await;
+    let merges = async {
+        let events = place.again();
+        for n in 0..40_u128 {
+            let asked =
+                event(2000 + n, "$identify", "eve", 60, json!({"$anon_distinct_id": format!("e{n}")}));
+            events.append(PROJECT, &[asked], NOW + 1000 + n as i64).await.unwrap();
+        }
+    };
+    let doomed = Doomed::Person("phone".to_owned());
+    let ((), erased) = tokio::join!(merges, place.events.erase(PROJECT, &doomed, NOW + 100));
+    assert_eq!(erased.unwrap().events, 7);
+    let events = place.again();
+    for n in 0..40 {
+        assert_eq!(events.person_of(PROJECT, &format!("e{n}")).await.unwrap(), derived(PROJECT, "eve"));
+    }
+    assert_eq!(events.person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
+    assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
+}
+
+#[tokio::test]
+async fn a_project_that_was_emptied_remembers_nobody() {
+    let place = Place::new().await;
+    history(&place).await;
+    cohorts(&place).await;
+    assert_eq!(place.events.erase(PROJECT, &Doomed::Project, NOW + 9).await.unwrap().cohorts, 2);
+    assert_eq!(on_lists(&place, &["ada", "bob", "u7"]).await, [(0, false), (0, false)]);
+    for later in 1..4 {
+        place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
+    }
+    assert_eq!(traces(&place, &["ada", "phone", "bob", "cy", "dora", "u7"]).await, Vec::<String>::new());
+    assert_eq!(place.again().person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{NOW, PROJECT, Place, event};
 use pennon_core::store::Query;
-use pennon_eventstore::{Event, EventStore, GRACE_MICROS, derived};
+use pennon_eventstore::{Event, EventStore, GRACE_MICROS, PersonRecord, derived};
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
@@ -238,4 +238,32 @@ async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
         assert_eq!(person, derived(PROJECT, &format!("u{}", n % 7)));
     }
     assert_eq!(events.count_people(PROJECT).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn who_was_imported_with_several_ids_is_merged_by_force_only() {
+    let place = Place::new().await;
+    let record = |ids: &[&str]| PersonRecord {
+        distinct_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+        properties: serde_json::Map::new(),
+        created_at: None,
+    };
+    place.events.add_persons(PROJECT, vec![record(&["ann", "ann2"]), record(&["solo"])], NOW).await.unwrap();
+    let sent = [
+        event(1, "$identify", "bob", 1, json!({"$anon_distinct_id": "ann2"})),
+        event(2, "$create_alias", "bob", 2, json!({"alias": "ann"})),
+        event(3, "$identify", "bob", 3, json!({"$anon_distinct_id": "solo"})),
+        event(4, "$identify", "ann2", 4, json!({"$anon_distinct_id": "phone"})),
+    ];
+    place.events.append(PROJECT, &sent, NOW).await.unwrap();
+    let who = async |id: &str| place.again().person_of(PROJECT, id).await.unwrap();
+    let (ann, bob) = (derived(PROJECT, "ann"), derived(PROJECT, "bob"));
+    for (id, person) in [("ann", ann), ("ann2", ann), ("phone", ann), ("bob", bob), ("solo", bob)] {
+        assert_eq!(who(id).await, person, "{id}");
+    }
+    let forced = event(5, "$merge_dangerously", "bob", 5, json!({"alias": "ann2"}));
+    place.events.append(PROJECT, &[forced], NOW).await.unwrap();
+    for id in ["ann", "ann2", "phone", "bob", "solo"] {
+        assert_eq!(who(id).await, bob, "{id}");
+    }
 }

@@ -303,3 +303,61 @@ async fn values_that_do_not_fit_into_memory_are_refused() {
     let refused = place.events.people(PROJECT, &of("long")).await;
     assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{refused:?}");
 }
+
+#[tokio::test]
+async fn an_id_without_events_is_listed_with_the_person_that_it_was_merged_into() {
+    let place = Place::new().await;
+    let events = &place.events;
+    let sent = [
+        event(1, "$create_alias", "ada", 1, json!({"alias": "old"})),
+        event(2, "$identify", "ada", 2, json!({"$anon_distinct_id": "device"})),
+        // Refused: it is ada's.
+        event(3, "$identify", "bob", 3, json!({"$anon_distinct_id": "device"})),
+        event(4, "$merge_dangerously", "bob", 4, json!({"alias": "undefined"})),
+        simple(5, "seen", "device", 5),
+    ];
+    events.append(PROJECT, &sent, NOW).await.unwrap();
+    // An imported one merges nobody.
+    let imported = event(6, "$create_alias", "bob", 6, json!({"alias": "nobody"}));
+    events.ingest(PROJECT, vec![(1, imported)], NOW).await.unwrap();
+    let ids = ["ada", "bob", "nobody"].map(|id| derived(PROJECT, id));
+    for _ in 0..2 {
+        let told = events.persons(PROJECT, &ids).await.unwrap();
+        let listed = told.into_iter().map(|person| person.distinct_ids).collect::<Vec<_>>();
+        assert_eq!(listed, [vec!["ada", "device", "old"], vec!["bob"], vec![]]);
+        assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 2);
+        told_agrees(events, &ids[..2]).await;
+        events.compact(PROJECT, NOW + 1).await.unwrap();
+    }
+}
+
+async fn told_agrees(events: &EventStore, ids: &[Uuid]) {
+    let mut found = Vec::new();
+    events.people(PROJECT, &keys()).await.unwrap().each(|id, first, _| {
+        found.push((id, first.to_owned()));
+        ControlFlow::Continue(())
+    });
+    found.sort_by_key(|(id, _)| ids.iter().position(|own| own == id));
+    assert_eq!(found, [(ids[0], "ada".to_owned()), (ids[1], "bob".to_owned())]);
+}
+
+#[tokio::test]
+async fn an_event_that_wants_no_person_to_be_kept_makes_no_group_either() {
+    let place = Place::new().await;
+    let identify = |uuid, key: &str, wants: Value| {
+        let properties = json!({"$group_type": "company", "$group_key": key, "$process_person_profile": wants,
+            "$group_set": {"k0": 1}});
+        event(uuid, "$groupidentify", "a", 5, properties)
+    };
+    let sent = [
+        identify(1, "no", json!(false)),
+        identify(2, "yes", json!(true)),
+        identify(3, "odd", json!("false")),
+    ];
+    place.events.append(PROJECT, &sent, NOW).await.unwrap();
+    for _ in 0..2 {
+        let groups = place.events.groups_of(PROJECT, &company(), &keys()).await.unwrap();
+        assert_eq!(groups.into_iter().map(|group| group.key).collect::<Vec<_>>(), ["odd", "yes"]);
+        place.events.compact(PROJECT, NOW).await.unwrap();
+    }
+}

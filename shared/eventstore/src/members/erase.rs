@@ -1,0 +1,175 @@
+//! Taking somebody off the lists of static cohorts.
+//!
+//! Must stay true: of a cohort all or nothing changes, and its project's version is raised with it, so that nobody goes on
+//! with a list that is remembered. Of a packed list only the parts that name somebody are written, each of which then says
+//! how many it lost; so the record, which says how many there were, fits whichever parts a reader meets.
+
+use std::collections::BTreeSet;
+
+use pennon_core::store::keys::{Kind, ProjectId, project_version, records_pk};
+use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Table, Write};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Packed, Part, READS_AT_ONCE, Roster, members_of};
+use crate::erase::Erase;
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::person::derived;
+use crate::segment::write::range_of;
+
+/// How often a list is read again because somebody else changed its cohort.
+const TRIES: usize = 8;
+/// Most writes of a transaction, but the record's and the version's.
+const PARTS_MAX: usize = 98;
+
+/// What a cohort is without those who go.
+struct Changed {
+    record: Map<String, Value>,
+    parts: Vec<Item>,
+    /// Parts that are not read any more.
+    dropped: Vec<Key>,
+}
+
+/// How many lists of the project name somebody whom `erase` takes.
+pub(crate) async fn naming(
+    records: &Table,
+    project: ProjectId,
+    erase: &Erase,
+) -> Result<usize, EventStoreError> {
+    let mut count = 0;
+    for item in cohorts(records, project).await? {
+        count += usize::from(changed(records, project, &item, erase).await?.is_some());
+    }
+    Ok(count)
+}
+
+/// Takes everybody whom `erase` takes off the lists of the project. Returns how many lists named somebody.
+pub(crate) async fn erase(
+    records: &Table,
+    project: ProjectId,
+    erase: &Erase,
+) -> Result<usize, EventStoreError> {
+    let mut count = 0;
+    for item in cohorts(records, project).await? {
+        count += usize::from(erase_from(records, project, item, erase).await?);
+    }
+    Ok(count)
+}
+
+async fn cohorts(records: &Table, project: ProjectId) -> Result<Vec<Item>, EventStoreError> {
+    Ok(records.query(Query::partition(records_pk(project, Kind::Cohort))).await?)
+}
+
+async fn erase_from(
+    records: &Table,
+    project: ProjectId,
+    mut item: Item,
+    erase: &Erase,
+) -> Result<bool, EventStoreError> {
+    for _ in 0..TRIES {
+        let Some(changed) = changed(records, project, &item, erase).await? else { return Ok(false) };
+        if changed.parts.len() > PARTS_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "The person has more distinct ids on the list of one cohort than are taken off at once: {PARTS_MAX} \
+                 parts of the list name it."
+            )));
+        }
+        let version = item.version;
+        let record = Item::new(item.key.clone(), &changed.record)?.with_version(version + 1);
+        let mut writes = vec![
+            Write::Put(record, Guard::Version(version)),
+            Write::Raise(project_version(project), Raise::default()),
+        ];
+        writes.extend(changed.parts.into_iter().map(|part| Write::Put(part, Guard::None)));
+        match records.transact(writes).await {
+            Ok(()) => {
+                records.sweep(changed.dropped).await?;
+                return Ok(true);
+            }
+            Err(StoreError::Condition { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match records.get(&item.key).await? {
+            Some(now) => item = now,
+            None => return Ok(false),
+        }
+    }
+    Err(EventStoreError::Contended)
+}
+
+/// What the cohort is without those who go; none where it is no static one, or names none of them.
+async fn changed(
+    records: &Table,
+    project: ProjectId,
+    item: &Item,
+    erase: &Erase,
+) -> Result<Option<Changed>, EventStoreError> {
+    let body: Value = item.body()?;
+    if body["is_static"] != true || !erase.is_of_persons() {
+        return Ok(None);
+    }
+    let packed = match Roster::of_record(project, &body) {
+        Roster::Listed(_) => return Ok(without_listed(project, body, erase)),
+        Roster::Packed(packed) => packed,
+    };
+    let Value::Object(mut record) = body else { return Ok(None) };
+    let cohort = record.get("id").and_then(Value::as_u64).unwrap_or(0);
+    if erase.everything {
+        record.remove("members");
+        record.insert("distinct_ids".to_owned(), json!([]));
+        reduce(&mut record, packed.count);
+        let dropped =
+            (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part)).collect();
+        return Ok(Some(Changed { record, parts: Vec::new(), dropped }));
+    }
+    let (parts, gone) = parts_without(records, project, (cohort, packed), erase).await?;
+    reduce(&mut record, gone);
+    Ok((gone > 0).then_some(Changed { record, parts, dropped: Vec::new() }))
+}
+
+/// The same where the record lists distinct ids itself.
+fn without_listed(project: ProjectId, body: Value, erase: &Erase) -> Option<Changed> {
+    let Value::Object(mut record) = body else { return None };
+    let listed = record.get_mut("distinct_ids").and_then(Value::as_array_mut)?;
+    let before = listed.len();
+    listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derived(project, id))));
+    let gone = before - listed.len();
+    reduce(&mut record, gone as u64);
+    (gone > 0).then_some(Changed { record, parts: Vec::new(), dropped: Vec::new() })
+}
+
+/// The parts of a packed list that name somebody who goes, without them, and how many that were.
+async fn parts_without(
+    records: &Table,
+    project: ProjectId,
+    (cohort, packed): (u64, Packed),
+    erase: &Erase,
+) -> Result<(Vec<Item>, u64), EventStoreError> {
+    let wanted = erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();
+    let wanted = wanted.into_iter().map(|part| keys::cohort_members(project, cohort, part));
+    let wanted = wanted.collect::<Vec<_>>();
+    let (mut parts, mut gone) = (Vec::new(), 0);
+    for some in wanted.chunks(READS_AT_ONCE) {
+        for item in records.batch_get(some).await?.into_iter().flatten() {
+            let Part { erased, .. } = item.body()?;
+            let (out, stay): (Vec<Uuid>, Vec<Uuid>) =
+                members_of(&item)?.partition(|member| erase.takes(*member));
+            if out.is_empty() {
+                continue;
+            }
+            let members = stay.iter().map(|member| member.simple().to_string()).collect();
+            let part = Part { members, erased: erased + out.len() as u64 };
+            gone += out.len() as u64;
+            parts.push(Item::new(item.key.clone(), &part)?.with_version(item.version + 1));
+        }
+    }
+    Ok((parts, gone))
+}
+
+/// Lowers how many members the record shows, if it does.
+fn reduce(record: &mut Map<String, Value>, by: u64) {
+    if let Some(count) = record.get("count").and_then(Value::as_u64) {
+        record.insert("count".to_owned(), json!(count.saturating_sub(by)));
+    }
+}
