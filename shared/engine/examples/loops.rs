@@ -18,7 +18,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use pennon_engine::dates::WeekStart;
-use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Order, Partition, Run, ScanRequest};
+use pennon_engine::scan::{
+    Column, ColumnKey, Dictionary, EventSelection, MISSING, Order, Partition, Run, ScanRequest,
+};
 use pennon_engine::{Definitions, Parsed, Partial, Plan, ProjectContext, Query};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -81,7 +83,7 @@ struct Rows {
 struct Share {
     actors: Arc<Vec<Uuid>>,
     rows: BTreeMap<&'static str, Rows>,
-    dictionaries: BTreeMap<&'static str, Arc<Vec<Value>>>,
+    dictionaries: BTreeMap<&'static str, Arc<Dictionary>>,
 }
 
 fn event(dice: &mut Dice, place: u64, shopping: bool) -> usize {
@@ -141,7 +143,7 @@ fn share(seed: u64, events: u64) -> Share {
         ("$current_url", (0..URLS).map(path).collect()),
         ("amount", (0..19_801).map(|cents| json!(f64::from(cents + 199) / 100.0)).collect::<Vec<_>>()),
     ];
-    let dictionaries = dictionaries.map(|(key, values)| (key, Arc::new(values)));
+    let dictionaries = dictionaries.map(|(key, values)| (key, Arc::new(values.into())));
     Share { actors: Arc::new(ids), rows, dictionaries: dictionaries.into() }
 }
 

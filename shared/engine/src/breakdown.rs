@@ -80,6 +80,14 @@ impl Reader {
         Self { urls_never_miss: true, ..self }
     }
 
+    /// The column whose texts are the values; none where values are made of more than that.
+    pub(crate) fn plain_column(&self) -> Option<&RowKey> {
+        match self.parts.as_slice() {
+            [ReadPart { source: Source::Column(key), normalize_url: false, .. }] => Some(key),
+            _ => None,
+        }
+    }
+
     /// The texts of each part, in their order.
     pub(crate) fn texts(&self, run: &Run) -> Vec<Texts> {
         let texts = |part: &ReadPart| {

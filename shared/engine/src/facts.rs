@@ -313,7 +313,7 @@ mod tests {
         let plans = ["a", "b", "c"].map(|id| known.value(id, "plan").cloned());
         assert_eq!(plans, [Some(json!("free")), None, Some(json!("paid"))]);
         let whole = known.objects(["c", "a", "c"].into_iter().map(Some));
-        assert_eq!(*whole.values, [json!({"plan": "paid"}), json!({"plan": "free"})]);
+        assert_eq!(**whole.values, [json!({"plan": "paid"}), json!({"plan": "free"})]);
         assert_eq!(whole.codes, [0, 1, 0]);
     }
 }

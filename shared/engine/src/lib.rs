@@ -12,6 +12,7 @@ mod compiler;
 mod correlation;
 pub mod dates;
 pub mod definitions;
+mod dictionary;
 mod element;
 pub mod error;
 pub mod facts;

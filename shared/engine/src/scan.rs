@@ -11,6 +11,8 @@ use arrow_buffer::ScalarBuffer;
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use crate::dictionary::Dictionary;
+
 /// An instant: microseconds since the Unix epoch, UTC.
 pub type Micros = i64;
 
@@ -94,7 +96,7 @@ pub struct Column {
     /// One code a row.
     pub codes: ScalarBuffer<u32>,
     /// The distinct values.
-    pub values: Arc<Vec<Value>>,
+    pub values: Arc<Dictionary>,
 }
 
 impl Default for Column {
@@ -106,7 +108,7 @@ impl Default for Column {
 impl Column {
     /// A column of these codes of a dictionary.
     pub fn new(codes: Vec<u32>, values: Vec<Value>) -> Self {
-        Self { codes: codes.into(), values: Arc::new(values) }
+        Self { codes: codes.into(), values: Arc::new(values.into()) }
     }
 
     /// Rows with these codes of a dictionary; the column has only the values that its rows have.

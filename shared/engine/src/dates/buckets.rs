@@ -6,6 +6,7 @@
 use chrono::{DateTime, Datelike, Days, Duration, Months, NaiveDate};
 use chrono_tz::Tz;
 
+use super::places::{Finder, Places};
 use super::range::{DateRange, floor};
 use super::{Interval, WeekStart, zone};
 use crate::error::CalcResult;
@@ -17,9 +18,7 @@ use crate::scan::Micros;
 pub struct Buckets {
     interval: Interval,
     starts: Vec<DateTime<Tz>>,
-    micros: Vec<Micros>,
-    /// Buckets a microsecond, on average: where to look first.
-    rate: f64,
+    places: Places,
     from: NaiveDate,
     to: NaiveDate,
 }
@@ -45,10 +44,9 @@ impl Buckets {
             }
             next = after;
         }
-        let micros: Vec<Micros> = starts.iter().map(DateTime::timestamp_micros).collect();
-        let rate = rate_of(&micros);
+        let places = Places::new(starts.iter().map(DateTime::timestamp_micros).collect());
         let (from, to) = (range.from.date_naive(), range.to.date_naive());
-        Ok(Self { interval, starts, micros, rate, from, to })
+        Ok(Self { interval, starts, places, from, to })
     }
 
     /// How many there are.
@@ -69,7 +67,12 @@ impl Buckets {
     /// The bucket that an instant falls in. Before the first one: none. After the last start: the last one.
     #[inline]
     pub fn index(&self, at: Micros) -> Option<usize> {
-        find(&self.micros, self.rate, at)
+        self.places.find(at)
+    }
+
+    /// For loops over many instants; none where there are no buckets.
+    pub(crate) fn finder(&self) -> Option<Finder<'_>> {
+        self.places.finder()
     }
 
     /// The `days` of a series: dates, or dates with times for hours and minutes.
@@ -107,42 +110,10 @@ impl Buckets {
 
     /// The instants of each bucket that a range covers, both ends inclusive: what a link to its people asks for.
     pub fn spans(&self, first: Micros, last: Micros) -> Vec<(Micros, Micros)> {
-        let ends = self.micros.iter().skip(1).map(|next| next - 1).chain([last]);
-        self.micros.iter().zip(ends).map(|(start, end)| ((*start).max(first), end.min(last))).collect()
+        let starts = self.places.starts();
+        let ends = starts.iter().skip(1).map(|next| next - 1).chain([last]);
+        starts.iter().zip(ends).map(|(start, end)| ((*start).max(first), end.min(last))).collect()
     }
-}
-
-/// How many of these instants, which ascend, there are a microsecond.
-#[expect(clippy::cast_precision_loss, reason = "where to look first need not be exact")]
-pub(crate) fn rate_of(starts: &[Micros]) -> f64 {
-    match (starts.first(), starts.last()) {
-        (Some(first), Some(last)) if last > first => (starts.len() - 1) as f64 / (last - first) as f64,
-        _ => 0.0,
-    }
-}
-
-/// The last of ascending instants that is not after another; none when all are. They stand about as dense everywhere, so
-/// that the place is guessed by their rate and moved to the right one: there are few steps to go, mostly none.
-#[inline]
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the guess is checked, and casts of floats saturate"
-)]
-pub(crate) fn find(starts: &[Micros], rate: f64, at: Micros) -> Option<usize> {
-    let (first, last) = (*starts.first()?, starts.len() - 1);
-    if at < first {
-        return None;
-    }
-    let mut index = ((at.saturating_sub(first) as f64 * rate) as usize).min(last);
-    while starts[index] > at {
-        index -= 1;
-    }
-    while index < last && starts[index + 1] <= at {
-        index += 1;
-    }
-    Some(index)
 }
 
 /// The start of the bucket that contains an instant.

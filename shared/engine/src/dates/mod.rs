@@ -7,6 +7,7 @@ pub mod buckets;
 pub mod compare;
 pub mod grammar;
 pub mod instants;
+pub(crate) mod places;
 pub mod range;
 #[cfg(test)]
 mod tests;

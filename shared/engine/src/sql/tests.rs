@@ -246,7 +246,7 @@ fn each_distinct_row_is_calculated_once_and_rows_keep_their_order() {
     run.columns.insert(ColumnKey::Property("a".to_owned()), a);
     let column = program("concat(properties.a, '!')").column(&run);
     assert_eq!(column.codes, [0, 1, 0, 2]);
-    assert_eq!(*column.values, [json!("x!"), json!("y!"), json!("!")]);
+    assert_eq!(**column.values, [json!("x!"), json!("y!"), json!("!")]);
     assert_eq!(program("properties.a = 'x'").mask(&run), Mask::Rows(vec![true, false, true, false]));
     assert_eq!(program("properties.a = 'z'").mask(&run), Mask::Nothing);
     assert_eq!(program("event = 'sign up'").mask(&run), Mask::Every);

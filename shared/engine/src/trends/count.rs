@@ -1,6 +1,7 @@
 //! The inner loops of trends: rows of runs into buckets.
 
 use crate::dates::buckets::Buckets;
+use crate::dates::places::Finder;
 use crate::filter::Mask;
 use crate::scan::{Micros, Run};
 
@@ -32,21 +33,32 @@ fn add_one(counts: &mut [u64], bucket: usize) {
     }
 }
 
-/// The bucket of an instant, `outside` where it lies in none; one bucket where none are given. The bounds must be in
-/// order. There is no branch on the instant, which nobody could foretell.
-#[inline]
-pub(super) fn bucket_of(
-    buckets: Option<&Buckets>,
-    (first, last): (Micros, Micros),
-    time: Micros,
+/// Tells which bucket an instant lies in, without a branch on it, which nobody could foretell.
+#[derive(Clone, Copy)]
+pub(super) struct Bucketing<'a> {
+    finder: Finder<'a>,
+    first: Micros,
+    last: Micros,
     outside: usize,
-) -> usize {
-    let inside = (time >= first) & (time <= last);
-    let found = match buckets {
-        None => Some(0),
-        Some(buckets) => buckets.index(time.clamp(first, last)),
-    };
-    if inside { found.unwrap_or(outside).min(outside) } else { outside }
+}
+
+impl<'a> Bucketing<'a> {
+    /// Instants between the bounds, both included, lie in their bucket, others `outside`. One bucket where none are given.
+    pub(super) fn new(buckets: Option<&'a Buckets>, bounds: (Micros, Micros), outside: usize) -> Self {
+        let nowhere = Self { finder: Finder::EVER, first: Micros::MAX, last: Micros::MIN, outside };
+        match buckets.map_or(Some(Finder::EVER), Buckets::finder) {
+            Some(finder) => Self { finder, first: bounds.0.max(finder.first()), last: bounds.1, outside },
+            None => nowhere,
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "loops over rows keep its few numbers in registers")]
+    pub(super) fn of(self, time: Micros) -> usize {
+        let inside = (time >= self.first) & (time <= self.last);
+        let found = self.finder.find(time.max(self.first).min(self.last)).min(self.outside);
+        if inside { found } else { self.outside }
+    }
 }
 
 impl Counted<'_> {
@@ -136,15 +148,15 @@ impl Counted<'_> {
         if *mask == Mask::Nothing || self.bounds.0 > self.bounds.1 {
             return;
         }
-        let bucket = |time: Micros| bucket_of(self.buckets, self.bounds, time, outside);
+        let bucketing = Bucketing::new(self.buckets, self.bounds, outside);
         let rows = run.actors.iter().zip(&run.times);
         match mask {
             Mask::Rows(passes) => {
                 for ((actor, time), passes) in rows.zip(passes) {
-                    back(*actor, if *passes { bucket(*time) } else { outside });
+                    back(*actor, if *passes { bucketing.of(*time) } else { outside });
                 }
             }
-            _ => rows.for_each(|(actor, time)| back(*actor, bucket(*time))),
+            _ => rows.for_each(|(actor, time)| back(*actor, bucketing.of(*time))),
         }
     }
 

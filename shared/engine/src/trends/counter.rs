@@ -4,13 +4,13 @@
 //! else; persons are counted within their partition, for no other has events of theirs.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::dense;
 use super::keys::Layer;
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
 use super::state::{Crowd, Seen, Tally};
+use crate::dictionary::text_id;
 use crate::error::CalcResult;
 use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
@@ -338,17 +338,7 @@ impl<'a, T: Copy> Coded<'a, T> {
 /// The hashes of a column's texts, for each run. Empty texts are missing.
 fn ids<'a>(rows: &Rows<'a>, key: &ColumnKey, missing: Option<u128>) -> Vec<Coded<'a, u128>> {
     fn id(value: &serde_json::Value) -> Option<u128> {
-        text_of(value).filter(|text| !text.is_empty()).map(|text| hash(&text))
+        text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text))
     }
     rows.list.iter().map(|(run, ..)| Coded { missing, ..Coded::new(run.columns.get(key), id) }).collect()
-}
-
-/// Wide enough for no two texts of a project to share one.
-pub(super) fn hash(text: &str) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, text).hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    (half(1) << 64) | half(2)
 }

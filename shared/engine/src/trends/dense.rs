@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::count::bucket_of;
+use super::count::Bucketing;
 use super::counter::{Coded, Row, Rows, Tallies, each};
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
@@ -113,6 +113,7 @@ pub(super) fn all_events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Ca
 /// None where it is not so, and where the values of those rows take too much room.
 fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
     let mut blocks = Blocks::<u64>::new(width + 1, COUNTS);
+    let bucketing = Bucketing::new(slots.buckets, slots.bounds, width);
     for (run, mask, layers) in &rows.list {
         let [layer] = layers else { return None };
         if layer.mask != Mask::Every {
@@ -128,7 +129,7 @@ fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
                 continue;
             }
             let place = blocks.place(layer.codes.of(row))?;
-            let bucket = bucket_of(slots.buckets, slots.bounds, *time, width);
+            let bucket = bucketing.of(*time);
             blocks.block(place)[bucket] += 1;
         }
     }

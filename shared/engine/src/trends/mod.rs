@@ -16,6 +16,7 @@ mod result;
 mod rows;
 mod slot;
 mod state;
+mod texts;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
@@ -99,6 +100,9 @@ impl Trend {
     }
 
     pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Sum> {
+        if let Some(sum) = self.text_counts(partition, stop)? {
+            return if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) };
+        }
         let mut keys = Keys::default();
         let layers: Vec<Vec<Layer>> =
             partition.runs.iter().map(|run| keys.layers(&self.split, run)).collect();
@@ -143,8 +147,21 @@ impl Trend {
         (shared, layers): (&[Mask], &'a [Vec<Layer>]),
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Rows<'a>> {
-        let mut list: Vec<(&Run, Mask, &[Layer])> = Vec::new();
-        for ((run, shared), layers) in partition.runs.iter().zip(shared).zip(layers) {
+        let masks = self.masks(counter, partition, shared, stop)?;
+        let row = |(run, mask): (usize, Mask)| (&partition.runs[run], mask, layers[run].as_slice());
+        Ok(Rows { list: masks.into_iter().map(row).collect(), actors: partition.actors.len() })
+    }
+
+    /// The runs of a series, by their place in the partition, and which of their rows count.
+    fn masks(
+        &self,
+        counter: &Counter,
+        partition: &Partition,
+        shared: &[Mask],
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<Vec<(usize, Mask)>> {
+        let mut list = Vec::new();
+        for (index, (run, shared)) in partition.runs.iter().zip(shared).enumerate() {
             if stop() {
                 return Err(CalcError::timeout());
             }
@@ -154,10 +171,10 @@ impl Trend {
             };
             // Where the first event of all matters, those that pass no filter are looked at too.
             if mask != Mask::Nothing || counter.math == Math::FirstTime {
-                list.push((run, mask, layers));
+                list.push((index, mask));
             }
         }
-        Ok(Rows { list, actors: partition.actors.len() })
+        Ok(list)
     }
 
     /// Counts of events or persons that nothing splits, in the fastest loops.

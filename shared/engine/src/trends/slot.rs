@@ -6,7 +6,8 @@
 use chrono::{DateTime, Days, Duration, NaiveDate, Offset};
 use chrono_tz::Tz;
 
-use crate::dates::buckets::{Buckets, find, rate_of};
+use crate::dates::buckets::Buckets;
+use crate::dates::places::Places;
 use crate::dates::range::DateRange;
 use crate::dates::{Interval, zone};
 use crate::limits;
@@ -62,8 +63,7 @@ struct BackDays {
     zone: Tz,
     starts: Vec<NaiveDate>,
     /// The first instants of the days from the first one that counts to the last.
-    mornings: Vec<Micros>,
-    rate: f64,
+    mornings: Places,
     /// By day its buckets; none where clocks change, so that it is not told by its first instant what belongs to it.
     slots: Vec<Option<Slot>>,
 }
@@ -182,8 +182,8 @@ impl Slot {
 impl BackDays {
     /// With a table of the days between these instants.
     fn new(days: u64, zone: Tz, starts: Vec<NaiveDate>, (first, last): (Micros, Micros)) -> Self {
-        let (mornings, slots) = (Vec::new(), Vec::new());
-        let mut back = Self { days, zone, starts, mornings, rate: 0.0, slots };
+        let mut back = Self { days, zone, starts, mornings: Places::default(), slots: Vec::new() };
+        let mut mornings = Vec::new();
         let mut day = zone::from_micros(first, zone).date_naive();
         let mut morning = zone::day_start(day, zone);
         // A table of more days than buckets look back on is never needed.
@@ -193,19 +193,19 @@ impl BackDays {
             let evening = zone::shift(next_morning, Duration::microseconds(-1));
             let even = morning.offset().fix() == evening.offset().fix()
                 && (morning.date_naive(), evening.date_naive()) == (day, day);
-            back.mornings.push(morning.timestamp_micros());
+            mornings.push(morning.timestamp_micros());
             back.slots.push(even.then(|| back.of_day(day)).flatten());
             (day, morning) = (next, next_morning);
         }
-        back.mornings.push(morning.timestamp_micros());
+        mornings.push(morning.timestamp_micros());
         back.slots.push(None);
-        back.rate = rate_of(&back.mornings);
+        back.mornings = Places::new(mornings);
         back
     }
 
     #[inline]
     fn at(&self, time: Micros) -> Option<Slot> {
-        let known = find(&self.mornings, self.rate, time).and_then(|index| self.slots.get(index).copied());
+        let known = self.mornings.find(time).and_then(|index| self.slots.get(index).copied());
         known.flatten().or_else(|| self.of_day(zone::from_micros(time, self.zone).date_naive()))
     }
 

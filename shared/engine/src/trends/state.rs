@@ -3,12 +3,13 @@
 //! Must stay true: parts merge in any order to the same sum; what is not divided by actors (groups, sessions) is kept as a
 //! set until the end. Memory is bounded: a part that holds too much says so instead of growing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::counter::Counter;
 use super::keys::Key;
 use super::numbers::Numbers;
 use super::slot::Slot;
+use super::texts::TextCounts;
 use crate::limits;
 use crate::sql;
 
@@ -16,6 +17,8 @@ use crate::sql;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(super) tallies: HashMap<(usize, Key), Tally>,
+    /// Counts by texts, which go to the other tallies in the end.
+    texts: BTreeMap<usize, TextCounts>,
     held: usize,
     /// It would have held too much and holds nothing any more.
     pub(super) burst: bool,
@@ -69,13 +72,42 @@ impl Sum {
                 self.held = self.held + entry.get().weight() - before;
             }
         }
+        self.check();
+    }
+
+    /// Adds counts by texts.
+    pub(super) fn add_texts(&mut self, channel: usize, counts: TextCounts) {
+        if self.burst {
+            return;
+        }
+        let weight = |counts: &TextCounts| counts.len() * weight_of_counts(counts.width());
+        match self.texts.entry(channel) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                self.held += weight(entry.insert(counts));
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => {
+                let before = weight(entry.get());
+                entry.get_mut().merge(counts);
+                self.held = self.held + weight(entry.get()) - before;
+            }
+        }
+        self.check();
+    }
+
+    fn check(&mut self) {
         if self.held > limits::HELD_BYTES {
             *self = Self { burst: true, ..Self::default() };
         }
     }
 
-    /// Drops who is held twice, so that it depends on nothing else whether all parts together hold too much.
+    /// Drops who is held twice, so that it depends on nothing else whether all parts together hold too much, and puts all
+    /// tallies into one place.
     pub(super) fn settle(&mut self) {
+        for (channel, counts) in std::mem::take(&mut self.texts) {
+            for (key, counts) in counts.keyed() {
+                self.add(channel, key, Tally::Counts(counts));
+            }
+        }
         let mut held = 0;
         for tally in self.tallies.values_mut() {
             if let Tally::Seen(crowd) = tally {
@@ -84,9 +116,7 @@ impl Sum {
             held += tally.weight();
         }
         self.held = held;
-        if held > limits::HELD_BYTES {
-            *self = Self { burst: true, ..Self::default() };
-        }
+        self.check();
     }
 
     /// The most values that a series has in a period.
@@ -107,6 +137,9 @@ impl Sum {
         for ((channel, key), tally) in other.tallies {
             self.add(channel, key, tally);
         }
+        for (channel, counts) in other.texts {
+            self.add_texts(channel, counts);
+        }
         self
     }
 }
@@ -114,7 +147,7 @@ impl Sum {
 impl Tally {
     fn weight(&self) -> usize {
         96 + match self {
-            Self::Counts(counts) => 8 * counts.len(),
+            Self::Counts(counts) => return weight_of_counts(counts.len()),
             Self::Numbers(buckets) => buckets.values().map(Numbers::weight).sum(),
             Self::Aggregates(buckets) => buckets.values().map(sql::Tally::weight).sum(),
             Self::Seen(crowd) => size_of::<Seen>() * crowd.distinct,
@@ -213,6 +246,11 @@ impl Crowd {
             self.dedup();
         }
     }
+}
+
+/// What a count for each of so many buckets takes.
+fn weight_of_counts(width: usize) -> usize {
+    96 + 8 * width
 }
 
 /// Adds one to every bucket of the slots, which are in order; with `first` to the first bucket only.

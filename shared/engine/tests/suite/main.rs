@@ -19,4 +19,5 @@ mod questions;
 mod sessions;
 mod support;
 mod trend_ranges;
+mod trend_texts;
 mod trends;

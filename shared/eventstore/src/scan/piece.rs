@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::buffer::ScalarBuffer;
-use pennon_engine::scan::{Column, Micros, Seq};
+use pennon_engine::scan::{Column, Dictionary, Micros, Seq};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::Value;
@@ -83,7 +83,8 @@ impl Core {
 
 impl Weighed {
     pub(crate) fn new(column: Column) -> Weighed {
-        let value_bytes = column.values.iter().map(bytes_of).sum();
+        let value = |value| bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64;
+        let value_bytes = column.values.iter().map(value).sum();
         Weighed { column, value_bytes }
     }
 

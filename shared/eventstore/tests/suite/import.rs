@@ -175,7 +175,7 @@ async fn lines_of_all_kinds_and_projects() {
     let groups = place.events.groups(1).await.unwrap();
     assert_eq!((groups[0].key.as_str(), &groups[0].properties["size"]), ("org:5", &json!(5)));
     let run = &place.scan(2, &["k"]).await[0].runs[0];
-    assert_eq!(*run.columns[&ColumnKey::Property("k".to_owned())].values, [json!(50.0)]);
+    assert_eq!(**run.columns[&ColumnKey::Property("k".to_owned())].values, [json!(50.0)]);
     // Lines of one time keep their order.
     let order = &run.columns[&ColumnKey::DistinctId];
     assert_eq!(

@@ -1,0 +1,83 @@
+//! The values that the codes of a column stand for, with what is found out of them once, however often they are asked for.
+//!
+//! Must stay true: values never change; two values have one text id exactly when they have one text.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::text::text_of;
+
+/// Values in the order of their codes. They may repeat.
+#[derive(Debug, Clone, Default)]
+pub struct Dictionary {
+    values: Vec<Value>,
+    text_ids: OnceLock<Vec<u128>>,
+}
+
+/// The text id of values without a text, or with an empty one.
+pub(crate) const NO_TEXT: u128 = 0;
+
+impl Dictionary {
+    /// Bytes of memory that are remembered of each value at most, beside the value.
+    pub const BYTES_REMEMBERED: usize = size_of::<u128>();
+
+    /// By code what tells the text of the value from all others.
+    pub(crate) fn text_ids(&self) -> &[u128] {
+        self.text_ids.get_or_init(|| {
+            let id = |value| text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text));
+            self.values.iter().map(|value| id(value).unwrap_or(NO_TEXT)).collect()
+        })
+    }
+}
+
+impl From<Vec<Value>> for Dictionary {
+    fn from(values: Vec<Value>) -> Self {
+        Self { values, text_ids: OnceLock::new() }
+    }
+}
+
+impl Deref for Dictionary {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.values
+    }
+}
+
+impl PartialEq for Dictionary {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+/// A hash that is wide enough for no two texts of a project to share one.
+pub(crate) fn text_id(text: &str) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    ((half(1) << 64) | half(2)).max(NO_TEXT + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_of_one_text_have_one_id_and_those_of_none_have_none() {
+        let values =
+            vec![json!("5"), json!(5), json!(5.0), json!("a"), json!(""), json!(null), json!("true")];
+        let dictionary = Dictionary::from(values);
+        let [text, whole, float, other, empty, null, truth] = dictionary.text_ids() else { unreachable!() };
+        assert!(text == whole && whole == float && text != other && other != truth);
+        assert_eq!((*empty, *null), (NO_TEXT, NO_TEXT));
+        assert!(![text, other, truth].contains(&&NO_TEXT));
+        assert_eq!(*truth, text_id("true"));
+    }
+}
