@@ -9,6 +9,7 @@
 //! | that one of these is damaged | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
 //! | an object with folded merges | records | `PROJECT#{p}#SEGMENT` | `MERGES#{id}` |
 //! | a row of the log of merges | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{number}` |
+//! | that the log of merges has had a row | records | `PROJECT#{p}#OVERRIDE` | `BEGUN` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
 //! | that a merge was forced | records | `PROJECT#{p}#OVERRIDE` | `FORCED#{from}#{to}` |
 //! | a part of a long list of a static cohort | records | `PROJECT#{p}#COHORT#{cohort}#{part}` | `MEMBERS` |
@@ -162,6 +163,11 @@ pub(crate) const MERGE: &str = "MERGE#";
 /// Row `number` of the log of merges.
 pub(crate) fn merge(project: ProjectId, number: u64) -> Key {
     Key::new(override_pk(project), format!("{MERGE}{number:020}"))
+}
+
+/// That the log of merges has had a row.
+pub(crate) fn merges_begun(project: ProjectId) -> Key {
+    Key::new(override_pk(project), "BEGUN")
 }
 
 /// The number of the row of merges that a sort key names.

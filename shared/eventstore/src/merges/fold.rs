@@ -1,12 +1,14 @@
 //! The older part of the log as one object.
 //!
 //! Must stay true: an object holds all merges up to the row that its entry names; rows go only when an entry that is
-//! listed holds them, and the last row never goes, because the next one is numbered after it. A reader that finds the
+//! listed holds them, and the last row never goes, because the next one is numbered after it; they go in their order, by which a writer knows the last one
+//! ([`super::write`]). A reader that finds the
 //! rows it needs gone sees it by their numbers and reads the manifest again. The objects lie apart from those of events:
 //! nothing that looks for objects which no segment or import names comes upon them.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, TRANSACTION_WRITES_MAX, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -95,9 +97,11 @@ impl EventStore {
         let Some((newest, older)) = manifest.merges.split_last() else { return Ok(()) };
         let rows = self.merges_after(project, 0).await?;
         let held = rows.iter().filter(|row| row.number < newest.through);
-        let held = held.map(|row| keys::merge(project, row.number)).collect::<Vec<_>>();
-        if !held.is_empty() {
-            self.inner.store.records.sweep(held).await?;
+        let held = held.map(|row| Write::Delete(keys::merge(project, row.number), Guard::None));
+        let held = held.collect::<Vec<_>>();
+        // Each transaction is seen whole or not at all, so no row is gone while one before it is there.
+        for some in held.chunks(TRANSACTION_WRITES_MAX) {
+            self.inner.store.records.transact(some.to_vec()).await?;
         }
         if newest.at.saturating_add(GRACE_MICROS) <= now {
             for entry in older {

@@ -11,10 +11,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Key, Query, Write};
+use pennon_core::store::{Guard, Key, Query, Write};
 use pennon_engine::scan::Micros;
 
 use super::fold::MergesEntry;
+use super::write::next_row;
 use super::{Merged, encode};
 use crate::EventStore;
 use crate::erase::Erase;
@@ -23,8 +24,8 @@ use crate::keys;
 use crate::manifest::{Manifest, Swap, Swapped, new_id};
 use crate::resolved::Resolved;
 
-/// Most writes of the transaction but its head, its entry and its row of the log.
-const WRITES_MAX: usize = 97;
+/// Most writes of the transaction but its head, its entry, and its row of the log with what has to hold for it.
+const WRITES_MAX: usize = 96;
 /// How often the log is read again because it grew.
 const TRIES: usize = 20;
 
@@ -54,9 +55,8 @@ impl EventStore {
             let room = WRITES_MAX.saturating_sub(swap.segments.len() + swap.records.len());
             let after = marks.split_off(marks.len().min(room));
             let entry = self.store_log(project, manifest, &left, through + 1, now).await?;
-            let empty = Item::binary(keys::merge(project, through + 1), encode(&[]));
             let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
-            let beside = std::iter::once(Write::Put(empty, Guard::Absent)).chain(marks).collect();
+            let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
             let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
             let swapped = manifest.swap(&self.inner.store, project, &all).await?;
             if swapped == Swapped::Done {

@@ -1,7 +1,8 @@
 //! Writing merges.
 //!
 //! Must stay true: what was judged is written only if it still holds: the row is the next one of the log, and nobody was
-//! identified meanwhile whom a merge wants unidentified. Merges of one process take turns, so that they are in each
+//! identified meanwhile whom a merge wants unidentified. The number of a row that was folded and removed is free again, so
+//! that it is free proves nothing: the row before has to be there. Merges of one process take turns, so that they are in each
 //! other's way only across processes; whoever loses judges again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -10,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
 
-use super::encode;
 use super::judge::{Asked, Judged, Known, judge};
+use super::{Merged, encode};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
@@ -95,15 +96,15 @@ impl EventStore {
             Some(number) => number + 1,
             None => self.last_row(project).await? + 1,
         };
-        let row = Item::binary(keys::merge(project, number), encode(&judged.merges));
-        let mut writes = vec![Write::Put(row, Guard::Absent)];
+        let mut writes = next_row(project, number, &judged.merges).to_vec();
+        let row = writes.len();
         writes.extend(marks(project, judged));
         match self.inner.store.records.transact(writes).await {
             Ok(()) => {
                 *last = Some(number);
                 Ok(Tried::Done)
             }
-            Err(error) if error.is_condition(0) => Ok(Tried::Late),
+            Err(StoreError::Condition { index }) if index < row => Ok(Tried::Late),
             Err(StoreError::Condition { .. }) => Ok(Tried::Stale),
             Err(error) => {
                 // It may have been written all the same.
@@ -143,6 +144,16 @@ impl EventStore {
         known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
         Ok(known)
     }
+}
+
+/// Row `number` of the log, where it is the next one: the row before is there, or for the first there has never been one.
+/// Rows go in their order and the last one never does, so no row after one that is there has been removed.
+pub(super) fn next_row(project: ProjectId, number: u64, merges: &[Merged]) -> [Write; 2] {
+    let before = match number {
+        ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), Guard::Absent),
+        _ => Write::Check(keys::merge(project, number - 1), Guard::Present),
+    };
+    [Write::Put(Item::binary(keys::merge(project, number), encode(merges)), Guard::Absent), before]
 }
 
 /// The rows that say who is identified and what was forced.

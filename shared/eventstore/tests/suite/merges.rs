@@ -213,6 +213,55 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
 }
 
 #[tokio::test]
+async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it() {
+    let place = Place::new().await;
+    let asked = |n: u32| {
+        event(n.into(), "$identify", &format!("u{n}"), 1, json!({"$anon_distinct_id": format!("d{n}")}))
+    };
+    let person = async |events: EventStore, n: u32| {
+        assert_eq!(
+            events.person_of(PROJECT, &format!("d{n}")).await.unwrap(),
+            derived(PROJECT, &format!("u{n}")),
+            "{n}"
+        );
+    };
+    let (waits, works) = (place.again(), place.again());
+    for n in 0..5 {
+        waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+    }
+    for n in 5..300 {
+        works.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+    }
+    works.compact(PROJECT, NOW).await.unwrap();
+    works.sweep(PROJECT, NOW).await.unwrap();
+    assert_eq!(rows_of_the_log(&place).await, 1);
+    // It knows of row 5 as the last one.
+    for n in [300, 301] {
+        waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+        for events in [&waits, &works, &place.again()] {
+            person(events.clone(), n).await;
+        }
+    }
+    assert_eq!(rows_of_the_log(&place).await, 3);
+    for n in [0, 4, 5, 299] {
+        person(place.again(), n).await;
+    }
+}
+
+#[tokio::test]
+async fn who_saw_no_row_begins_no_second_log() {
+    let place = Place::new().await;
+    let asked = |n| Ask { into: n, other: n + 1, forced: false }.event(n.into());
+    place.events.append(PROJECT, &[asked(0)], NOW).await.unwrap();
+    // As it looks to a process that looked before the first row came, and writes after it was folded.
+    let log = format!("PROJECT#{PROJECT}#OVERRIDE");
+    let row = place.store.records.query(Query::partition(log).prefix("MERGE#")).await.unwrap().remove(0);
+    place.store.records.sweep(vec![row.key]).await.unwrap();
+    assert!(place.again().append(PROJECT, &[asked(2)], NOW).await.is_err());
+    assert_eq!(rows_of_the_log(&place).await, 0);
+}
+
+#[tokio::test]
 async fn merges_sent_again_write_nothing() {
     let place = Place::new().await;
     let asks = [(0, 1, false), (0, 2, true), (3, 1, false), (3, 0, true)];
