@@ -30,8 +30,8 @@ impl Persons {
         }
     }
 
-    /// The persons of several distinct ids: the others are persons without being told. In order of appearance, so that an
-    /// import is reproducible.
+    /// The persons of several distinct ids: the others are persons without being told. They say nothing of properties, so
+    /// that those of earlier imports stay. In order of appearance, so that an import is reproducible.
     pub(super) fn several(self) -> Vec<(u64, PersonRecord)> {
         let mut several = Vec::new();
         for (project, mut named) in self.projects {

@@ -218,7 +218,19 @@ pub(crate) fn new_id(now: Micros) -> String {
     format!("{:020}-{:016x}", micros_u64(now), pennon_core::ids::random_below(u64::MAX))
 }
 
+/// The time that an id of [`new_id`] begins with.
+fn time_of(id: &str) -> Option<Micros> {
+    id.split('-').next()?.parse().ok()
+}
+
 impl Manifest {
+    /// A fresh id for imported records: sorts by time, and behind those of all records that are listed. So the order of
+    /// ids is the order in which records were told, also within one instant, and whatever the clocks of two machines say.
+    pub(crate) fn records_id(&self, now: Micros) -> String {
+        let last = self.versions.keys().filter_map(|id| time_of(id)).max();
+        new_id(last.map_or(now, |last| now.max(last.saturating_add(1))))
+    }
+
     /// Reads the manifest of `project`, as it was at one moment.
     pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
         for _ in 0..READS {

@@ -3,7 +3,8 @@
 //! Persons: columns `person` (16 bytes, derived from the first distinct id), `distinct_ids` (JSON list), `properties`
 //! (JSON object), `created_at` (µs UTC, or null). Groups: `type`, `index`, `key`, `properties`. Must stay true: a
 //! record's distinct ids are one person, that of the first of them which an earlier record knows, else the first; of
-//! records of one person or group the latest tells its properties; no event is ever counted because of a record.
+//! records of one person the latest that has any tells its properties, of those of one group the latest; no event is ever
+//! counted because of a record.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -22,7 +23,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
 use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry, new_id};
+use crate::manifest::{Manifest, RecordsEntry};
 use crate::parquet_file::{Index, ParquetFile};
 use crate::person::{Link, derived};
 use crate::profile::file::{self, texts};
@@ -32,7 +33,7 @@ use crate::profile::file::{self, texts};
 pub struct PersonRecord {
     /// All of them are this person; at least one.
     pub distinct_ids: Vec<String>,
-    /// What is known of it.
+    /// What is known of it. None at all says nothing: what an earlier record told stays.
     pub properties: Map<String, Value>,
     /// When it was first seen.
     pub created_at: Option<Micros>,
@@ -107,6 +108,9 @@ pub(crate) fn links(objects: &[Arc<PersonsObject>]) -> Vec<Link> {
     links
 }
 
+/// The properties of a record that says nothing of them, as they are stored.
+pub(crate) const NOTHING_TOLD: &str = "{}";
+
 impl EventStore {
     /// Stores persons as imported. Their events count as theirs at once, earlier and captured ones too.
     pub async fn add_persons(
@@ -147,17 +151,18 @@ impl EventStore {
         if rows == 0 {
             return Ok(());
         }
-        let id = new_id(now);
+        let mut manifest = Manifest::load(&self.inner.store, project).await?;
+        let id = manifest.records_id(now);
         let object = format!("project={project}/{folder}/{id}.parquet");
         let size = bytes.len() as u64;
         self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
         let entry =
             RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: None };
         for _ in 0..TRIES {
-            let manifest = Manifest::load(&self.inner.store, project).await?;
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
                 return Ok(());
             }
+            manifest = Manifest::load(&self.inner.store, project).await?;
         }
         Err(EventStoreError::Contended)
     }

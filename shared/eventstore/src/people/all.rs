@@ -21,7 +21,7 @@ use crate::manifest::SegmentEntry;
 use crate::profile::changes::{Changes, Joined, Part, together};
 use crate::profile::file::{self, each_id, texts};
 use crate::profile::{Origin, Profile};
-use crate::records::PersonsObject;
+use crate::records::{NOTHING_TOLD, PersonsObject};
 use crate::resolved::Resolved;
 
 /// Most persons of a project that can be looked at one by one.
@@ -315,7 +315,8 @@ impl People {
         let told = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
-            let base = if self.wants_nothing() {
+            let is_told = properties.value(row) != NOTHING_TOLD;
+            let base = if self.wants_nothing() || !is_told {
                 Box::default()
             } else if self.places.is_some() {
                 self.placed(serde_json::from_str(properties.value(row))?)?
@@ -329,7 +330,9 @@ impl People {
                 let ids: Vec<String> = serde_json::from_str(distinct_ids.value(row))?;
                 Ok(ids.into_iter().next().unwrap_or_default())
             })?;
-            cluster.base = base;
+            if is_told {
+                cluster.base = base;
+            }
             cluster.created = cluster.created.into_iter().chain(told(row)).min();
             self.check()?;
         }

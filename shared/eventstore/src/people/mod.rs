@@ -1,7 +1,7 @@
 //! The persons and groups of a project: what was imported of them, and what captured events say.
 //!
 //! A project's persons are those that records name and those of its events, merges applied. A person's properties are
-//! those of its latest record, and on top what captured events set, by the rule of [`crate::profile::changes`]; the same
+//! those of its latest record that has any, and on top what captured events set, by the rule of [`crate::profile::changes`]; the same
 //! for groups, which records and `$groupidentify` make. Must stay true: an answer does not depend on what has been
 //! compacted; memory is bounded by the limits below, and what is above them is refused.
 
@@ -184,14 +184,11 @@ impl EventStore {
                     records.filter_map(|(row, of)| Some((row, *of.iter().find(|id| wanted.contains(id))?)));
                 own.collect::<Vec<_>>()
             });
-            // Of each part the last record tells.
-            let own = found.await?.into_iter().map(|(row, id)| (now.resolved.imported.person(id), row));
-            let own = own.collect::<BTreeMap<_, _>>();
-            let by_row = own.into_iter().map(|(part, row)| (row, part)).collect::<BTreeMap<_, _>>();
-            let rows = by_row.keys().copied().collect::<Vec<_>>();
+            let (rows, own): (Vec<usize>, Vec<Uuid>) = found.await?.into_iter().unzip();
             let told = self.properties_of_records(&object, &rows).await?;
-            for (part, base) in by_row.into_values().zip(told) {
-                parts.entry(part).or_default().base = base;
+            // Of each part the last record tells that has something to tell.
+            for (id, base) in own.into_iter().zip(told).filter(|(_, base)| !base.is_empty()) {
+                parts.entry(now.resolved.imported.person(id)).or_default().base = base;
             }
         }
         Ok(parts)

@@ -67,9 +67,11 @@ impl EventStore {
             let person = found.entry(*owner).or_default();
             person.distinct_ids.extend(told.distinct_ids);
             person.created_at = person.created_at.into_iter().chain(told.created_at).min();
-            // Of each part the last record tells.
+            // Of each part the last record tells that has something to tell.
             let part = parts.entry(*owner).or_default().entry(now.resolved.imported.person(id)).or_default();
-            part.base = told.properties;
+            if !told.properties.is_empty() {
+                part.base = told.properties;
+            }
         }
         let mut of_events: Vec<_> = profile.ids.into_iter().collect();
         of_events.sort_by_key(|(_, told)| told.first);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -310,6 +311,49 @@ mod parquet_files {
         assert_eq!(values("k"), [None, None, Some(json!(50))]);
         assert_eq!(values("x"), [None, None, Some(json!([1]))]);
         assert_eq!(values("price"), [None, Some(json!(1.5)), Some(json!(2.0))]);
+    }
+
+    #[tokio::test]
+    async fn the_persons_of_events_leave_what_was_told_of_them() {
+        let place = Place::new().await;
+        let told = json!({"person": {"distinct_ids": ["a"], "properties": {"city": "Bern"},
+            "created_at": "2024-01-01T00:00:00Z"}});
+        place.lines(&told.to_string()).await.unwrap();
+        let path = file(
+            &place,
+            "a.parquet",
+            vec![
+                ("event", texts(&[Some("seen"); 2])),
+                ("distinct_id", texts(&[Some("a"), Some("b")])),
+                ("timestamp", Arc::new(TimestampMicrosecondArray::from(vec![1, 2]).with_timezone("UTC"))),
+                ("person_id", Arc::new(Int64Array::from(vec![1, 1]))),
+            ],
+        );
+        let city = BTreeSet::from(["city".to_owned()]);
+        for city_now in ["Bern", "Bern", "Thun"] {
+            place.import(&path, Some(1)).await.unwrap();
+            // A line that tells of the person with both ids replaces what is known.
+            if city_now == "Thun" {
+                let told = json!({"person": {"distinct_ids": ["b", "a"], "properties": {"city": "Thun"}}});
+                place.lines(&told.to_string()).await.unwrap();
+                place.import(&path, Some(1)).await.unwrap();
+            }
+            let want = json!({"city": city_now}).as_object().unwrap().clone();
+            let subject = place.events.subject(1, "b", &[], None).await.unwrap();
+            assert_eq!(subject.person.properties, want);
+            let person = place.events.persons(1, &[derived(1, "a")]).await.unwrap().remove(0);
+            assert_eq!((person.properties, person.created_at), (want.clone(), Some(1_704_067_200_000_000)));
+            let mut listed = Vec::new();
+            for people in
+                [place.events.people(1, &city).await.unwrap(), place.events.whole_people(1).await.unwrap()]
+            {
+                people.each(|_, _, properties| {
+                    listed.push(properties.clone());
+                    ControlFlow::Continue(())
+                });
+            }
+            assert_eq!(listed, [want.clone(), want]);
+        }
     }
 
     #[tokio::test]

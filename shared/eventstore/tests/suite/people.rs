@@ -116,6 +116,31 @@ async fn told(events: &EventStore) -> Told {
 }
 
 #[tokio::test]
+async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
+    let place = Place::new().await;
+    for n in 0..12 {
+        place.events.add_persons(PROJECT, vec![person(&["a"], json!({"k0": n}))], NOW).await.unwrap();
+        let group = GroupRecord {
+            type_name: "company".to_owned(),
+            index: 0,
+            key: "g".to_owned(),
+            properties: json!({"k0": n}).as_object().unwrap().clone(),
+        };
+        place.events.add_groups(PROJECT, vec![group], NOW).await.unwrap();
+        let told = told(&place.again()).await;
+        assert_eq!(told.people[&derived(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
+        assert_eq!(told.groups[0].properties["k0"], n);
+    }
+    // A clock that is behind makes nothing older.
+    place
+        .events
+        .add_persons(PROJECT, vec![person(&["a"], json!({"k0": 12}))], NOW - 1_000_000)
+        .await
+        .unwrap();
+    assert_eq!(told(&place.events).await.people[&derived(PROJECT, "a")].1["k0"], 12);
+}
+
+#[tokio::test]
 async fn persons_and_groups_are_the_same_whatever_was_compacted() {
     for round in 0..5 {
         let mut noise = Noise(round);
