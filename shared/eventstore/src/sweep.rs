@@ -4,7 +4,9 @@
 //! the manifest, so whoever misses one sees its segment. The list of them, and the objects and entries of replaced
 //! segments, go when blocks have been gone, or segments been replaced, for [`GRACE_MICROS`], because a reader may have just
 //! begun with them. Must stay true: a segment's entry goes only after the blocks and entries that it names, because
-//! readers ignore those by it; any step may be the last, and the next sweep goes on.
+//! readers ignore those by it, and so does what an entry names; both only in a later sweep, because a reader whose page
+//! with a removed entry is from before this one still has to find on another page that it was replaced. Any step may be
+//! the last, and the next sweep goes on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -95,14 +97,14 @@ impl EventStore {
             for replaced in beneath(entry, &by_id) {
                 // Readers ignore by it what it replaces itself, blocks and segments.
                 let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
-                    && is_gone(&replaced.replaces_segments, &gone, &by_id);
+                    && !replaced.replaces_segments.iter().any(|id| by_id.contains_key(id.as_str()));
                 if is_last && gone.insert(replaced.id.clone()) {
                     self.remove_segment(project, replaced).await?;
                     swept.segments += 1;
                 }
             }
             let mut left = entry.clone();
-            left.replaces_segments.retain(|id| !is_gone(std::slice::from_ref(id), &gone, &by_id));
+            left.replaces_segments.retain(|id| by_id.contains_key(id.as_str()));
             if left != *entry {
                 Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
             }
@@ -118,12 +120,8 @@ impl EventStore {
     }
 }
 
-fn is_gone(ids: &[String], gone: &HashSet<String>, by_id: &HashMap<&str, &SegmentEntry>) -> bool {
-    ids.iter().all(|id| gone.contains(id) || !by_id.contains_key(id.as_str()))
-}
-
-/// The entries that `entry` replaces, directly or through others, the deepest first: an entry must not go before those
-/// that readers ignore because of it. Does not rely on clocks: entries may carry times in any order.
+/// The entries that `entry` replaces, directly or through others, the deepest first. Does not rely on clocks: entries may
+/// carry times in any order.
 fn beneath<'a>(entry: &SegmentEntry, by_id: &HashMap<&str, &'a SegmentEntry>) -> Vec<&'a SegmentEntry> {
     let mut found: Vec<&SegmentEntry> = Vec::new();
     let mut open = entry.replaces_segments.clone();

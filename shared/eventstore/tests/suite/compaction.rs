@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
-use pennon_core::store::Query;
+use pennon_core::store::{Item, Query};
 use pennon_eventstore::{Effort, EventStore, EventStoreError, GRACE_MICROS, derived};
 use serde_json::{Value, json};
 
@@ -131,6 +131,49 @@ async fn a_sweep_that_stops_anywhere_loses_and_doubles_nothing() {
         Ok(())
     })
     .await;
+}
+
+/// The rows of the manifest that are of segments.
+async fn entries(place: &Place) -> Vec<Item> {
+    let query = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
+    place.store.records.query(query).await.unwrap()
+}
+
+/// How many events a reader counts who has read these rows.
+fn counted(rows: &[&Item]) -> u64 {
+    let bodies = rows.iter().map(|row| row.body::<Value>().unwrap()).collect::<Vec<_>>();
+    let replaced = bodies.iter().flat_map(|body| body["replaces_segments"].as_array().unwrap());
+    let replaced = replaced.collect::<Vec<_>>();
+    let live = bodies.iter().filter(|body| !replaced.contains(&&body["id"]));
+    live.map(|body| body["rows"].as_u64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn a_reader_between_whose_pages_a_sweep_comes_counts_nothing_twice() {
+    let place = Place::new().await;
+    for round in 0..4_i64 {
+        let batch = (0..3).map(|n| simple((round * 3 + n) as u128, "a", "ada", n)).collect::<Vec<_>>();
+        place.events.append(PROJECT, &batch, NOW + round * 10).await.unwrap();
+        place.events.compact_blocks(PROJECT, NOW + round * 10 + 1).await.unwrap();
+        // From the second on each replaces one that has replaced others.
+        place.events.merge_segments(PROJECT, NOW + round * 10 + 2, Effort::Fewest).await.unwrap();
+    }
+    assert_eq!(entries(&place).await.len(), 7);
+    for sweep in 1..10 {
+        let before = entries(&place).await;
+        place.events.sweep(PROJECT, NOW + sweep * (GRACE_MICROS + MINUTE)).await.unwrap();
+        let after = entries(&place).await;
+        for page in 0..=before.len() {
+            let (first, _) = before.split_at(page);
+            let last = first.last().map(|row| row.key.sk.as_str());
+            let second = after.iter().filter(|row| Some(row.key.sk.as_str()) > last);
+            let read = first.iter().chain(second).collect::<Vec<_>>();
+            assert_eq!(counted(&read), 12, "sweep {sweep}, page of {page} rows");
+        }
+    }
+    let left = entries(&place).await;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].body::<Value>().unwrap()["replaces_segments"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
