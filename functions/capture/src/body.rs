@@ -84,7 +84,8 @@ fn events<'de, A: SeqAccess<'de>>(
         if seq.next_element_seed(OneEvent { reading, levels: levels + 1, place })?.is_none() {
             break;
         }
-        if index >= EVENTS_MAX {
+        // Not by the index: an object may have its list twice.
+        if reading.outcomes.len() > EVENTS_MAX {
             let refusal = Refusal::too_large(format!("The batch has more than {EVENTS_MAX} events."));
             return Err(reading.stop(refusal));
         }

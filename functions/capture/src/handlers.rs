@@ -68,10 +68,8 @@ async fn accept(state: &Capture, call: Call, form: Form) -> Result<Vec<Outcome>,
         (Form::Analytics, Some(token)) => Some(project_of(state, token).await?),
         _ => None,
     };
-    let turn = state.turns.acquire().await.map_err(|e| ApiError::internal(&e).into_response())?;
-    let read = tokio::task::spawn_blocking(move || read(&call, form)).await;
-    drop(turn);
-    let read = read.map_err(|e| ApiError::internal(&e).into_response())??;
+    let read = state.turns.take(move || read(&call, form)).await;
+    let read = read.map_err(IntoResponse::into_response)??;
     let project = match early {
         Some(project) => project,
         None => {

@@ -12,18 +12,16 @@ pub mod normalize;
 pub mod refusal;
 mod times;
 mod tokens;
+mod turns;
 
 #[cfg(test)]
 mod tests;
-
-use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
-use tokio::sync::Semaphore;
 
 /// What the capture routes need. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -32,7 +30,7 @@ pub struct Capture {
     events: EventStore,
     tokens: tokens::Tokens,
     /// Turns at decoding. A small body may stand for a large value, so that only so many are there at once.
-    turns: Arc<Semaphore>,
+    turns: turns::Turns,
 }
 
 /// The route table.
@@ -53,7 +51,7 @@ pub fn router(app: &App, events: &EventStore) -> Router {
         app: app.clone(),
         events: events.clone(),
         tokens: tokens::Tokens::default(),
-        turns: Arc::new(Semaphore::new(cores)),
+        turns: turns::Turns::new(cores),
     };
     routes().into_router(state, app)
 }

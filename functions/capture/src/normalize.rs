@@ -99,7 +99,7 @@ pub(crate) struct Reading<'a> {
     events: Vec<CapturedEvent>,
     /// What each of `events` tells of its time.
     told: Vec<Told>,
-    outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Outcome>,
     /// The token that the events name, and the first place that names another.
     own_token: Option<String>,
     other_token: Option<Place>,

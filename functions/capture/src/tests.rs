@@ -300,7 +300,15 @@ fn limits_hold_at_the_limit_and_one_past_it() {
     assert_eq!(status(event_of(EVENT_BYTES_MAX + 1)), StatusCode::PAYLOAD_TOO_LARGE);
     let event = json!({"event": "a", "distinct_id": "d"});
     assert_eq!(status(Value::Array(vec![event.clone(); EVENTS_MAX + 1])), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(events(Value::Array(vec![event; EVENTS_MAX])).len(), EVENTS_MAX);
+    assert_eq!(events(Value::Array(vec![event.clone(); EVENTS_MAX])).len(), EVENTS_MAX);
+    // A name that an object has twice: the lists count together.
+    let twice = |half: usize| {
+        let list = Value::Array(vec![event.clone(); half]);
+        let body = format!(r#"{{"api_key": "t", "batch": {list}, "batch": {list}}}"#);
+        normalize(body.as_bytes(), Form::Batch, &received(), &mut || Uuid::from_u128(1))
+    };
+    assert_eq!(twice(EVENTS_MAX / 2).unwrap().outcomes.len(), EVENTS_MAX);
+    assert_eq!(twice(EVENTS_MAX / 2 + 1).unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
     let bomb = (0..10_000).map(|n| (format!("k{n}"), json!(n))).collect::<serde_json::Map<_, _>>();
     let kept = events(json!({"event": "a", "distinct_id": "d", "properties": bomb}));
     assert_eq!(kept[0].properties, bomb);
