@@ -1,7 +1,7 @@
 //! Events in, in the wire format of the SDKs.
 //!
-//! Limits: 6 MB a request as sent, 20 MB inflated, 20,000 events, 900 KiB an event, 64 levels of nesting; what is above
-//! is a 413 (nesting: a 400). A request is stored whole or not at all, but for `/i/v1/analytics/events`, whose answer says
+//! Limits: 6 MB a request as sent, 20 MB inflated, 20,000 events, 1,000 of them that merge persons, 900 KiB an event, 64
+//! levels of nesting; what is above is a 413 (nesting: a 400). A request is stored whole or not at all, but for `/i/v1/analytics/events`, whose answer says
 //! of each event whether it is stored.
 
 mod body;

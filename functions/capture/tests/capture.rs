@@ -17,7 +17,7 @@ use pennon_core::http::edge;
 use pennon_core::model::TokenRow;
 use pennon_core::store::{Guard, Item, keys};
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
-use pennon_eventstore::EventStore;
+use pennon_eventstore::{EventStore, MERGES_MAX};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -259,4 +259,18 @@ async fn identifying_merges_over_the_wire() {
     assert_eq!(place.post("/batch/", batch.to_string()).await.0, StatusCode::OK);
     let anon = place.events.person_of(PROJECT, "anon").await.unwrap();
     assert_eq!(anon, place.events.person_of(PROJECT, "ada").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_request_merges_so_many_persons_and_no_more() {
+    let place = place().await;
+    let identify = |n: usize| json!({"event": "$identify", "distinct_id": format!("u{n}"), "properties": {"$anon_distinct_id": format!("d{n}")}});
+    let batch =
+        |count: usize| json!({"api_key": "phc_1", "batch": (0..count).map(identify).collect::<Vec<_>>()});
+    let (status, answer) = place.post("/batch/", batch(MERGES_MAX + 1).to_string()).await;
+    assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("payload_too_large")));
+    assert!(answer["detail"].as_str().unwrap().contains("at most 1000"), "{answer}");
+    assert!(place.stored().await.is_empty());
+    assert_eq!(place.post("/batch/", batch(MERGES_MAX).to_string()).await.0, StatusCode::OK);
+    assert_eq!(place.stored().await.len(), MERGES_MAX);
 }

@@ -78,6 +78,7 @@ pub use event::Event;
 pub use files::LiveFiles;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
+pub use merges::MERGES_MAX;
 pub use orphans::ORPHANED_MICROS;
 pub use packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
 pub use people::{

@@ -55,7 +55,8 @@ impl EventStore {
     /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and the
     /// merges that they ask for have happened.
     ///
-    /// [`EventStoreError::TooLarge`] when they do not fit into one transaction; nothing is stored then.
+    /// [`EventStoreError::TooLarge`] when they do not fit into one transaction, or ask for more than
+    /// [`MERGES_MAX`](crate::MERGES_MAX) merges; nothing is stored then.
     pub async fn append(
         &self,
         project: ProjectId,

@@ -26,6 +26,14 @@ pub(super) struct Known {
     pub forced: BTreeSet<(Uuid, Uuid)>,
 }
 
+impl Known {
+    /// Knows what has happened by now, too.
+    pub(super) fn take(&mut self, judged: Judged) {
+        self.identified.extend(judged.identified.into_iter().map(|(person, _)| person));
+        self.forced.extend(judged.forced.iter().map(|link| (link.from, link.to)));
+    }
+}
+
 /// What happens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Judged {
@@ -115,8 +123,7 @@ mod tests {
                 let now = now.iter().map(ask).collect::<Vec<_>>();
                 let judged = judge(&now, known.clone());
                 links.extend(judged.merges.iter().map(|merged| merged.link));
-                known.identified.extend(judged.identified.iter().map(|(id, _)| *id));
-                known.forced.extend(judged.forced.iter().map(|link| (link.from, link.to)));
+                known.take(judged);
                 prop_assert_eq!(judge(&now, known.clone()), Judged::default(), "a second time");
             }
             let resolved = crate::resolution::Resolution::of(links);

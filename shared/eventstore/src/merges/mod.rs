@@ -24,6 +24,7 @@ use crate::error::EventStoreError;
 use crate::keys;
 use crate::person::Link;
 
+pub use write::MERGES_MAX;
 pub(crate) use write::Tails;
 
 /// A merge that happened.

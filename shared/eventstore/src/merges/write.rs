@@ -2,8 +2,9 @@
 //!
 //! Must stay true: what was judged is written only if it still holds: the row is the next one of the log, and nobody was
 //! identified meanwhile whom a merge wants unidentified. The number of a row that was folded and removed is free again, so
-//! that it is free proves nothing: the row before has to be there. Merges of one process take turns, so that they are in each
-//! other's way only across processes; whoever loses judges again.
+//! that it is free proves nothing: the row before has to be there. Requests of one process take turns, so that they are in
+//! each other's way only across processes; whoever loses judges again. What is known of those whom a request names is
+//! read once for all of it, and again whenever somebody else has written a row since.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,9 @@ use crate::keys;
 use crate::manifest::Manifest;
 use crate::person::merge_of;
 
+/// Most merges that one call of [`EventStore::append`] may ask for: some thirty transactions one after the other, which a
+/// function has time for.
+pub const MERGES_MAX: usize = 1000;
 /// Most merges that are judged and written together: each takes three writes at most, of the hundred of a transaction.
 const TOGETHER_MAX: usize = 30;
 /// How often merges are judged again when others are faster.
@@ -38,17 +42,18 @@ impl Tails {
     }
 }
 
-/// What came of trying to write.
-enum Tried {
-    Done,
-    /// The row is not the next one.
-    Late,
-    /// What was judged no longer holds.
-    Stale,
+/// What a request in its turn goes by.
+struct Turn<'a> {
+    /// The last row, as far as this process knows.
+    last: &'a mut Option<u64>,
+    /// What was known of everybody whom the request names when that was the last row.
+    known: Option<Known>,
 }
 
 impl EventStore {
     /// Makes the merges that `events` ask for, in their order.
+    ///
+    /// [`EventStoreError::TooLarge`] when they ask for more than [`MERGES_MAX`]; nothing happens then.
     pub(crate) async fn merge_persons(
         &self,
         project: ProjectId,
@@ -57,61 +62,84 @@ impl EventStore {
         let mut seen = HashSet::new();
         let asked = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
         let asked: Vec<Asked> = asked.filter(|(merge, _)| seen.insert(*merge)).collect();
-        for some in asked.chunks(TOGETHER_MAX) {
-            self.merge_some(project, some).await?;
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if asked.len() > MERGES_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "The events ask for {} merges of persons ($identify, $create_alias, $merge_dangerously); at most \
+                 {MERGES_MAX} are taken at once.",
+                asked.len()
+            )));
+        }
+        let tail = self.inner.tails.of(project);
+        let before = tail.try_lock().ok().and_then(|last| *last);
+        let known = self.known(project, &asked).await?;
+        // Most have been made already.
+        if judge(&asked, known.clone()) == Judged::default() {
+            return Ok(());
+        }
+        let mut last = tail.lock().await;
+        let known = Some(known).filter(|_| before.is_some() && *last == before);
+        let mut turn = Turn { last: &mut last, known };
+        for start in (0..asked.len()).step_by(TOGETHER_MAX) {
+            self.merge_some(project, &asked[start..], &mut turn).await?;
         }
         Ok(())
     }
 
-    async fn merge_some(&self, project: ProjectId, asked: &[Asked]) -> Result<(), EventStoreError> {
-        let tail = self.inner.tails.of(project);
+    /// Makes the first [`TOGETHER_MAX`] of `asked`.
+    async fn merge_some(
+        &self,
+        project: ProjectId,
+        asked: &[Asked],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), EventStoreError> {
+        let some = &asked[..asked.len().min(TOGETHER_MAX)];
         for _ in 0..TRIES {
-            let judged = judge(asked, self.known(project, asked).await?);
-            if judged == Judged::default() {
-                return Ok(());
-            }
-            // Marks are in nobody's way.
-            if judged.merges.is_empty() {
-                let writes = marks(project, &judged);
-                return Ok(self.inner.store.records.transact(writes).await?);
-            }
-            let mut last = tail.lock().await;
-            match self.write_row(project, &judged, &mut last).await? {
-                Tried::Done => return Ok(()),
+            let last = match *turn.last {
+                Some(last) => last,
                 // What came in between may be an erasure, after which somebody is no longer identified.
-                Tried::Late => *last = None,
-                Tried::Stale => {}
+                None => {
+                    turn.known = None;
+                    *turn.last.insert(self.last_row(project).await?)
+                }
+            };
+            let mut known = match turn.known.take() {
+                Some(known) => known,
+                None => self.known(project, asked).await?,
+            };
+            let judged = judge(some, known.clone());
+            // Marks are in nobody's way.
+            let row = match judged.merges.as_slice() {
+                [] => Vec::new(),
+                merges => next_row(project, last + 1, merges).to_vec(),
+            };
+            let (rows, marks) = (row.len(), marks(project, &judged));
+            let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
+            let written = match writes.is_empty() {
+                true => Ok(()),
+                false => self.inner.store.records.transact(writes).await,
+            };
+            match written {
+                Ok(()) => {
+                    *turn.last = Some(last + u64::from(rows > 0));
+                    known.take(judged);
+                    turn.known = Some(known);
+                    return Ok(());
+                }
+                // The row is not the next one.
+                Err(StoreError::Condition { index }) if index < rows => *turn.last = None,
+                // What was judged no longer holds.
+                Err(StoreError::Condition { .. }) => {}
+                Err(error) => {
+                    // It may have been written all the same.
+                    *turn.last = None;
+                    return Err(error.into());
+                }
             }
         }
         Err(StoreError::Busy(format!("persons of project {project} are being merged by others")).into())
-    }
-
-    async fn write_row(
-        &self,
-        project: ProjectId,
-        judged: &Judged,
-        last: &mut Option<u64>,
-    ) -> Result<Tried, EventStoreError> {
-        let number = match *last {
-            Some(number) => number + 1,
-            None => self.last_row(project).await? + 1,
-        };
-        let mut writes = next_row(project, number, &judged.merges).to_vec();
-        let row = writes.len();
-        writes.extend(marks(project, judged));
-        match self.inner.store.records.transact(writes).await {
-            Ok(()) => {
-                *last = Some(number);
-                Ok(Tried::Done)
-            }
-            Err(StoreError::Condition { index }) if index < row => Ok(Tried::Late),
-            Err(StoreError::Condition { .. }) => Ok(Tried::Stale),
-            Err(error) => {
-                // It may have been written all the same.
-                *last = None;
-                Err(error.into())
-            }
-        }
     }
 
     /// The number of the last row; 0 where there is none.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{NOW, PROJECT, Place, event};
 use pennon_core::store::Query;
-use pennon_eventstore::{Event, EventStore, GRACE_MICROS, PersonRecord, derived};
+use pennon_eventstore::{
+    Event, EventStore, EventStoreError, GRACE_MICROS, MERGES_MAX, PersonRecord, derived,
+};
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
@@ -279,7 +281,13 @@ async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
     let asked = |n: u128| {
         event(n, "$merge_dangerously", &format!("u{}", n % 7), 1, json!({"alias": format!("d{n}")}))
     };
-    let sent = (0..1000).map(asked).collect::<Vec<_>>();
+    let most = MERGES_MAX as u128;
+    let mut sent = (0..=most).map(asked).collect::<Vec<_>>();
+    let refused = place.events.append(PROJECT, &sent, NOW).await;
+    assert!(matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("1000")), "{refused:?}");
+    assert_eq!((rows_of_the_log(&place).await, place.events.count_people(PROJECT).await.unwrap()), (0, 0));
+    // One that is asked for twice counts once.
+    sent[most as usize] = event(most, "$merge_dangerously", "u0", 1, json!({"alias": "d0"}));
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let events = place.again();
     for n in [0, 29, 30, 31, 999] {
