@@ -71,8 +71,13 @@ impl Wanted {
         }
     }
 
-    /// Erases it.
-    pub async fn erase(&self, store: &Store, events: &EventStore, now: i64) -> Result<Erased, String> {
+    /// Erases it. `now` tells the time, in microseconds since the epoch.
+    pub async fn erase(
+        &self,
+        store: &Store,
+        events: &EventStore,
+        now: &(dyn Fn() -> i64 + Sync),
+    ) -> Result<Erased, String> {
         let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
         // Results that were calculated with it.
         let failed = |e: pennon_core::store::StoreError| {

@@ -231,7 +231,8 @@ async fn delete(options: &Delete) -> Result<(), String> {
     if !options.yes && !delete::is_confirmed(&wanted)? {
         return Err("nothing was erased".to_owned());
     }
-    let erased = wanted.erase(&opened.store, &events, chrono::Utc::now().timestamp_micros()).await?;
+    let now = || chrono::Utc::now().timestamp_micros();
+    let erased = wanted.erase(&opened.store, &events, &now).await?;
     println!("erased {} events; {} segments were written anew", erased.events, erased.segments);
     if erased.segments > 0 {
         let minutes = pennon_eventstore::GRACE_MICROS / 60_000_000;

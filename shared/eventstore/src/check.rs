@@ -11,8 +11,9 @@ use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, Swap, Swapped};
+use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::quarantine::Damage;
+use crate::records_entry::RecordsEntry;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 8 << 20;
@@ -160,9 +161,7 @@ impl EventStore {
             let import = manifest.all_records().find(|(_, entry)| entry.id == id);
             let is_segment = manifest.segments.iter().any(|entry| entry.id == id);
             let is_dropped = if let Some((prefix, entry)) = import {
-                let before = Some(entry.object.clone());
-                let none = RecordsEntry { rows: 0, at: now, before, ..entry.clone() };
-                let records = [(prefix, manifest.version_of(id), none)];
+                let records = [(prefix, manifest.version_of(id), entry.emptied(now))];
                 let swap = Swap { records: &records, ..Swap::default() };
                 manifest.swap(&self.inner.store, project, &swap).await? == Swapped::Done
             } else if is_segment {

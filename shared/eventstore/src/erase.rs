@@ -24,10 +24,11 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::TRIES;
 use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, Swap, Swapped};
+use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::members;
 use crate::merges::Merged;
 use crate::person::derived;
+use crate::records_entry::RecordsEntry;
 use crate::resolution::Resolution;
 use crate::resolved::Resolved;
 use rewrite::Made;
@@ -107,14 +108,16 @@ impl Erase {
 impl EventStore {
     /// Erases from a project what was acknowledged before now. When it returns, no read finds any of it.
     ///
+    /// `now` is asked for the time whenever it is needed: an erasure may take longer than replaced objects stay.
+    ///
     /// [`EventStoreError::TooLarge`] when more segments than fit into one transaction have to be written anew.
     pub async fn erase(
         &self,
         project: ProjectId,
         doomed: &Doomed,
-        now: Micros,
+        now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Erased, EventStoreError> {
-        while self.compact_blocks(project, now).await?.more {}
+        while self.compact_blocks(project, now()).await?.more {}
         let mut made = Made::default();
         let mut outcome = Err(EventStoreError::Contended);
         let mut cohorts = 0;
@@ -134,7 +137,7 @@ impl EventStore {
         // What was made for segments that others replaced meanwhile, or for nothing.
         self.discard(made).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        self.sweep_merges(project, &manifest, now).await?;
+        self.sweep_merges(project, &manifest, now()).await?;
         outcome
     }
 
@@ -224,30 +227,34 @@ impl EventStore {
         resolved: &Resolved,
         erase: &Erase,
         made: &mut Made,
-        now: Micros,
+        now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Option<Erased>, EventStoreError> {
         let mut erased = Erased::default();
         let left = if erase.everything {
             erased.persons = self.count_people(project).await?;
-            nothing_left(project, manifest, &mut erased, now)
+            nothing_left(project, manifest, &mut erased, now())
         } else {
             let is_known = erase.is_of_persons() && self.knows(project, manifest, erase).await?;
             erased.persons = u64::from(is_known);
             if erase.is_of_persons() && !is_known {
                 return Ok(Some(erased));
             }
-            self.left_without(project, manifest, (erase, &resolved.resolution), made, &mut erased, now)
+            self.left_without(project, manifest, (erase, &resolved.resolution), made, &mut erased, now())
                 .await?
         };
-        let Left { segments, records } = left;
+        let Left { mut segments, mut records } = left;
         if segments.len() + records.len() > SEGMENTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
                 "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
             )));
         }
+        // Whoever has begun with what is there reads on for the grace period, however long it took to come here.
+        let at = now();
+        segments.iter_mut().for_each(|entry| entry.at = at);
+        records.iter_mut().for_each(|(_, _, entry)| entry.listed_at(at));
         let swap = Swap { segments: &segments, records: &records, ..Swap::default() };
         let is_done = if erase.is_of_persons() {
-            self.forget(project, manifest, resolved, erase, &swap, now).await?
+            self.forget(project, manifest, resolved, erase, &swap, at).await?
         } else if segments.is_empty() {
             true
         } else {
@@ -294,9 +301,7 @@ fn nothing_left(project: ProjectId, manifest: &Manifest, erased: &mut Erased, no
     erased.segments = manifest.segments.len();
     let mut left = Left { segments: vec![new.entry], records: Vec::new() };
     for (prefix, entry) in manifest.all_records() {
-        let before = Some(entry.object.clone());
-        let entry = RecordsEntry { rows: 0, at: now, before, ..entry.clone() };
-        left.records.push((prefix, manifest.version_of(&entry.id), entry));
+        left.records.push((prefix, manifest.version_of(&entry.id), entry.emptied(now)));
     }
     left
 }

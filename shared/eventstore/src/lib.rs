@@ -44,6 +44,7 @@ mod person;
 mod profile;
 mod quarantine;
 mod records;
+mod records_entry;
 mod replaced;
 mod resolution;
 mod resolved;

@@ -20,6 +20,7 @@ use crate::event::micros_u64;
 use crate::keys;
 use crate::merges::fold::MergesEntry;
 use crate::profile::file::FileEntry;
+use crate::records_entry::{Former, RecordsEntry};
 use crate::replaced::ReplacedBlocks;
 use crate::segment::FORMAT;
 
@@ -151,24 +152,6 @@ impl SegmentEntry {
     }
 }
 
-/// The entry of an object with persons or groups.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RecordsEntry {
-    pub id: String,
-    pub object: String,
-    pub rows: u64,
-    /// Its size; 0 where an earlier release wrote it.
-    #[serde(default)]
-    pub bytes: u64,
-    pub at: Micros,
-    /// The version of the manifest that it came with.
-    #[serde(default)]
-    pub head: u64,
-    /// The object that it had before some of its records were erased, until nobody reads that any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<String>,
-}
-
 /// A project's manifest, as one query read it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manifest {
@@ -287,7 +270,7 @@ impl Manifest {
     fn records(&mut self, item: &Item) -> Result<Option<RecordsEntry>, EventStoreError> {
         let entry: RecordsEntry = item.body()?;
         self.versions.insert(entry.id.clone(), item.version);
-        if entry.before.is_some() {
+        if !entry.before.is_empty() {
             self.rewritten.push((item.version, item.key.clone(), entry.clone()));
         }
         Ok((entry.rows > 0).then_some(entry))
@@ -384,14 +367,14 @@ impl Manifest {
         }
     }
 
-    /// Says that the object that an entry of records had before is gone.
+    /// Says that of the objects that an entry of records had, only those of `left` are there.
     pub(crate) async fn settle(
         store: &Store,
-        version: u64,
-        key: Key,
+        (version, key): (u64, Key),
         entry: &RecordsEntry,
+        left: Vec<Former>,
     ) -> Result<(), EventStoreError> {
-        let item = Item::new(key, &RecordsEntry { before: None, ..entry.clone() })?.with_version(version + 1);
+        let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
         match store.records.put(item, Guard::Version(version)).await {
             Err(error) if !error.is_condition(0) => Err(error.into()),
             _ => Ok(()),

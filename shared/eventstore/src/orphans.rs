@@ -12,6 +12,7 @@ use crate::EventStore;
 use crate::checksums;
 use crate::error::EventStoreError;
 use crate::manifest::Manifest;
+use crate::records_entry::RecordsEntry;
 
 /// How old an object is that no writer is going to list any more, in microseconds: a day.
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
@@ -23,12 +24,11 @@ impl EventStore {
         let listed = self.inner.objects.list(&format!("project={project}")).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let segments = manifest.all_segments.iter().map(|(_, entry)| entry.id.as_str());
-        let records = manifest.persons.iter().chain(&manifest.groups).map(|entry| entry.id.as_str());
         // Records that some were erased from lie under another name than their entry's.
         let rewritten = manifest.rewritten.iter().map(|(_, _, entry)| entry);
-        let renamed = manifest.persons.iter().chain(rewritten);
-        let renamed = renamed.flat_map(|entry| [Some(&entry.object), entry.before.as_ref()]).flatten();
-        let known = segments.chain(records).chain(renamed.map(|name| id_of(name))).collect::<HashSet<_>>();
+        let records = manifest.persons.iter().chain(&manifest.groups).chain(rewritten);
+        let records = records.flat_map(RecordsEntry::objects).map(|name| id_of(name));
+        let known = segments.chain(records).collect::<HashSet<_>>();
         let mut orphans: HashMap<&str, Vec<String>> = HashMap::new();
         for object in listed.iter().filter(|object| object.at.saturating_add(ORPHANED_MICROS) <= now) {
             let (start, _) = checksums::split(&object.name);

@@ -3,13 +3,13 @@
 //! A row `DAMAGED#{id}` beside the entry of the segment (or of the import) says which object is not what was written,
 //! what is wrong with it and when that was found. Compaction leaves such a segment alone. Questions go on: what they
 //! read has been compared byte by byte, and the one that needs what is damaged is refused. Must stay true: a row is made
-//! only while the manifest lists the segment, so that a reader that was too slow for its objects marks nothing; the
-//! first finding stays.
+//! only while the manifest lists the object, so that a reader that was too slow for it marks nothing; the first finding
+//! stays.
 
 use std::collections::BTreeMap;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Query, Store, Write};
+use pennon_core::store::{Guard, Item, Query, Store, StoreError, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use crate::EventStore;
 use crate::checksums;
 use crate::error::EventStoreError;
 use crate::keys;
+use crate::records_entry::RecordsEntry;
 
 /// What was found out about a damaged segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +47,16 @@ impl Quarantine {
         let Some((project, prefix, id)) = owner(object) else { return error };
         let now = chrono::Utc::now().timestamp_micros();
         let damage = Damage { object: object.to_owned(), what: what.to_owned(), at: now };
+        let (id, listed) = match self.listed(project, prefix, id, object).await {
+            Ok(Some(listed)) => listed,
+            Ok(None) => return EventStoreError::Contended,
+            Err(failed) => {
+                tracing::error!(project, object, what, %failed, "damage could not be noted");
+                return error;
+            }
+        };
         let noted = async {
-            let row = Item::new(keys::entry(project, keys::DAMAGED, id), &damage)?;
-            let listed = Write::Check(keys::entry(project, prefix, id), Guard::Present);
+            let row = Item::new(keys::entry(project, keys::DAMAGED, &id), &damage)?;
             self.store.records.transact(vec![Write::Put(row, Guard::Absent), listed]).await
         };
         match noted.await {
@@ -59,6 +67,29 @@ impl Quarantine {
             Err(failed) => tracing::error!(project, object, what, %failed, "damage could not be noted"),
         }
         error
+    }
+
+    /// The id of the entry that `object` belongs to, and what has to hold for that to be so.
+    async fn listed(
+        &self,
+        project: ProjectId,
+        prefix: &str,
+        id: &str,
+        object: &str,
+    ) -> Result<Option<(String, Write)>, StoreError> {
+        if prefix != keys::PERSONS && prefix != keys::GROUPS {
+            let key = keys::entry(project, prefix, id);
+            return Ok(Some((id.to_owned(), Write::Check(key, Guard::Present))));
+        }
+        // Records that some were erased from lie under another name than their entry's.
+        let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
+        for item in self.store.records.query(records).await? {
+            let entry: RecordsEntry = item.body()?;
+            if checksums::split(&entry.object).0 == checksums::split(object).0 {
+                return Ok(Some((entry.id, Write::Check(item.key, Guard::Version(item.version)))));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -23,10 +23,11 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
 use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry};
+use crate::manifest::Manifest;
 use crate::parquet_file::{Index, ParquetFile};
 use crate::person::{Link, derived};
 use crate::profile::file::{self, texts};
+use crate::records_entry::RecordsEntry;
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +158,7 @@ impl EventStore {
         let size = bytes.len() as u64;
         self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
         let entry =
-            RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: None };
+            RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: Vec::new() };
         for _ in 0..TRIES {
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
                 return Ok(());

@@ -17,6 +17,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::records_entry::Former;
 use crate::replaced::ReplacedBlocks;
 
 /// How long a segment that was replaced stays readable, in microseconds: ten minutes.
@@ -51,11 +52,12 @@ impl EventStore {
         }
         self.sweep_segments(project, &entries, now, &mut swept).await?;
         for (version, key, entry) in &manifest.rewritten {
-            if let Some(before) = &entry.before
-                && entry.at.saturating_add(GRACE_MICROS) <= now
-            {
-                self.inner.objects.delete_all(vec![before.clone()]).await?;
-                Manifest::settle(&self.inner.store, *version, key.clone(), entry).await?;
+            let is_due = |former: &Former| former.at.saturating_add(GRACE_MICROS) <= now;
+            let (gone, left): (Vec<Former>, Vec<Former>) = entry.before.iter().cloned().partition(is_due);
+            if !gone.is_empty() {
+                let gone = gone.into_iter().map(|former| former.object).collect();
+                self.inner.objects.delete_all(gone).await?;
+                Manifest::settle(&self.inner.store, (*version, key.clone()), entry, left).await?;
             }
         }
         self.sweep_merges(project, &manifest, now).await?;

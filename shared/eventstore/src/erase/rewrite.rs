@@ -19,17 +19,20 @@ use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::{Manifest, RecordsEntry, SegmentEntry, new_id};
+use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::profile::file;
+use crate::records_entry::RecordsEntry;
 use crate::resolution::Resolution;
 use crate::segment::read::times;
 
-/// What an erasure is going to put in the place of what is there, by the ids of the entries.
+/// What an erasure is going to put in the place of what is there.
 #[derive(Default)]
 pub(super) struct Made {
     /// Without whom it was written.
     persons: Arc<BTreeSet<Uuid>>,
+    /// By the ids of segments.
     pub segments: HashMap<String, NewSegment>,
+    /// By the objects of records: an entry of records keeps its id when others erase from it.
     records: HashMap<String, RecordsEntry>,
 }
 
@@ -108,10 +111,7 @@ impl EventStore {
             if stays.iter().all(|stays| *stays) {
                 continue;
             }
-            let known =
-                made.records.get(&entry.id).filter(|left| left.before.as_ref() == Some(&entry.object));
-            let known = known.cloned();
-            let left = match known {
+            let left = match made.records.get(&entry.object).cloned() {
                 Some(left) => left,
                 None => {
                     let mut batches = Vec::new();
@@ -126,11 +126,10 @@ impl EventStore {
                     let (id, size) = (new_id(now), bytes.len() as u64);
                     let name = format!("project={project}/persons/{id}.parquet");
                     self.inner.objects.create_all(&[(name.clone(), bytes)]).await?;
-                    let before = Some(entry.object.clone());
-                    RecordsEntry { object: name, rows, bytes: size, at: now, before, ..entry.clone() }
+                    entry.with_object(name, size, rows, now)
                 }
             };
-            made.records.insert(entry.id.clone(), left.clone());
+            made.records.insert(entry.object.clone(), left.clone());
             records.push((keys::PERSONS, manifest.version_of(&entry.id), left));
         }
         Ok(records)

@@ -1,5 +1,8 @@
 //! Erasure: what is erased is gone from every read at once, all else stays as it was, and what comes later counts.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -7,7 +10,9 @@ use parquet::record::Field;
 use pennon_core::store::keys::{self, Kind};
 use pennon_core::store::{Guard, Item, Query};
 use pennon_eventstore::members::{self, Roster};
-use pennon_eventstore::{Doomed, Effort, Erased, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
+use pennon_eventstore::{
+    Doomed, Effort, Erased, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived,
+};
 use serde_json::{Value, json};
 
 async fn all(events: &EventStore) -> Vec<PlainRow> {
@@ -58,7 +63,7 @@ async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
         let would = place.events.would_erase(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons), (7, 1));
         assert_eq!(all(&place.events).await, want(&sent), "asking changes nothing");
-        let erased = place.events.erase(PROJECT, &doomed, NOW + 100).await.unwrap();
+        let erased = place.events.erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
         assert_eq!((erased.events, erased.persons), (7, 1));
         let mut left = sent.clone();
         left.retain(|event| event.distinct_id != "ada" && event.distinct_id != "phone");
@@ -96,7 +101,7 @@ async fn nobody_is_erased_who_is_not_there() {
     for name in ["nobody", "00000000-0000-4000-8000-000000000000", ""] {
         let doomed = Doomed::Person(name.to_owned());
         assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
-        assert_eq!(place.events.erase(PROJECT, &doomed, NOW).await.unwrap(), Erased::default());
+        assert_eq!(place.events.erase(PROJECT, &doomed, &|| NOW).await.unwrap(), Erased::default());
     }
     assert_eq!(all(&place.events).await, want(&sent));
 }
@@ -110,7 +115,7 @@ async fn old_events_go_and_what_they_said_of_persons_stays() {
         let count = sent.iter().filter(|event| event.timestamp < before).count();
         let gone = sent.len() - all(&place.events).await.len();
         let would = place.events.would_erase(PROJECT, &Doomed::Before(before)).await.unwrap();
-        let erased = place.events.erase(PROJECT, &Doomed::Before(before), NOW).await.unwrap();
+        let erased = place.events.erase(PROJECT, &Doomed::Before(before), &|| NOW).await.unwrap();
         assert_eq!((would.events, erased.events), ((count - gone) as u64, (count - gone) as u64), "{before}");
         let left = sent.iter().filter(|event| event.timestamp >= before).cloned().collect::<Vec<_>>();
         assert_eq!(all(&place.again()).await, want(&left));
@@ -131,7 +136,7 @@ async fn a_project_is_emptied_and_another_one_is_not() {
     place.events.append(PROJECT + 1, &sent, NOW).await.unwrap();
     let would = place.events.would_erase(PROJECT, &Doomed::Project).await.unwrap();
     assert_eq!((would.events, would.persons), (sent.len() as u64, 4));
-    place.events.erase(PROJECT, &Doomed::Project, NOW).await.unwrap();
+    place.events.erase(PROJECT, &Doomed::Project, &|| NOW).await.unwrap();
     assert!(all(&place.again()).await.is_empty());
     assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 0);
     assert_eq!(place.again().earliest(PROJECT).await.unwrap(), None);
@@ -261,7 +266,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         let doomed = Doomed::Person("tablet".to_owned());
         let would = place.events.would_erase(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons, would.cohorts), (8, 1, 2));
-        let erased = place.events.erase(PROJECT, &doomed, NOW + 100).await.unwrap();
+        let erased = place.events.erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
         assert_eq!((erased.events, erased.persons, erased.cohorts), (8, 1, 2));
         assert_eq!(on_lists(&place, &who).await, [(1, false), (3001, false)]);
         for later in 1..4 {
@@ -306,7 +311,7 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
         }
     };
     let doomed = Doomed::Person("phone".to_owned());
-    let ((), erased) = tokio::join!(merges, place.events.erase(PROJECT, &doomed, NOW + 100));
+    let ((), erased) = tokio::join!(merges, place.events.erase(PROJECT, &doomed, &|| NOW + 100));
     assert_eq!(erased.unwrap().events, 7);
     let events = place.again();
     for n in 0..40 {
@@ -321,11 +326,146 @@ async fn a_project_that_was_emptied_remembers_nobody() {
     let place = Place::new().await;
     history(&place).await;
     cohorts(&place).await;
-    assert_eq!(place.events.erase(PROJECT, &Doomed::Project, NOW + 9).await.unwrap().cohorts, 2);
+    assert_eq!(place.events.erase(PROJECT, &Doomed::Project, &|| NOW + 9).await.unwrap().cohorts, 2);
     assert_eq!(on_lists(&place, &["ada", "bob", "u7"]).await, [(0, false), (0, false)]);
     for later in 1..4 {
         place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
     }
     assert_eq!(traces(&place, &["ada", "phone", "bob", "cy", "dora", "u7"]).await, Vec::<String>::new());
     assert_eq!(place.again().person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
+}
+
+/// The imported persons of a place: each of a few is told in a record of its own.
+async fn imported(place: &Place, who: &[&str]) {
+    let person = |id: &&str| PersonRecord {
+        distinct_ids: vec![(*id).to_owned()],
+        properties: json!({"from": format!("import of {id}")}).as_object().unwrap().clone(),
+        created_at: None,
+    };
+    place.events.add_persons(PROJECT, who.iter().map(person).collect(), NOW).await.unwrap();
+}
+
+/// The files of imported persons.
+fn of_persons(place: &Place) -> Vec<String> {
+    let mut files = place.files();
+    files.retain(|file| file.contains("/persons/") && file.ends_with(".parquet"));
+    files.sort();
+    files
+}
+
+fn doomed(who: &str) -> Doomed {
+    Doomed::Person(who.to_owned())
+}
+
+#[tokio::test]
+async fn what_was_imported_goes_however_soon_one_erasure_follows_another() {
+    let place = Place::new().await;
+    imported(&place, &["ada", "bob", "cy"]).await;
+    let original = of_persons(&place).remove(0);
+    let (first, second) = (NOW + MINUTE, NOW + 5 * MINUTE);
+    place.events.erase(PROJECT, &doomed("ada"), &|| first).await.unwrap();
+    place.events.erase(PROJECT, &doomed("bob"), &|| second).await.unwrap();
+    for (at, left) in [(second, 3), (first + GRACE_MICROS, 2), (second + GRACE_MICROS, 1)] {
+        place.events.sweep(PROJECT, at).await.unwrap();
+        assert_eq!(of_persons(&place).len(), left, "{:?}", of_persons(&place));
+    }
+    assert_eq!(traces(&place, &["ada", "bob"]).await, Vec::<String>::new());
+    let cy = place.again().subject(PROJECT, "cy", &[], None).await.unwrap();
+    assert_eq!(cy.person.properties["from"], "import of cy");
+    // What a sweep could not remove, or lost the name of, goes as what no entry names, and nothing else does.
+    let later = chrono::Utc::now().timestamp_micros() + 2 * pennon_eventstore::ORPHANED_MICROS;
+    assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 0);
+    std::fs::write(&original, b"ada").unwrap();
+    assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 1);
+    assert_eq!(of_persons(&place).len(), 1);
+    assert!(place.again().subject(PROJECT, "cy", &[], None).await.is_ok());
+}
+
+#[tokio::test]
+async fn two_erasures_at_once_put_nothing_back_that_the_other_erased() {
+    for waits in (1..30).step_by(3).chain((30..).step_by(37)) {
+        let place = Place::new().await;
+        let sent = history(&place).await;
+        imported(&place, &["bob", "ada", "cy"]).await;
+        let (one, ada) = (place.again(), doomed("ada"));
+        let mut erasure = std::pin::pin!(one.erase(PROJECT, &ada, &|| NOW + 100));
+        // The first one gets so far, then all of the second one comes in between.
+        let mut left = waits;
+        let early = std::future::poll_fn(|context| {
+            left -= 1;
+            match erasure.as_mut().poll(context) {
+                Poll::Pending if left > 0 => Poll::Pending,
+                Poll::Pending => Poll::Ready(None),
+                Poll::Ready(done) => Poll::Ready(Some(done)),
+            }
+        });
+        let early = early.await;
+        let is_over = early.is_some();
+        place.events.erase(PROJECT, &doomed("bob"), &|| NOW + 200).await.unwrap();
+        match early {
+            Some(done) => done.unwrap(),
+            None => erasure.await.unwrap(),
+        };
+        let mut rest = sent.clone();
+        rest.retain(|event| !["ada", "phone", "bob"].contains(&event.distinct_id.as_str()));
+        assert_eq!(all(&place.again()).await, want(&rest), "after {waits} waits");
+        for later in 1..5 {
+            place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
+        }
+        assert_eq!(
+            traces(&place, &["ada", "phone", "bob"]).await,
+            Vec::<String>::new(),
+            "after {waits} waits"
+        );
+        let cy = place.again().subject(PROJECT, "cy", &[], None).await.unwrap();
+        assert_eq!(cy.person.properties["from"], "import of cy");
+        if is_over {
+            return;
+        }
+        assert!(waits < 3000, "it never ends");
+    }
+}
+
+#[tokio::test]
+async fn the_grace_period_of_an_erasure_begins_when_it_is_done() {
+    let place = Place::new().await;
+    history(&place).await;
+    // Each look at this clock finds more than the grace period gone.
+    let clock = AtomicI64::new(NOW);
+    let now = || clock.fetch_add(2 * GRACE_MICROS, Ordering::Relaxed) + 2 * GRACE_MICROS;
+    place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+    let before = place.files();
+    place.events.erase(PROJECT, &doomed("ada"), &now).await.unwrap();
+    // One more look follows, for the log of merges.
+    let done = clock.load(Ordering::Relaxed) - 2 * GRACE_MICROS;
+    for at in [done, done + GRACE_MICROS - 1] {
+        assert_eq!(place.events.sweep(PROJECT, at).await.unwrap().segments, 0);
+    }
+    let files = place.files();
+    let gone = before.iter().filter(|file| !files.contains(file)).collect::<Vec<_>>();
+    assert!(gone.iter().all(|file| file.ends_with(".blocks") || file.contains("/merges/")), "{gone:?}");
+    place.events.sweep(PROJECT, done + GRACE_MICROS).await.unwrap();
+    assert_eq!(of_persons(&place).len(), 1);
+}
+
+#[tokio::test]
+async fn damage_of_what_an_erasure_left_is_noted_for_the_import() {
+    let place = Place::new().await;
+    imported(&place, &["ada", "cy"]).await;
+    place.events.erase(PROJECT, &doomed("ada"), &|| NOW + MINUTE).await.unwrap();
+    let left = of_persons(&place).pop().unwrap();
+    let mut bytes = std::fs::read(&left).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&left, bytes).unwrap();
+    for _ in 0..2 {
+        let asked = place.again().subject(PROJECT, "cy", &[], None).await;
+        assert!(matches!(asked, Err(EventStoreError::Damaged { .. })), "{asked:?}");
+    }
+    let damage = place.events.damage(PROJECT).await.unwrap();
+    let (id, damage) = damage.first_key_value().unwrap();
+    assert!(left.contains(damage.object.as_str()), "{damage:?}");
+    // It is the import that is known by this id.
+    assert!(place.events.drop_segment(PROJECT, id, NOW + 2 * MINUTE).await.unwrap());
+    assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 0);
 }
