@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_core::store::Query;
 use pennon_engine::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, derived};
+use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, Swept, derived};
 use serde_json::{Map, Value, json};
 
 async fn all(events: &EventStore) -> Vec<crate::support::PlainRow> {
@@ -299,11 +299,13 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
     assert_eq!(place.files().len(), files - 5 * swept.segments - lists);
     assert_eq!(all(&place.events).await, want);
     assert_eq!(all(&place.again()).await, want);
-    // One that was replaced goes a sweep after those that it has replaced itself.
-    place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();
-    let again = place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap();
-    assert_eq!((again.blocks, again.segments), (0, 0));
-    assert_eq!(all(&place.again()).await, want);
+    // One that was replaced goes a sweep after those that it has replaced itself, link by link of a chain.
+    let mut sweeps = 1;
+    while place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap() != Swept::default() {
+        assert_eq!(all(&place.again()).await, want);
+        sweeps += 1;
+    }
+    assert!(sweeps <= 12, "{sweeps} sweeps for 12 compactions");
     // A copy of something compacted and swept is still known.
     place.events.append(PROJECT, &sent[..3], NOW + GRACE_MICROS).await.unwrap();
     assert_eq!(all(&place.events).await, want);
