@@ -1,5 +1,6 @@
 //! The `pennon` command: one binary that runs the whole product on one machine, and administers it anywhere.
 
+pub mod allocator;
 pub mod args;
 pub mod check;
 pub mod compact;

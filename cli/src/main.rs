@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use pennon::allocator::{Use, keep_little};
 use pennon::args::{
     Apply, Arguments, Check, Command, Compact, Delete, Import, Keys, KeysCommand, Query, Routes, Serve,
     Target,
@@ -21,11 +22,19 @@ use pennon_core::store::Store;
 use pennon_eventstore::{CheckProgress, EventStore};
 use tracing_subscriber::EnvFilter;
 
+fn main() -> ExitCode {
+    let command = Arguments::parse().command.unwrap_or(Command::Serve(Serve::default()));
+    keep_little(match command {
+        Command::Import(_) | Command::Compact(_) | Command::Delete(_) => Use::Bulk,
+        _ => Use::Requests,
+    });
+    run(command)
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run(command: Command) -> ExitCode {
     let filter = std::env::var("PENNON_LOG").unwrap_or_else(|_| "warn,dynoxide=error".to_owned());
     tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).init();
-    let command = Arguments::parse().command.unwrap_or(Command::Serve(Serve::default()));
     let outcome = match command {
         Command::Serve(options) => match stop_signal() {
             Ok(stop) => serve(&options, stop).await,
@@ -127,8 +136,21 @@ async fn import(options: &Import) -> Result<(), String> {
     let how = ImportOptions { default_project: options.project, group_types: state.group_types() };
     let bar = progress_bar();
     let now = chrono::Utc::now().timestamp_micros();
-    let done = import_file(&events, &options.file, how, now, &mut |progress| show(&bar, progress)).await;
+    let mut shown = Shown::default();
+    let mut progress = |progress| show(&bar, &mut shown, progress);
+    let stopped = stop_signal()?;
+    let done = tokio::select! {
+        done = import_file(&events, &options.file, how, now, &mut progress) => Some(done),
+        () = stopped => None,
+    };
     bar.finish_and_clear();
+    let done = done.ok_or_else(|| {
+        let file = options.file.display();
+        format!(
+            "stopped. What has been stored stays, whole parts of the file; import {file} again to add the rest: \
+             nothing is counted twice"
+        )
+    })?;
     let done = done.map_err(|e| e.to_string())?;
     println!(
         "{} lines: {} events, {} of them were there already; {} persons, {} groups",
@@ -182,13 +204,23 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
-    bar.set_message(match progress.phase {
+/// What was said of an import where no bar can be shown: the phase, and how many tenths of it.
+#[derive(Default)]
+struct Shown(Option<(Phase, u64)>);
+
+fn show(bar: &ProgressBar, shown: &mut Shown, progress: Progress) {
+    let phase = match progress.phase {
         Phase::Checking => "checking",
         Phase::Storing => "storing",
-    });
+    };
+    bar.set_message(phase);
     bar.set_length(progress.total);
     bar.set_position(progress.done);
+    let tenths = progress.done * 10 / progress.total.max(1);
+    if bar.is_hidden() && shown.0 != Some((progress.phase, tenths)) {
+        shown.0 = Some((progress.phase, tenths));
+        eprintln!("{phase}: {} %, {} lines", tenths * 10, progress.lines);
+    }
 }
 
 async fn compact(options: &Compact) -> Result<(), String> {

@@ -210,6 +210,82 @@ fn commands_work_beside_a_running_server_and_a_second_server_is_refused() {
     assert_eq!(server.stop(), 0);
 }
 
+/// Lines of events for two projects, in the order in which an import stores them: each project's are a segment.
+fn history(path: &Path, events: u64) {
+    let line = |n: u64| {
+        let fields = json!({"project": 1 + n % 2, "event": "seen", "distinct_id": format!("p{}", n % 100),
+            "timestamp": format!("2024-01-{:02}T10:00:00Z", 1 + n % 28), "properties": {"n": n}});
+        format!("{fields}\n")
+    };
+    std::fs::write(path, (0..events).map(line).collect::<String>()).unwrap();
+}
+
+/// How many events of the history a project has.
+fn seen(data: &Path, project: u64) -> u64 {
+    let question = data.with_extension("question.json");
+    let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "seen"}],
+        "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-31"}});
+    std::fs::write(&question, node.to_string()).unwrap();
+    let of = project.to_string();
+    let done = pennon(&["query", &question.to_string_lossy(), "--project", &of, "--json"], data);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let days = answer["result"][0]["data"].as_array().into_iter().flatten();
+    days.map(|day| day.as_f64().unwrap() as u64).sum()
+}
+
+/// Files below a directory.
+fn files(directory: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries.flatten().map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+}
+
+#[test]
+fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_the_rest() {
+    const EVENTS: u64 = 6000;
+    let directory = tempfile::tempdir().unwrap();
+    let (file, data) = (directory.path().join("history.jsonl"), directory.path().join("data"));
+    history(&file, EVENTS);
+    let workspace = directory.path().join("workspace.json");
+    let mut declared: Value = serde_json::from_str(WORKSPACE).unwrap();
+    let mut second = declared["projects"][0].clone();
+    (second["id"], second["token"]) = (json!("2"), json!("phc_second"));
+    declared["projects"].as_array_mut().unwrap().push(second);
+    std::fs::write(&workspace, declared.to_string()).unwrap();
+    assert!(pennon(&["apply", &workspace.to_string_lossy()], &data).status.success());
+    // Killed when so many objects lie there: before the first segment is listed, and between the two of them.
+    for (objects, signal) in [(1, "-KILL"), (3, "-KILL"), (6, "-INT"), (8, "-KILL"), (9, "-TERM")] {
+        let mut import = Command::new(BINARY)
+            .args(["import", &file.to_string_lossy(), "--data", &data.to_string_lossy()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = files(&data.join("events"));
+        while files(&data.join("events")) < begun + objects && import.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let _ = Command::new("kill").arg(signal).arg(import.id().to_string()).stderr(Stdio::null()).status();
+        let done = import.wait_with_output().unwrap();
+        let said = text(&done.stderr);
+        assert!(said.contains("checking: "), "progress without a terminal: {said}");
+        if signal != "-KILL" && !done.status.success() {
+            assert!(said.contains("import") && said.contains("again to add the rest"), "{said}");
+        }
+        for project in [1, 2] {
+            let counted = seen(&data, project);
+            assert!([0, EVENTS / 2].contains(&counted), "{counted} of project {project}, half imported");
+        }
+    }
+    for is_again in [false, true] {
+        let done = pennon(&["import", &file.to_string_lossy()], &data);
+        let said = text(&done.stdout);
+        assert!(done.status.success() && said.contains(&format!("{EVENTS} events")), "{said}");
+        assert!(!is_again || said.contains(&format!("{EVENTS} of them were there already")), "{said}");
+        assert_eq!((seen(&data, 1), seen(&data, 2)), (EVENTS / 2, EVENTS / 2));
+    }
+}
+
 #[test]
 fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
     let directory = tempfile::tempdir().unwrap();

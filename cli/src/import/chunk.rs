@@ -11,9 +11,9 @@ use super::Summary;
 use super::record::{Placed, Record};
 
 /// Most bytes of memory of a chunk.
-const MEMORY_BYTES: usize = 320 << 20;
+const MEMORY_BYTES: usize = 160 << 20;
 /// Most bytes of texts of a chunk, however often each occurs.
-const TEXT_BYTES: usize = 768 << 20;
+const TEXT_BYTES: usize = 384 << 20;
 /// Most persons or groups of a chunk.
 const OTHERS: usize = 100_000;
 /// Events between two looks at the memory.

@@ -4,9 +4,6 @@ use pennon_eventstore::{Event, GroupRecord, PersonRecord};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Namespace of the uuids of events that come without one.
-const NAMESPACE: Uuid = Uuid::from_u128(0x2b8a_41d7_5c0e_4e9b_9f36_70d2_c1a8_e54b);
-
 /// What one line says.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Record {
@@ -23,11 +20,15 @@ pub(super) struct Placed {
     pub record: Record,
 }
 
-/// The uuid of the event of line `line` of a file with this content.
+/// The uuid of the event of line `line` of a file with this content: 74 bits of the content's digest, and the line. One of
+/// the kind that RFC 9562 leaves to applications (version 8). That of a file's events all begin alike takes a fifth of the
+/// room that chance would where they are stored.
 pub(super) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
-    let mut name = content.to_vec();
-    name.extend_from_slice(&line.to_be_bytes());
-    Uuid::new_v5(&NAMESPACE, &name)
+    let mut bytes = [0; 16];
+    bytes[..10].copy_from_slice(&content[..10]);
+    // No file has 2^48 lines.
+    bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 /// The fields of an event, wherever they were read.

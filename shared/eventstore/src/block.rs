@@ -19,6 +19,7 @@ use crate::captured::Captured;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
+use crate::intake::{Cell, Properties};
 
 /// Largest part of a block: an item holds 400 KB, keys and attributes included.
 pub(crate) const PART_BYTES_MAX: usize = 380_000;
@@ -133,10 +134,31 @@ impl Block {
         Ok(Block { names, keys, heads, plain })
     }
 
+    /// The distinct id of event `index`.
+    pub(crate) fn distinct_id(&self, index: usize) -> Result<&str, EventStoreError> {
+        let bytes = &self.plain[self.heads[index].distinct_id.clone()];
+        std::str::from_utf8(bytes).map_err(EventStoreError::corrupt)
+    }
+
+    /// Gives all properties of event `index` to `into`.
+    pub(crate) fn give(&self, index: usize, into: &mut impl Properties) -> Result<(), EventStoreError> {
+        let mut reader = Reader::new(&self.plain[self.heads[index].properties.clone()]);
+        while !reader.is_empty() {
+            let tag = reader.tag()?;
+            let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
+            let key = self.keys.get(code);
+            let key = key.ok_or_else(|| EventStoreError::corrupt("a property without a name"))?;
+            match reader.text_of(tag)? {
+                Some(text) => into.property(key, Cell::Text(text.into())),
+                None => into.property(key, Cell::of(&reader.value(tag)?)),
+            }
+        }
+        Ok(())
+    }
+
     /// Event `index` with those of its properties whose names are `wanted`, by number.
     pub(crate) fn event(&self, index: usize, wanted: &[bool]) -> Result<Event, EventStoreError> {
         let head = &self.heads[index];
-        let distinct_id = std::str::from_utf8(&self.plain[head.distinct_id.clone()]);
         let mut reader = Reader::new(&self.plain[head.properties.clone()]);
         let mut properties = Map::new();
         while !reader.is_empty() {
@@ -153,7 +175,7 @@ impl Block {
         Ok(Event {
             uuid: head.uuid,
             event: self.names[head.name].clone(),
-            distinct_id: distinct_id.map_err(EventStoreError::corrupt)?.to_owned(),
+            distinct_id: self.distinct_id(index)?.to_owned(),
             timestamp: head.timestamp,
             properties,
         })

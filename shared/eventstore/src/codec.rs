@@ -161,6 +161,15 @@ impl<'a> Reader<'a> {
         self.content(tag, DEPTH_MAX)
     }
 
+    /// The text that follows a tag, where it is that of a text.
+    pub(crate) fn text_of(&mut self, tag: u8) -> Result<Option<&'a str>, EventStoreError> {
+        if tag != TEXT {
+            return Ok(None);
+        }
+        let length = self.count()?;
+        std::str::from_utf8(self.take(length)?).map(Some).map_err(EventStoreError::corrupt)
+    }
+
     /// The tag of the next field; the key follows, then the content.
     pub(crate) fn tag(&mut self) -> Result<u8, EventStoreError> {
         self.byte()

@@ -15,7 +15,7 @@ use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::TRIES;
-use crate::keys::BlockId;
+use crate::intake::Opened;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::profile::Profile;
 use crate::profile::file::encode_groups;
@@ -23,12 +23,11 @@ use crate::profile::merge::merged_ids;
 use crate::replaced::ReplacedBlocks;
 use crate::resolution::Resolution;
 use crate::segment::values;
-use crate::segment::write::Replaces;
-use crate::tail::{RawBlock, resolve, rows_of};
+use crate::tail::RawBlock;
 use crate::tiers::{self, Effort};
 
 /// Most bytes of blocks of one run, after inflation; one block at least is taken.
-const INFLATED_BYTES_MAX: usize = 128 << 20;
+const INFLATED_BYTES_MAX: usize = 64 << 20;
 
 /// What a compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +38,10 @@ pub struct Compacted {
     pub events: u64,
     /// Events of them that were copies.
     pub copies: u64,
-    /// Segments that were merged into a larger one.
+    /// Bytes of the blocks of one run after inflation, at most: what the run had in memory at once, besides columns of the
+    /// same events.
+    pub inflated: u64,
+    /// Segments that were merged into a larger one, or written anew.
     pub merged_segments: usize,
     /// Rows of the segments that were merged.
     pub merged_rows: u64,
@@ -58,6 +60,7 @@ impl Compacted {
         self.blocks += other.blocks;
         self.events += other.events;
         self.copies += other.copies;
+        self.inflated = self.inflated.max(other.inflated);
         self.merged_segments += other.merged_segments;
         self.merged_rows += other.merged_rows;
         self.more = other.more;
@@ -95,29 +98,36 @@ impl EventStore {
                 return Ok(Compacted { more, ..Compacted::default() });
             }
             let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
-            let replaces =
-                Replaces { blocks: ids.iter().map(BlockId::to_string).collect(), segments: Vec::new() };
-            let rows = rows_of(project, blocks).await?;
-            let all_rows = rows.len() as u64;
-            let mut rows = self.not_in_segments(&manifest, rows).await?;
+            let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
+            let opened = tokio::task::spawn_blocking(move || Opened::of(blocks)).await??;
+            let held = self.held(&manifest, &opened.hashes()).await?;
             let resolution = self.resolution(project).await?;
-            resolve(&mut rows, &resolution);
-            let (rows, added) = self.add_segment(project, &manifest, rows, replaces, now).await?;
-            if let Some(entry) = added {
+            let (sent, range_rows) = (opened.events, self.range_rows());
+            let made = move || opened.segment(project, &held, &resolution, range_rows, now);
+            let made = tokio::task::spawn_blocking(made).await??;
+            if let Some(entry) = self.add_new(project, &manifest, made).await? {
                 // Whoever read them before reads the manifest after, which lists the segment.
                 self.remove_blocks(project, &ids).await?;
                 let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at: Some(now), ..blocks });
                 let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry };
                 Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
-                let events = rows.len() as u64;
-                let (blocks, copies) = (ids.len(), all_rows - events);
-                return Ok(Compacted { blocks, events, copies, more, ..Compacted::default() });
+                let (blocks, events) = (ids.len(), entry.rows);
+                let done = Compacted {
+                    blocks,
+                    events,
+                    copies: sent - events,
+                    inflated,
+                    more,
+                    ..Compacted::default()
+                };
+                return Ok(done);
             }
         }
         Err(EventStoreError::Contended)
     }
 
-    /// Merges the segments that are due first. Does nothing, cheaply, when none are.
+    /// Merges the segments that are due first, or else writes one anew in which many persons are others by now. Does
+    /// nothing, cheaply, when none are.
     pub async fn merge_segments(
         &self,
         project: ProjectId,
@@ -129,10 +139,13 @@ impl EventStore {
         // What is damaged is left alone; the others go on.
         let whole = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
         let together = tiers::next(&whole.cloned().collect::<Vec<_>>(), effort);
-        if together.is_empty() {
-            return Ok(Compacted::default());
+        if !together.is_empty() {
+            return self.merge(project, manifest, &together, now).await;
         }
-        self.merge(project, manifest, &together, now).await
+        match self.with_moved_persons(project, &manifest).await? {
+            Some(entry) => self.merge(project, manifest, &[entry], now).await,
+            None => Ok(Compacted::default()),
+        }
     }
 
     /// Writes `entries` of `manifest` as one segment, and puts it in their place.

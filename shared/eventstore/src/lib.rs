@@ -35,6 +35,7 @@ mod manifest;
 pub mod members;
 mod merges;
 mod merging;
+mod moved;
 mod objects;
 mod orphans;
 mod packing;
@@ -126,6 +127,7 @@ struct Inner {
     persons: Cache<Arc<PersonsObject>>,
     resolutions: Cache<Arc<Resolved>>,
     tails: merges::Tails,
+    looked: moved::Looked,
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
@@ -180,6 +182,7 @@ impl EventStore {
             persons: Cache::new(PERSONS_REMEMBERED),
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
             tails: merges::Tails::default(),
+            looked: moved::Looked::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             pieces: Pieces::new(settings.cache_bytes),

@@ -21,7 +21,7 @@ use crate::segment::columns::{Kind, Tally};
 use crate::segment::merge::{Counts, MADE_ANEW, NOBODY, Part, assemble, disagreed, plan, rows_for, tally};
 use crate::segment::read::SegmentFile;
 use crate::segment::write::{Replaces, SegmentWriter, Written, range_bits, range_of};
-use crate::segment::{Footer, PROPERTY};
+use crate::segment::{Footer, PROPERTY, RANGE_BYTES};
 
 /// A segment that is read.
 struct Source {
@@ -57,8 +57,7 @@ impl EventStore {
         resolution: &Arc<Resolution>,
         erase: &Erase,
     ) -> Result<Option<Written>, EventStoreError> {
-        let rows = entries.iter().map(|entry| entry.rows).sum::<u64>();
-        let bits = range_bits(usize::try_from(rows).unwrap_or(usize::MAX), self.range_rows());
+        let bits = self.bits_of(entries).await?;
         let mut sources = Vec::new();
         for entry in entries.iter().filter(|entry| entry.rows > 0) {
             sources.push(self.source(entry, resolution, bits, erase).await?);
@@ -90,6 +89,20 @@ impl EventStore {
         }
         let written = tokio::task::spawn_blocking(move || writer.finish(&Replaces::default())).await??;
         Ok((written.rows > 0).then_some(written))
+    }
+
+    /// How many bits of a person's id tell its range in the new segment: a range has as many rows as others, or where they
+    /// are wide so many that they fit into memory.
+    async fn bits_of(&self, entries: &[SegmentEntry]) -> Result<u32, EventStoreError> {
+        let (mut rows, mut bytes) = (0, 0);
+        for entry in entries.iter().filter(|entry| entry.rows > 0) {
+            let file = self.segment(entry).await?;
+            rows += usize::try_from(entry.rows).unwrap_or(usize::MAX);
+            let encoded =
+                file.metadata().row_groups().iter().map(|group| group.total_byte_size()).sum::<i64>();
+            bytes += usize::try_from(encoded).unwrap_or(0);
+        }
+        Ok(range_bits(rows, self.range_rows()).max(range_bits(bytes, RANGE_BYTES)))
     }
 
     async fn source(

@@ -111,6 +111,11 @@ impl Resolution {
         by_table.chain(self.since.iter().map(|(linked, last)| (*linked, *last)))
     }
 
+    /// How many were linked to somebody.
+    pub(crate) fn count(&self) -> usize {
+        self.table.finals.len() + self.since.len()
+    }
+
     /// Whether nothing was ever merged.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.finals.is_empty() && self.since.is_empty()

@@ -19,7 +19,6 @@ use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
 use crate::person::derived;
-use crate::resolution::Resolution;
 
 /// Most blocks of a shard that wait for compaction and can still be read by one question.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
@@ -45,6 +44,12 @@ pub(crate) struct RawBlock {
 }
 
 impl RawBlock {
+    /// Inflates it.
+    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
+        Block::open(&self.bytes)
+            .map_err(|error| EventStoreError::Corrupt(format!("block {}: {error}", self.id)))
+    }
+
     /// Size after inflation.
     pub(crate) fn inflated_len(&self) -> usize {
         block::inflated_len(&self.bytes)
@@ -245,12 +250,7 @@ pub(crate) async fn chosen_rows_of(
     tokio::task::spawn_blocking(move || decoded(project, &blocks, &wanted)).await?
 }
 
-/// The events of `blocks`, copies dropped, in order of arrival.
-pub(crate) async fn rows_of(project: ProjectId, blocks: Vec<RawBlock>) -> Result<Vec<Row>, EventStoreError> {
-    Ok(chosen_rows_of(project, blocks, Choice::all()).await?.rows)
-}
-
-/// As [`rows_of`], of each event only the properties whose names are wanted.
+/// The events of `blocks`, copies dropped, in order of arrival; of each only the properties whose names are wanted.
 pub(crate) async fn slim_rows_of(
     project: ProjectId,
     blocks: Vec<RawBlock>,
@@ -263,9 +263,10 @@ pub(crate) async fn slim_rows_of(
 fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<HotRows, EventStoreError> {
     let mut found = HotRows::default();
     let mut seen = HashSet::new();
-    for RawBlock { id, bytes } in blocks {
+    for raw in blocks {
+        let id = raw.id;
         let corrupt = |error| EventStoreError::Corrupt(format!("block {id}: {error}"));
-        let block = Block::open(bytes).map_err(corrupt)?;
+        let block = raw.open()?;
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
         let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
         let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
@@ -280,11 +281,4 @@ fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<H
         }
     }
     Ok(found)
-}
-
-/// Puts rows under the persons that they are by now.
-pub(crate) fn resolve(rows: &mut [Row], resolution: &Resolution) {
-    if !resolution.is_empty() {
-        rows.iter_mut().for_each(|row| row.person = resolution.person(row.person));
-    }
 }

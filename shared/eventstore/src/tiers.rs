@@ -2,12 +2,14 @@
 //!
 //! Segments of about one size are a tier, each four times the one below. [`FAN`] of a tier become one of the next, so that
 //! an event is written anew as often as there are tiers and a project is left with a few segments of each. Must stay true:
-//! what is merged has no more rows than [`MERGED_ROWS_MAX`]; every merge leaves fewer segments, so that merging ends.
+//! what is merged has no more rows than [`MERGED_ROWS_MAX`] and no more bytes than [`MERGED_BYTES_MAX`]; every merge leaves fewer segments, so that merging ends.
 
 use crate::manifest::SegmentEntry;
 
 /// Most rows of a merged segment: 10 million events are one segment, 100 million about nine.
 pub(crate) const MERGED_ROWS_MAX: u64 = 12_000_000;
+/// Most bytes of the segments that are merged: the new one is put together in memory.
+pub(crate) const MERGED_BYTES_MAX: u64 = 512 << 20;
 /// How many segments of a tier are due.
 pub(crate) const FAN: usize = 4;
 /// Most segments that are merged at once.
@@ -28,9 +30,9 @@ fn tier(entry: &SegmentEntry) -> u32 {
     (entry.rows / FIRST_ROWS).max(1).ilog(FAN as u64)
 }
 
-/// Segments above this number of rows stay as they are: no two of them fit into one.
+/// Segments above this number of rows or bytes stay as they are: no two of them fit into one.
 fn is_full(entry: &SegmentEntry) -> bool {
-    entry.rows > MERGED_ROWS_MAX / 2
+    entry.rows > MERGED_ROWS_MAX / 2 || entry.bytes > MERGED_BYTES_MAX / 2
 }
 
 /// The segments to be merged next, at least two; none when nothing is due.
@@ -57,10 +59,11 @@ pub(crate) fn next(segments: &[SegmentEntry], effort: Effort) -> Vec<SegmentEntr
 /// The longest stretch of neighbours that fits into one segment; of several the one of the shortest time.
 fn together(entries: &[&SegmentEntry], least: usize) -> Vec<SegmentEntry> {
     let stretch = |first: usize| {
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         let fits = entries[first..].iter().take(AT_ONCE).take_while(|entry| {
             rows += entry.rows;
-            rows <= MERGED_ROWS_MAX
+            bytes += entry.bytes;
+            rows <= MERGED_ROWS_MAX && bytes <= MERGED_BYTES_MAX
         });
         first..first + fits.count()
     };

@@ -5,6 +5,7 @@
 
 use super::cell::Cell;
 use super::intern::Interner;
+use super::rows::Rows;
 use crate::segment::columns::{EXACT_INTEGER_MAX, Kind, Tally};
 
 /// What a stored number means.
@@ -80,19 +81,19 @@ impl Stored {
 /// Numbers of 32 bits as long as nothing needs more.
 #[derive(Debug)]
 enum Numbers {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
+    Narrow(Rows<u32>),
+    Wide(Rows<u64>),
 }
 
 /// The values of one key.
 #[derive(Debug)]
 pub(super) struct Column {
     /// The rows that have a value, ascending; none as long as all had one.
-    rows: Option<Vec<u32>>,
+    rows: Option<Rows<u32>>,
     /// Of all values, as long as they agree.
     tag: Tag,
     /// Of each value, once they do not.
-    tags: Option<Vec<Tag>>,
+    tags: Option<Rows<Tag>>,
     numbers: Numbers,
     pub tally: Tally,
     /// Which key came next in the event before.
@@ -105,7 +106,7 @@ impl Column {
             rows: None,
             tag: Tag::Null,
             tags: None,
-            numbers: Numbers::Narrow(Vec::new()),
+            numbers: Numbers::Narrow(Rows::default()),
             tally: Tally::default(),
             next: 0,
         }
@@ -122,11 +123,11 @@ impl Column {
     /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> usize {
         let numbers = match &self.numbers {
-            Numbers::Narrow(numbers) => numbers.len() * 4,
-            Numbers::Wide(numbers) => numbers.len() * 8,
+            Numbers::Narrow(numbers) => numbers.memory(),
+            Numbers::Wide(numbers) => numbers.memory(),
         };
-        let rows = self.rows.as_ref().map_or(0, |rows| rows.len() * 4);
-        size_of::<Column>() + numbers + rows + self.tags.as_ref().map_or(0, Vec::len)
+        let rows = self.rows.as_ref().map_or(0, Rows::memory);
+        size_of::<Column>() + numbers + rows + self.tags.as_ref().map_or(0, Rows::memory)
     }
 
     /// The value at a place.
@@ -159,7 +160,7 @@ impl Column {
         if len == 0 {
             self.tag = value.tag;
         } else if self.tags.is_none() && self.tag != value.tag {
-            self.tags = Some(vec![self.tag; len]);
+            self.tags = Some(std::iter::repeat_n(self.tag, len).collect());
         }
         if let Some(tags) = &mut self.tags {
             tags.push(value.tag);
@@ -168,7 +169,7 @@ impl Column {
             (Numbers::Narrow(numbers), Ok(narrow)) => numbers.push(narrow),
             (Numbers::Wide(numbers), _) => numbers.push(value.bits),
             (Numbers::Narrow(numbers), Err(_)) => {
-                let mut wide = numbers.iter().map(|number| u64::from(*number)).collect::<Vec<_>>();
+                let mut wide = numbers.iter().map(|number| u64::from(*number)).collect::<Rows<_>>();
                 wide.push(value.bits);
                 self.numbers = Numbers::Wide(wide);
             }
@@ -180,8 +181,8 @@ impl Column {
         let last = self.at(self.len() - 1);
         self.tally.remove_fitting(|kind| last.fits(kind));
         match &mut self.numbers {
-            Numbers::Narrow(numbers) => drop(numbers.pop()),
-            Numbers::Wide(numbers) => drop(numbers.pop()),
+            Numbers::Narrow(numbers) => numbers.pop(),
+            Numbers::Wide(numbers) => numbers.pop(),
         }
         if let Some(rows) = &mut self.rows {
             rows.pop();
@@ -197,7 +198,7 @@ impl Column {
             None => Places::All(self.len()),
             Some(own) => {
                 let mut words = vec![(0_u64, 0_u32); rows.div_ceil(64)];
-                for row in own {
+                for row in own.iter() {
                     words[*row as usize / 64].0 |= 1 << (row % 64);
                 }
                 let mut before = 0;

@@ -18,6 +18,7 @@ use super::EventColumns;
 use super::column::{Column, Places, Stored};
 use super::intern::Interner;
 use crate::error::EventStoreError;
+use crate::segment::RANGE_BYTES;
 use crate::segment::columns::{Kind, chosen};
 use crate::segment::write::{Replaces, SegmentWriter, Written, range_bits, range_of};
 
@@ -41,7 +42,7 @@ pub(super) fn encode(
     range_rows: usize,
     replaces: &Replaces,
 ) -> Result<Written, EventStoreError> {
-    let bits = range_bits(choice.rows.len(), range_rows);
+    let bits = range_bits(choice.rows.len(), range_rows).max(range_bits(events.text_bytes(), RANGE_BYTES));
     let keys = (0..).zip(&events.columns).map(|(key, column)| (events.keys.text(key), &column.tally));
     let own = chosen(keys);
     let own = own.into_iter().filter_map(|(key, kind)| {
@@ -89,13 +90,15 @@ fn ordered(events: &EventColumns, choice: &Choice, bits: u32) -> impl Iterator<I
     // The place of its person, which orders like the person itself.
     let rank = |person: &Uuid| sorted.partition_point(|before| before < person) as u64;
     let ranks = choice.persons.iter().map(rank).collect::<Vec<_>>();
-    let mut ranges = vec![Vec::new(); 1 << bits];
+    let mut counts = vec![0; 1 << bits];
+    let range = |row: &u32| range_of(choice.persons[events.whos[*row as usize] as usize], bits) as usize;
+    choice.rows.iter().for_each(|row| counts[range(row)] += 1);
+    let mut ranges = counts.into_iter().map(Vec::with_capacity).collect::<Vec<_>>();
     for row in &choice.rows {
         let who = events.whos[*row as usize] as usize;
         let name = name_ranks[events.events[*row as usize] as usize];
         let place = (name << 32) | ranks[who];
-        let range = range_of(choice.persons[who], bits) as usize;
-        ranges[range].push((place, events.times[*row as usize], *row));
+        ranges[range(row)].push((place, events.times[*row as usize], *row));
     }
     ranges.into_iter().filter(|rows| !rows.is_empty()).map(|mut rows| {
         let seq = |row: u32| events.seqs[row as usize];

@@ -5,21 +5,24 @@
 //! ([`encode`]). Must stay true: every value comes back exactly as it went in; which keys get a column is decided as
 //! [`crate::segment::columns`] says; memory is what [`EventColumns::memory`] says, about.
 
+mod blocks;
 mod cell;
 mod column;
 mod encode;
 mod intern;
+mod rows;
 mod store;
 
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
+pub(crate) use blocks::Opened;
 pub use cell::{Cell, Properties, read_properties};
-pub(crate) use store::encode_rows;
 
-use crate::event::{Event, Row, seq_of_line};
+use crate::event::{Event, seq_of_line};
 use column::{Column, Stored};
 use intern::Interner;
+use rows::Rows;
 
 /// Keys beyond these get no column, however frequent they turn out to be; their values are kept one by one.
 const KEYS_MAX: usize = 20_000;
@@ -35,11 +38,11 @@ pub struct EventColumns {
     texts: Interner,
     keys: Interner,
     /// By row.
-    events: Vec<u32>,
-    whos: Vec<u32>,
-    times: Vec<Micros>,
-    seqs: Vec<Seq>,
-    uuids: Vec<Uuid>,
+    events: Rows<u32>,
+    whos: Rows<u32>,
+    times: Rows<Micros>,
+    seqs: Rows<Seq>,
+    uuids: Rows<Uuid>,
     /// By number of the key, the first [`KEYS_MAX`].
     columns: Vec<Column>,
     /// Row, key and value of the others.
@@ -64,11 +67,11 @@ impl EventColumns {
             distinct_ids: Interner::default(),
             texts: Interner::default(),
             keys: Interner::default(),
-            events: Vec::new(),
-            whos: Vec::new(),
-            times: Vec::new(),
-            seqs: Vec::new(),
-            uuids: Vec::new(),
+            events: Rows::default(),
+            whos: Rows::default(),
+            times: Rows::default(),
+            seqs: Rows::default(),
+            uuids: Rows::default(),
             columns: Vec::new(),
             rest: Vec::new(),
             last_key: None,
@@ -84,13 +87,6 @@ impl EventColumns {
     /// Takes a whole event of a line.
     pub fn push(&mut self, line: u64, event: &Event) {
         self.take(seq_of_line(self.now, line), event);
-    }
-
-    /// Rows that arrived before.
-    pub(crate) fn of_rows<'a>(rows: impl IntoIterator<Item = &'a Row>) -> EventColumns {
-        let mut columns = EventColumns::new(0);
-        rows.into_iter().for_each(|row| columns.take(row.seq, &row.event));
-        columns
     }
 
     fn take(&mut self, seq: Seq, event: &Event) {
@@ -116,16 +112,20 @@ impl EventColumns {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.len() == 0
     }
 
-    /// About how many bytes of memory they take.
+    /// About how many bytes of memory they take, room to grow included.
     pub fn memory(&self) -> usize {
         let interned = [&self.names, &self.distinct_ids, &self.texts, &self.keys];
         interned.iter().map(|texts| texts.memory()).sum::<usize>()
-            + self.len() * size_of::<(u32, u32, Micros, Seq, Uuid)>()
+            + self.events.memory()
+            + self.whos.memory()
+            + self.times.memory()
+            + self.seqs.memory()
+            + self.uuids.memory()
             + self.columns.iter().map(Column::memory).sum::<usize>()
-            + self.rest.len() * size_of::<(u32, u32, Stored)>()
+            + self.rest.capacity() * size_of::<(u32, u32, Stored)>()
     }
 
     /// How many bytes their texts would take if each were kept as often as it occurs.

@@ -15,13 +15,13 @@ use super::{EventColumns, TEXT_BYTES_MAX};
 use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
-use crate::event::{Event, Row};
+use crate::event::Event;
 use crate::identity::hash;
 use crate::ingest::{EVENTS_PER_SEGMENT_MAX, Ingested, TRIES};
 use crate::person::derived;
 use crate::profile::file::encode_presence;
 use crate::resolution::Resolution;
-use crate::segment::write::{Replaces, Written};
+use crate::segment::write::Replaces;
 
 impl EventStore {
     /// Stores history straight as a segment, each event with the number of its line. `now` is the beginning of the
@@ -104,7 +104,7 @@ struct Single {
 impl Single {
     fn of(events: &EventColumns) -> Single {
         let mut order =
-            (0..).zip(&events.uuids).map(|(row, uuid)| (hash(*uuid), row)).collect::<Vec<(u64, u32)>>();
+            (0..).zip(events.uuids.iter()).map(|(row, uuid)| (hash(*uuid), row)).collect::<Vec<(u64, u32)>>();
         let uuid = |row: u32| events.uuids[row as usize];
         let seq = |row: u32| events.seqs[row as usize];
         order.sort_unstable_by(|a, b| {
@@ -159,22 +159,4 @@ fn presence(
     let mut there = there.collect::<Vec<_>>();
     there.sort_unstable();
     Ok((encode_presence(&there)?, there.len()))
-}
-
-/// The files with all of `rows`, which hold no copies and are under their persons.
-pub(crate) fn encode_rows(
-    rows: &[Row],
-    range_rows: usize,
-    replaces: &Replaces,
-) -> Result<Written, EventStoreError> {
-    let events = EventColumns::of_rows(rows);
-    let mut persons = vec![Uuid::nil(); events.distinct_ids.len()];
-    for (row, who) in rows.iter().zip(&events.whos) {
-        let person = &mut persons[*who as usize];
-        if !person.is_nil() && *person != row.person {
-            return Err(EventStoreError::corrupt("a distinct id of two persons at one time"));
-        }
-        *person = row.person;
-    }
-    encode(&events, Choice { rows: (0..rows.len() as u32).collect(), persons }, range_rows, replaces)
 }

@@ -7,8 +7,10 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::encode::{Choice, encode};
 use super::store::check;
 use super::*;
+use crate::event::Row;
 use crate::ingest::EVENTS_PER_SEGMENT_MAX;
 use crate::segment::columns::{COLUMNS_MAX, Kind};
 use crate::segment::write::Replaces;
@@ -37,7 +39,12 @@ fn value(array: &ArrayRef, kind: Kind, row: usize) -> Option<Value> {
 
 /// All events of the file that these rows make, by uuid, and its footer.
 fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
-    let written = encode_rows(rows, range_rows, &Replaces::default()).unwrap();
+    let mut columns = EventColumns::new(0);
+    rows.iter().for_each(|row| columns.take(row.seq, &row.event));
+    let whos = 0..columns.distinct_ids.len() as u32;
+    let persons = whos.map(|who| crate::person::derived(1, columns.distinct_ids.text(who))).collect();
+    let choice = Choice { rows: (0..columns.len() as u32).collect(), persons };
+    let written = encode(&columns, choice, range_rows, &Replaces::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
     let entries = builder.metadata().file_metadata().key_value_metadata().unwrap();
     let entry = entries.iter().find(|entry| entry.key == FOOTER).unwrap();

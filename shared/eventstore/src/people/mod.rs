@@ -30,10 +30,10 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::parquet_file::{Index, ParquetFile};
-use crate::person::{derived, merge_of, names_a_merge};
+use crate::person::{derived, merge_of};
 use crate::profile::changes::{Part, together};
 use crate::profile::file::{self, FileEntry, decode_ids};
-use crate::profile::{Origin, Profile};
+use crate::profile::{Origin, Profile, tells};
 use crate::resolved::Resolved;
 use crate::tail::{RawBlock, slim_rows_of};
 
@@ -230,10 +230,4 @@ impl EventStore {
         self.inner.files.put(&file.object, opened.clone());
         Ok(opened)
     }
-}
-
-/// Properties of an event that tell of persons and groups.
-fn tells(key: &str) -> bool {
-    const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
-    TELLING.contains(&key) || names_a_merge(key)
 }

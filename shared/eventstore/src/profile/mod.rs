@@ -21,7 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{Event, Row};
-use crate::person::{derived, other_id, wants_no_profile};
+use crate::person::{derived, names_a_merge, other_id, wants_no_profile};
 use changes::{At, Changes};
 
 /// What events say of one distinct id.
@@ -85,17 +85,22 @@ impl Profile {
                 let at = At { time: event.timestamp, seq: row.seq };
                 id.changes.take_event(&event.properties, at);
                 take_group(&mut groups, event, at);
-                named.extend(other_id(event).map(|(other, _)| (other, row.seq | NAMED)));
+                named.extend(named_by(event, row.seq));
             }
         }
         let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
         let mut profile = Profile { ids, groups };
+        profile.name(project, named);
+        profile
+    }
+
+    /// Takes in distinct ids that events name beside their own.
+    pub(crate) fn name(&mut self, project: ProjectId, named: Vec<(String, Seq)>) {
         for (distinct_id, first) in named {
             let id = derived(project, &distinct_id);
             let own = IdProfile { distinct_id, first, changes: Changes::default() };
-            profile.merge(Profile { ids: [(id, own)].into(), ..Profile::default() });
+            self.merge(Profile { ids: [(id, own)].into(), ..Profile::default() });
         }
-        profile
     }
 
     /// Takes in what `other` says.
@@ -115,8 +120,19 @@ impl Profile {
     }
 }
 
+/// The distinct id that an event names beside its own, and its arrival as one that was named.
+pub(crate) fn named_by(event: &Event, seq: Seq) -> Option<(String, Seq)> {
+    other_id(event).map(|(other, _)| (other, seq | NAMED))
+}
+
+/// Properties of an event that tell of persons and groups.
+pub(crate) fn tells(key: &str) -> bool {
+    const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
+    TELLING.contains(&key) || names_a_merge(key)
+}
+
 /// Takes in a `$groupidentify`.
-fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
+pub(crate) fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
     if event.event != "$groupidentify" || wants_no_profile(&event.properties) {
         return;
     }

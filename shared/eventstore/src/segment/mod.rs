@@ -40,13 +40,16 @@ use serde::{Deserialize, Serialize};
 use columns::PropertyColumn;
 
 /// Form of the files written by this release.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 /// Key of the footer's entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page: what a scan reads beside a run is at most two of these.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows of a person range, about.
 pub(crate) const RANGE_ROWS: usize = 524_288;
+/// Bytes of a person range before it is encoded, about: wide rows make more ranges, so that writing one takes no more
+/// memory than of narrow rows.
+pub(crate) const RANGE_BYTES: usize = 96 << 20;
 
 /// Start of the names of property columns.
 pub(crate) const PROPERTY: &str = "p.";

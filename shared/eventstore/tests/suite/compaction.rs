@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use pennon_core::store::{Item, Query};
-use pennon_eventstore::{Effort, EventStore, EventStoreError, GRACE_MICROS, derived};
+use pennon_eventstore::{Effort, EventStore, EventStoreError, GRACE_MICROS, Settings, derived};
 use serde_json::{Value, json};
 
 async fn all(events: &EventStore) -> Vec<PlainRow> {
@@ -288,6 +288,75 @@ async fn a_merge_of_segments_folds_merges_of_persons_in() {
     sent.push(late);
     let want = expected(&sent, &request(&[], &["k", "n", "x", "only"]), who);
     assert_eq!(all(&place.again()).await, want);
+}
+
+/// A segment of forty persons of whom `merged` have become others since, and what a scan must give.
+async fn with_merged_persons(place: &Place, merged: u64) -> Vec<PlainRow> {
+    let who = |n: u64| format!("p{n}");
+    let lines =
+        (0..80).map(|n| (n, simple(u128::from(n), ["a", "b"][n as usize % 2], &who(n / 2), n as i64)));
+    let lines = lines.collect::<Vec<_>>();
+    place.events.ingest(PROJECT, lines.clone(), NOW).await.unwrap();
+    let mut sent = lines.into_iter().map(|(_, event)| event).collect::<Vec<_>>();
+    for n in 0..merged {
+        let other = json!({"$anon_distinct_id": who(n)});
+        let identify = event(u128::from(100 + n), "$identify", &who(n + 20), 200 + n as i64, other);
+        place.events.append(PROJECT, std::slice::from_ref(&identify), NOW + 1).await.unwrap();
+        sent.push(identify);
+    }
+    let merged = (0..merged).map(who).collect::<Vec<_>>();
+    expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| {
+        let at = merged.iter().position(|other| other == who);
+        derived(PROJECT, &at.map_or(who.to_owned(), |at| format!("p{}", at + 20)))
+    })
+}
+
+fn small_ranges() -> Settings {
+    Settings { range_rows: 40, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn a_segment_of_many_persons_who_are_others_by_now_is_written_anew() {
+    for (merged, is_due) in [(0, false), (4, false), (5, true), (15, true)] {
+        let place = Place::with(small_ranges()).await;
+        let want = with_merged_persons(&place, merged).await;
+        assert_eq!(all(&place.events).await, want);
+        // Once, and by the same merges not again: in this process or in another.
+        for (events, written) in
+            [(place.events.clone(), is_due), (place.events.clone(), false), (place.again(), false)]
+        {
+            let done = events.merge_segments(PROJECT, NOW + MINUTE, Effort::Due).await.unwrap();
+            assert_eq!(done.merged_segments, usize::from(written), "{merged} of forty");
+            assert_eq!(all(&events).await, want, "{merged} of forty");
+            assert_eq!(all(&place.again()).await, want, "{merged} of forty");
+        }
+        settle(&place.events, Effort::Fewest).await;
+        place.events.sweep(PROJECT, NOW + 3 * GRACE_MICROS).await.unwrap();
+        assert_eq!(all(&place.again()).await, want);
+    }
+}
+
+#[tokio::test]
+async fn a_segment_that_is_written_anew_for_its_persons_may_stop_anywhere() {
+    let mut completed = false;
+    for waits in (1..20).chain((20..).step_by(7)) {
+        let place = Place::with(small_ranges()).await;
+        let want = with_merged_persons(&place, 10).await;
+        let events = place.again();
+        let outcome = cut_off(events.merge_segments(PROJECT, NOW + MINUTE, Effort::Due), waits).await;
+        assert_eq!(all(&place.again()).await, want, "after {waits} waits");
+        place.again().merge_segments(PROJECT, NOW + MINUTE, Effort::Due).await.unwrap();
+        assert_eq!(all(&place.again()).await, want, "after {waits} waits, and another run");
+        place.again().sweep(PROJECT, NOW + 2 * GRACE_MICROS).await.unwrap();
+        assert_eq!(all(&place.again()).await, want, "after {waits} waits, and a sweep");
+        if let Some(done) = outcome {
+            assert_eq!(done.unwrap().merged_segments, 1);
+            completed = true;
+            break;
+        }
+        assert!(waits < 2000, "it never ends");
+    }
+    assert!(completed);
 }
 
 #[tokio::test]

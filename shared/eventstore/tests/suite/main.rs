@@ -14,3 +14,4 @@ mod people;
 mod s3;
 mod store;
 mod support;
+mod waiting;

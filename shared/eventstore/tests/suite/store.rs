@@ -116,7 +116,7 @@ async fn a_copy_counts_once_wherever_it_lies() {
     let imported = place.events.ingest(PROJECT, vec![(0, copy.clone())], NOW + 2).await.unwrap();
     assert_eq!((imported.stored, imported.copies), (0, 1));
     let compacted = place.events.compact(PROJECT, NOW + 3).await.unwrap();
-    assert_eq!((compacted.blocks, compacted.events, compacted.copies), (2, 1, 0));
+    assert_eq!((compacted.blocks, compacted.events, compacted.copies), (2, 1, 2));
     assert_eq!(all(&place.events).await, want);
     place.events.append(PROJECT, std::slice::from_ref(&copy), NOW + 4).await.unwrap();
     assert_eq!(all(&place.events).await, want);

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Bytes at rest an event, Pennon's compacted files against a ClickHouse table of the same columns. README.md says more.
+
+    at_rest.py --pennon target/dist/pennon --data DIRECTORY [--project 1]"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+GOAL = 1.5
+EVERYTHING = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": None}],
+              "dateRange": {"date_from": "1990-01-01", "date_to": "2090-01-01"}}
+# Texts with more values than this are no words of a vocabulary, in ClickHouse's own advice.
+FEW_VALUES = 10_000
+
+
+def live(binary, data, project):
+    """The ids of the live segments: those that a statement over all events names."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as question:
+        json.dump(EVERYTHING, question)
+        question.flush()
+        command = [binary, "query", question.name, "--data", data, "--project", str(project), "--engine", "clickhouse", "--print"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return sorted(set(re.findall(r"\d{20}-[0-9a-f]{16}", done.stdout)))
+
+
+def columns(files):
+    """The columns of events in ClickHouse: name, type, and how the file has it."""
+    uuid = "reinterpretAsUUID(reverse(substring({0}, 1, 8)) || reverse(substring({0}, 9, 8)))"
+    found = {"event": ("LowCardinality(String)", "event"), "person": ("UUID", uuid.format("person")), "distinct_id": ("String", "distinct_id"),
+             "timestamp": ("DateTime64(6, 'UTC')", "timestamp"), "uuid": ("UUID", uuid.format("uuid")),
+             "properties": ("Nullable(String)", "properties")}
+    of_arrow = {"int64": "Nullable(Int64)", "double": "Nullable(Float64)", "bool": "Nullable(Bool)"}
+    for file in files:
+        opened = pq.ParquetFile(file)
+        for field in opened.schema_arrow:
+            if field.name.startswith("p.") and field.name not in found:
+                kind = of_arrow.get(str(field.type))
+                if kind is None:
+                    values = len(opened.read_row_group(0, columns=[field.name]).column(0).unique())
+                    kind = "LowCardinality(Nullable(String))" if values < FEW_VALUES else "Nullable(String)"
+                found[field.name] = (kind, f"`{field.name}`")
+    return found
+
+
+def clickhouse(files, of):
+    """Rows and bytes of a table with these files, merged to one part."""
+    from chdb import session
+
+    work = tempfile.mkdtemp(prefix="pennon-at-rest")
+    try:
+        base = session.Session(work)
+        base.query("CREATE DATABASE bench ENGINE = Atomic")
+        types = ", ".join(f"`{name}` {kind}" for name, (kind, _) in of.items())
+        base.query(f"CREATE TABLE bench.events ({types}) ENGINE = MergeTree ORDER BY (person, timestamp)")
+        for file in files:
+            there = set(pq.ParquetFile(file).schema_arrow.names)
+            own = {name: how for name, (_, how) in of.items() if name in there}
+            names = ", ".join(f"`{name}`" for name in own)
+            base.query(f"INSERT INTO bench.events ({names}) SELECT {', '.join(own.values())} FROM file('{file}', Parquet)")
+        base.query("OPTIMIZE TABLE bench.events FINAL")
+        sizes = "SELECT sum(rows), sum(bytes_on_disk) FROM system.parts WHERE database = 'bench' AND active"
+        rows, size = str(base.query(sizes, "CSV")).strip().split(",")
+        return int(rows), int(size)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pennon", required=True)
+    parser.add_argument("--data", type=Path, required=True, help="an installation whose events have been compacted")
+    parser.add_argument("--project", type=int, default=1)
+    options = parser.parse_args()
+    folder = options.data.resolve() / "events" / f"project={options.project}" / "events"
+    ids = live(options.pennon, options.data, options.project)
+    files = [folder / f"{name}.parquet" for name in ids]
+    own = sum(file.stat().st_size for name in ids for file in folder.glob(f"{name}.*"))
+    segments = sum(file.stat().st_size for file in files)
+    rows, theirs = clickhouse(files, columns(files))
+    verdict = "reached" if own <= GOAL * theirs else "**missed**"
+    print("| events | Pennon, all files: bytes an event | of these segments | ClickHouse: bytes an event | ratio |\n|---|---|---|---|---|")
+    print(f"| {rows:,} | {own / rows:.1f} | {segments / rows:.1f} | {theirs / rows:.1f} | {own / theirs:.2f} (goal {GOAL}: {verdict}) |")
+
+
+if __name__ == "__main__":
+    main()

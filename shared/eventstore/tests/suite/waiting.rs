@@ -1,0 +1,71 @@
+//! Many blocks wait: compaction takes them in runs whose memory is bounded, and counts every event once.
+
+use pennon_core::store::{Guard, Item, Key, Query, Write};
+use pennon_eventstore::Settings;
+use serde_json::json;
+
+use crate::support::{NOW, PROJECT, Place, event, request, rows, simple};
+
+/// The partition of waiting blocks, and the form of their sort keys, as the store's key grammar has it.
+fn place_of(n: u64) -> Key {
+    let id = format!("{:020}-{:08x}-{:08x}-01-00", NOW as u64 + n, 0, n);
+    Key::new(format!("PROJECT#{PROJECT}#SHARD#{}", n % 4), id)
+}
+
+#[tokio::test]
+async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
+    const BLOCKS: u64 = 20_100;
+    let place = Place::new().await;
+    // One block as it is stored; the others are it again, as if it had been sent so often.
+    place.events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
+    let mut block = None;
+    for shard in 0..4 {
+        let query = Query::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
+        block = block.or(place.store.blocks.query(query).await.unwrap().pop());
+    }
+    let block = block.unwrap();
+    for some in (1..BLOCKS).collect::<Vec<_>>().chunks(100) {
+        let puts =
+            some.iter().map(|n| Write::Put(Item::binary(place_of(*n), block.bytes.clone()), Guard::Absent));
+        place.store.blocks.transact(puts.collect()).await.unwrap();
+    }
+    let first = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+    // 250 items of each of the four partitions; what is newer than the end of any of them waits.
+    assert!((900..=1000).contains(&first.blocks) && first.more, "{first:?}");
+    assert_eq!((first.events, first.copies), (1, first.blocks as u64 - 1));
+    assert!(first.inflated < 200_000, "{first:?}");
+    let second = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+    assert!((900..=1000).contains(&second.blocks) && second.more, "{second:?}");
+    assert_eq!((second.events, second.copies), (0, second.blocks as u64));
+    // Too many for a question; it says so and is asked again later.
+    let asked = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
+    assert!(matches!(asked, Err(error) if error.to_string().contains("wait for compaction")));
+}
+
+#[tokio::test]
+async fn large_blocks_are_taken_as_many_as_fit_into_memory() {
+    const MEGABYTES: u64 = 6;
+    let place = Place::with(Settings { range_rows: 5, ..Settings::default() }).await;
+    let text = "x".repeat(1 << 20);
+    let mut sent = 0;
+    for block in 0..24_u64 {
+        let large =
+            |n: u64| event(u128::from(block * 100 + n), "a", &format!("p{n}"), n as i64, json!({"k": text}));
+        let batch = (0..MEGABYTES).map(large).collect::<Vec<_>>();
+        place.events.append(PROJECT, &batch, NOW + block as i64).await.unwrap();
+        sent += batch.len();
+    }
+    let mut runs = Vec::new();
+    loop {
+        let done = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+        runs.push(done.blocks);
+        assert!(done.inflated <= 64 << 20, "{done:?}");
+        if !done.more {
+            break;
+        }
+    }
+    // Ten blocks of six and a little more MiB fit into 64.
+    assert_eq!(runs, [10, 10, 4]);
+    let scan = place.events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap();
+    assert_eq!(rows(&scan).len(), sent);
+}
