@@ -14,7 +14,7 @@ fn place_of(n: u64) -> Key {
 
 #[tokio::test]
 async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
-    const BLOCKS: u64 = 20_100;
+    const BLOCKS: u64 = 23_000;
     let place = Place::new().await;
     // One block as it is stored; the others are it again, as if it had been sent so often.
     place.events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
