@@ -339,3 +339,126 @@ fn wrong_input_says_what_to_do() {
     assert!(text(&bad.stderr).contains("bad.yaml"), "{}", text(&bad.stderr));
     assert!(!bad.status.success());
 }
+
+/// The Parquet object of each segment, oldest first.
+fn segments(data: &Path) -> Vec<std::path::PathBuf> {
+    let folder = data.join("events/project=1/events");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_beside = |path: &Path| {
+        [".ids.parquet", ".groups.parquet"].iter().any(|end| path.to_string_lossy().ends_with(end))
+    };
+    let mut found = files
+        .filter(|path| path.extension().is_some_and(|end| end == "parquet") && !is_beside(path))
+        .collect::<Vec<_>>();
+    found.sort();
+    found
+}
+
+fn done(arguments: &[&str], data: &Path) -> String {
+    let output = pennon(arguments, data);
+    assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn damage_is_told_by_answers_and_by_a_check_and_is_put_right_or_given_up() {
+    let (directory, server) = served();
+    let data = directory.path().join("data");
+    let sent = [
+        purchase("01900000-0000-7000-8000-0000000000e1", 3),
+        purchase("01900000-0000-7000-8000-0000000000e2", 4),
+    ];
+    let (status, _) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": sent}));
+    assert_eq!(status, 200);
+    assert!(done(&["compact"], &data).contains("1 blocks with 2 events"));
+    let history = directory.path().join("history.jsonl");
+    std::fs::write(
+        &history,
+        "{\"event\": \"view\", \"distinct_id\": \"v\", \"timestamp\": \"2024-01-09T10:00:00Z\"}\n",
+    )
+    .unwrap();
+    done(&["import", &history.to_string_lossy(), "--project", "1"], &data);
+    assert_eq!(server.purchases(), 2.0);
+    let checked = done(&["check"], &data);
+    assert!(checked.contains("objects") && !checked.contains("damaged"), "{checked}");
+    assert_eq!(server.stop(), 0);
+
+    let lost = segments(&data).remove(0);
+    let whole = std::fs::read(&lost).unwrap();
+    let mut damaged = whole.clone();
+    damaged.iter_mut().step_by(100).for_each(|byte| *byte ^= 0x10);
+    std::fs::write(&lost, &damaged).unwrap();
+    let server = Server::start(&data, &[]);
+    let ask = |name: &str| {
+        let body = json!({"events": [{"id": name}], "date_from": "2024-01-01", "date_to": "2024-01-31"});
+        server.post("/api/projects/1/insights/trend/?refresh=true", &body)
+    };
+    let (status, refused) = ask("purchase");
+    assert_eq!(
+        (status, &refused["type"], &refused["code"]),
+        (503, &json!("server_error"), &json!("damaged_data")),
+        "{refused}"
+    );
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`pennon check`") && detail.contains(lost.file_stem().unwrap().to_str().unwrap()),
+        "{detail}"
+    );
+    let (status, views) = ask("view");
+    assert_eq!(
+        (status, &views["result"][0]["count"]),
+        (200, &json!(1.0)),
+        "what does not need it is answered: {views}"
+    );
+
+    let told = pennon(&["check"], &data);
+    assert!(!told.status.success());
+    let id = lost.file_stem().unwrap().to_str().unwrap();
+    let said = text(&told.stdout);
+    for part in [
+        "2 events from 2024-01-03T10:00:00+00:00 to 2024-01-04T10:00:00+00:00",
+        &format!("--project 1 --drop {id}"),
+        "--lift",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    std::fs::write(&lost, &whole).unwrap();
+    assert!(done(&["check", "--lift"], &data).contains("is whole again"));
+    assert_eq!(server.purchases(), 2.0);
+
+    assert_eq!(server.stop(), 0);
+    std::fs::write(&lost, &damaged).unwrap();
+    assert!(done(&["check", "--project", "1", "--drop", id], &data).contains("is gone"));
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.purchases(), 0.0);
+    assert!(!done(&["check"], &data).contains("damaged"));
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn a_person_is_erased_beside_a_running_server() {
+    let (directory, server) = served();
+    let data = directory.path().join("data");
+    let mut other = purchase("01900000-0000-7000-8000-0000000000e2", 4);
+    other["distinct_id"] = "other".into();
+    let sent = json!({"api_key": "phc_process", "batch": [purchase("01900000-0000-7000-8000-0000000000e1", 3), other]});
+    assert_eq!(server.post("/batch/", &sent).0, 200);
+    assert_eq!(server.purchases(), 2.0);
+    let dry = done(&["delete", "--person", "d", "--dry-run"], &data);
+    assert_eq!(dry.trim(), "project 1, person \"d\": 1 events, in 0 segments");
+    let unasked = pennon(&["delete", "--person", "d"], &data);
+    assert!(
+        !unasked.status.success() && text(&unasked.stderr).contains("--yes"),
+        "{}",
+        text(&unasked.stderr)
+    );
+    assert_eq!(server.purchases(), 2.0);
+    let said = done(&["delete", "--person", "d", "--yes"], &data);
+    assert!(said.contains("erased 1 events; 1 segments were written anew"), "{said}");
+    assert_eq!(server.purchases(), 1.0);
+    assert!(
+        done(&["delete", "--person", "d", "--yes"], &data).starts_with("project 1 knows nobody by \"d\"")
+    );
+    assert_eq!(server.get("/api/projects/1/persons/?distinct_id=d")["count"], 0);
+    assert_eq!(server.stop(), 0);
+}

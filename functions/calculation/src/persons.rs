@@ -5,13 +5,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use chrono_tz::Tz;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
+use pennon_core::model::Project;
+use pennon_engine::filter::PersonFilter;
 use uuid::Uuid;
 
 use crate::Calculation;
 use crate::calculator::people::shown_person;
 use crate::calculator::persons::Wanted;
+use crate::errors::refusal;
 
 const READ_PERSONS: &str = "person:read";
 /// Most characters of a value that is looked for.
@@ -21,7 +25,7 @@ const TEXT_MAX: usize = 1000;
 pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let deadline = state.calculator.deadline();
     let (access, []) = state.app.project(&call, READ_PERSONS, |_| []).await?;
-    let wanted = wanted(&call)?;
+    let wanted = wanted(&call, &access.project)?;
     let page = Page::of(&call);
     let found = state.calculator.list_persons(&access.project, wanted, page, deadline).await?;
     let results: Vec<String> =
@@ -44,17 +48,19 @@ pub async fn retrieve(State(state): State<Calculation>, call: Call) -> ApiResult
     }
 }
 
-fn wanted(call: &Call) -> ApiResult<Wanted> {
-    for name in ["properties", "cohort"] {
-        if call.query_value(name).is_some_and(|value| !matches!(value.trim(), "" | "[]")) {
-            let detail = format!("Not supported yet: the parameter {name} of a list of persons.");
-            return Err(ApiError::invalid("invalid_input", detail, Some(name)));
-        }
+fn wanted(call: &Call, project: &Project) -> ApiResult<Wanted> {
+    if call.query_value("cohort").is_some_and(|value| !value.trim().is_empty()) {
+        let detail = "Not supported yet: the parameter cohort of a list of persons.";
+        return Err(ApiError::invalid("invalid_input", detail, Some("cohort")));
     }
+    let zone: Tz = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
+    let properties = call.query_value("properties").map(str::trim).filter(|text| !text.is_empty());
+    let parse = |text| PersonFilter::parse(text, call.now.with_timezone(&zone), "properties");
     Ok(Wanted {
         distinct_id: text(call, "distinct_id")?,
         email: text(call, "email")?,
         search: text(call, "search")?,
+        properties: properties.map(parse).transpose().map_err(refusal)?,
     })
 }
 

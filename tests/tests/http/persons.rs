@@ -93,6 +93,16 @@ async fn a_person_is_found_by_what_is_known_of_it() {
     assert_eq!(found("search=device").await, only(cy), "a distinct id as a whole");
     assert_eq!(found("search=devic").await, BTreeSet::new());
     assert_eq!(found("search=&distinct_id=&email=&properties=[]").await.len(), 3);
+    let with = |properties: Value| format!("properties={}", percent(&properties.to_string()));
+    let pro = json!({"key": "plan", "value": "pro", "operator": "exact", "type": "person"});
+    let named = json!({"key": "name", "operator": "is_set", "value": "is_set"});
+    assert_eq!(found(&with(json!([pro]))).await, only(ann));
+    assert_eq!(found(&with(json!([{"key": "plan", "operator": "is_not", "value": "pro"}]))).await.len(), 2);
+    assert_eq!(found(&with(json!([pro, named]))).await, BTreeSet::new());
+    let either = with(json!({"type": "OR", "values": [pro, named]}));
+    assert_eq!(found(&either).await, BTreeSet::from([ann.to_owned(), bob.to_owned()]));
+    assert_eq!(found(&format!("{either}&search=bob")).await, only(bob));
+    assert_eq!(found(&format!("{either}&distinct_id=device")).await, BTreeSet::new());
     let bob_id = app.get(&format!("{PERSONS}?distinct_id=bob")).await.expect(200)["results"][0]["id"].clone();
     let bob_id = bob_id.as_str().unwrap();
     assert_eq!(found(&format!("search={bob_id}")).await, only(bob));
@@ -138,8 +148,16 @@ async fn what_cannot_be_answered_is_refused_by_name() {
         let answer = app.get(&path).await.expect(400);
         assert_eq!((&answer["code"], &answer["attr"]), (&json!(code), &json!(field)), "{path}: {answer}");
     };
-    let of_plan = r#"[{"key":"plan","value":"pro","type":"person"}]"#;
-    refused(format!("{PERSONS}?properties={}", percent(of_plan)), "invalid_input", "properties").await;
+    for wrong in [
+        "{",
+        "7",
+        r#"{"email":"x"}"#,
+        r#"[{"key":"plan","value":"pro","type":"event"}]"#,
+        r#"[{"key":"id","value":3,"type":"cohort"}]"#,
+        r#"[{"key":"plan","operator":"near","value":"pro"}]"#,
+    ] {
+        refused(format!("{PERSONS}?properties={}", percent(wrong)), "invalid_input", "properties").await;
+    }
     refused(format!("{PERSONS}?cohort=3"), "invalid_input", "cohort").await;
     refused(format!("{PERSONS}ann/"), "invalid_input", "id").await;
     app.get(&format!("{PERSONS}?search={}", "x".repeat(1000))).await.expect(200);

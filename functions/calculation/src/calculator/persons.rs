@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Page;
 use pennon_core::model::Project;
+use pennon_engine::filter::PersonFilter;
 use pennon_eventstore::{PeoplePage, PersonInFull, derived};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use super::{Calculator, in_time};
 use crate::errors::unreadable;
 
 /// Which persons a list shows; all conditions have to hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Who has this distinct id.
     pub distinct_id: Option<String>,
@@ -22,13 +23,16 @@ pub struct Wanted {
     pub email: Option<String>,
     /// Whose email or name contains this, whatever the case, or whose distinct id or id it is.
     pub search: Option<String>,
+    /// What their properties have to be.
+    pub properties: Option<PersonFilter>,
 }
 
 impl Wanted {
     /// The properties that have to be looked at.
     fn keys(&self) -> BTreeSet<String> {
         let of_email = self.email.iter().chain(&self.search).map(|_| "email");
-        of_email.chain(self.search.iter().map(|_| "name")).map(str::to_owned).collect()
+        let of_texts = of_email.chain(self.search.iter().map(|_| "name")).map(str::to_owned);
+        of_texts.chain(self.properties.iter().flat_map(PersonFilter::keys)).collect()
     }
 
     /// Whether a person fits. `named` is who has the distinct id, and who has the id, that is searched for.
@@ -40,7 +44,10 @@ impl Wanted {
             let contains = |key: &str| text(key).is_some_and(|text| text.to_lowercase().contains(&search));
             named.contains(&id) || contains("email") || contains("name")
         };
-        self.email.as_ref().is_none_or(has_email) && self.search.as_ref().is_none_or(found)
+        let passes = |filter: &PersonFilter| filter.fits(properties);
+        self.email.as_ref().is_none_or(has_email)
+            && self.search.as_ref().is_none_or(found)
+            && self.properties.as_ref().is_none_or(passes)
     }
 }
 

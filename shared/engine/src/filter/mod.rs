@@ -6,6 +6,7 @@
 mod json;
 mod operator;
 mod parse;
+mod persons;
 mod predicate;
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ pub use json::{filter_json, list_json};
 pub use operator::Operator;
 pub(crate) use operator::{Bound, Budget, Order, Test};
 pub(crate) use parse::Parser;
+pub use persons::PersonFilter;
 pub(crate) use predicate::{Mask, Predicate};
 
 /// A property filter, or a group of them.

@@ -1,0 +1,159 @@
+//! Odd events over the wire: what is refused stores nothing and says why; what is taken is counted once, and asked for by
+//! what it says, while it waits and in a segment.
+
+use std::io::Write;
+
+use axum::body::Body;
+use axum::http::Request;
+use flate2::{Compression, write::GzEncoder};
+use pennon_tests::{Answer, NOW, TestApp};
+use serde_json::{Map, Value, json};
+
+fn now() -> i64 {
+    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
+}
+
+async fn post(app: &TestApp, path: &str, body: Vec<u8>) -> Answer {
+    let request = Request::post(path).header("host", "api.test").header("content-type", "application/json");
+    app.send(request.body(Body::from(body)).unwrap()).await
+}
+
+async fn send(app: &TestApp, events: Value) -> Answer {
+    post(app, "/batch/", json!({"api_key": "phc_project_1", "batch": events}).to_string().into_bytes()).await
+}
+
+/// How many events pass these filters, of all time.
+async fn count(app: &TestApp, name: Value, properties: Value) -> f64 {
+    let body = json!({"events": [{"id": name, "properties": properties}], "date_from": "0001-01-02", "date_to": "9999-12-30",
+        "interval": "month", "display": "BoldNumber"});
+    let answer = app.post("/api/projects/1/insights/trend/?refresh=true", body).await.expect(200);
+    answer["result"][0]["aggregated_value"].as_f64().unwrap()
+}
+
+async fn compact(app: &TestApp) {
+    app.services.events.compact(1, now()).await.unwrap();
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_body_that_is_refused_leaves_nothing_of_it() {
+    let app = TestApp::new().await;
+    let good = json!({"event": "a", "distinct_id": "d"});
+    let batch = |text: &str| {
+        let around = json!({"api_key": "phc_project_1", "batch": [good, "HERE"]}).to_string();
+        around.replace("\"HERE\"", text).into_bytes()
+    };
+    let event =
+        |value: &str| batch(&format!(r#"{{"event":"b","distinct_id":"d","properties":{{"v":{value}}}}}"#));
+    let long = format!("\"{}\"", "x".repeat(950 * 1024));
+    let zeros = gzip(&vec![b' '; 200 << 20]);
+    assert!(zeros.len() < 1 << 20);
+    for (what, body, status, code) in [
+        ("NaN", event("NaN"), 400, "parse_error"),
+        ("infinity", event("-Infinity"), 400, "parse_error"),
+        ("a number beyond all", event("1e999"), 400, "parse_error"),
+        (
+            "bytes that are no UTF-8",
+            event("\"?\"").into_iter().map(|b| if b == b'?' { 0xFF } else { b }).collect(),
+            400,
+            "parse_error",
+        ),
+        ("half a surrogate", event("\"\\ud800\""), 400, "parse_error"),
+        ("a raw NUL", event("\"\u{0}\""), 400, "parse_error"),
+        ("cut off", event("1")[..40].to_vec(), 400, "parse_error"),
+        ("too large an event", event(&long), 413, "payload_too_large"),
+        ("nested too deep", event(&format!("{}{}", "[".repeat(5000), "]".repeat(5000))), 400, "parse_error"),
+        ("a gzip bomb", zeros, 413, "payload_too_large"),
+        ("half a gzip", gzip(&event("1"))[..20].to_vec(), 400, "parse_error"),
+        (
+            "a time that is none",
+            batch(r#"{"event":"b","distinct_id":"d","timestamp":7}"#),
+            400,
+            "invalid_input",
+        ),
+    ] {
+        for path in ["/batch/", "/capture/", "/e/", "/i/v0/e/"] {
+            let answer = post(&app, path, body.clone()).await;
+            let said = answer.expect(status);
+            assert_eq!(said["code"], code, "{what} on {path}: {said}");
+            assert!(said["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{said}");
+        }
+    }
+    assert_eq!(count(&app, Value::Null, json!([])).await, 0.0);
+    assert_eq!(app.get("/api/projects/1/persons/").await.expect(200)["count"], 0);
+    // The same token and events still count.
+    send(&app, json!([good])).await.expect(200);
+    assert_eq!(count(&app, Value::Null, json!([])).await, 1.0);
+}
+
+#[tokio::test]
+async fn ten_thousand_properties_are_kept_and_found_each() {
+    let app = TestApp::new().await;
+    let of =
+        |base: u64| (0..10_000).map(|n| (format!("k{n}"), json!(base + n))).collect::<Map<String, Value>>();
+    let set = (0..10_000).map(|n| (format!("p{n}"), json!(n))).collect::<Map<String, Value>>();
+    let mut loud = of(0);
+    loud.insert("$set".into(), set.into());
+    send(
+        &app,
+        json!([{"event": "bomb", "distinct_id": "d", "properties": loud},
+        {"event": "bomb", "distinct_id": "e", "properties": of(1)}]),
+    )
+    .await
+    .expect(200);
+    for _ in 0..2 {
+        for key in [0, 249, 250, 9_999] {
+            let is = |value: u64| json!([{"key": format!("k{key}"), "value": value, "type": "event"}]);
+            assert_eq!(count(&app, json!("bomb"), is(key)).await, 1.0, "{key}");
+            assert_eq!(count(&app, json!("bomb"), is(key + 2)).await, 0.0);
+            let of_person = json!([{"key": format!("p{key}"), "value": key, "type": "person"}]);
+            assert_eq!(count(&app, json!("bomb"), of_person).await, 1.0);
+        }
+        let person = app.get("/api/projects/1/persons/?distinct_id=d").await.expect(200);
+        assert_eq!(person["results"][0]["properties"].as_object().unwrap().len(), 10_000);
+        compact(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn null_characters_and_years_at_the_ends_are_counted_and_harm_nobody() {
+    let app = TestApp::new().await;
+    let history = json!({"api_key": "phc_project_1", "historical_migration": true, "batch": [
+        {"event": "old", "distinct_id": "a", "timestamp": "0001-01-02T00:00:00Z"},
+        {"event": "new", "distinct_id": "a", "timestamp": "9999-12-30T23:59:59Z"},
+        {"event": "none", "distinct_id": "a", "timestamp": "0000-06-01T00:00:00Z"},
+        {"event": "far", "distinct_id": "a", "timestamp": "+10000-01-01T00:00:00Z"},
+    ]});
+    post(&app, "/batch/", history.to_string().into_bytes()).await.expect(200);
+    // Sent as of today, nobody lives in the future.
+    send(
+        &app,
+        json!([{"event": "today", "distinct_id": "a", "timestamp": "9999-12-31T00:00:00Z"},
+        {"event": "n\u{0}l", "distinct_id": "nul\u{0}", "properties": {"k\u{0}y": "v\u{0}"}}]),
+    )
+    .await
+    .expect(200);
+    for _ in 0..2 {
+        for (name, most) in [("old", 1.0), ("new", 1.0), ("today", 1.0)] {
+            assert_eq!(count(&app, json!(name), json!([])).await, most, "{name}");
+        }
+        let nul = json!([{"key": "k\u{FFFD}y", "value": "v\u{FFFD}", "type": "event"}]);
+        assert_eq!(count(&app, json!("n\u{FFFD}l"), nul).await, 1.0);
+        assert_eq!(count(&app, Value::Null, json!([])).await, 6.0, "each of them once");
+        let person = app.get("/api/projects/1/persons/?distinct_id=nul%EF%BF%BD").await.expect(200);
+        assert_eq!(person["count"], 1);
+        // A question about a week is not disturbed by years at the ends, nor by an unbounded beginning.
+        for from in ["-7d", "all"] {
+            let body = json!({"events": [{"id": "today"}], "date_from": from});
+            let answer = app.post("/api/projects/1/insights/trend/?refresh=true", body).await;
+            // By days from the year 1 on are more than are answered at once.
+            answer.expect(if from == "all" { 400 } else { 200 });
+        }
+        compact(&app).await;
+    }
+}
