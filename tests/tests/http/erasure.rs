@@ -97,7 +97,7 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
     assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
-    let erased = wanted.erase(store, events, now() + 1).await.unwrap();
+    let erased = wanted.erase(store, events, &|| now() + 1).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.cohorts), (4, 1, 1));
 
     let other = app.another_process();
@@ -145,7 +145,7 @@ async fn a_project_that_is_erased_answers_as_one_without_events() {
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);
     let wanted = Wanted { project: 1, doomed: Doomed::Project };
-    assert_eq!(wanted.erase(store, events, now() + 1).await.unwrap().cohorts, 1);
+    assert_eq!(wanted.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
     for app in [&app, &app.another_process()] {
         assert_eq!(numbers(app).await, json!([0, 0, 0.0, 0, 0.0, 0.0]));
         assert_eq!(in_beta(app, &["ada", "bob"]).await, [false, false]);

@@ -2,11 +2,13 @@
 //!
 //! Must stay true: of a cohort all or nothing changes, and its project's version is raised with it, so that nobody goes on
 //! with a list that is remembered. Of a packed list only the parts that name somebody are written, each of which then says
-//! how many it lost; so the record, which says how many there were, fits whichever parts a reader meets.
+//! how many it lost; so the record, which says how many there were, fits whichever parts a reader meets. What is kept of the
+//! declaration of a cohort changes with it: else the next change of the cohort by a workspace file would bring back who is
+//! not in that file any more.
 
 use std::collections::BTreeSet;
 
-use pennon_core::store::keys::{Kind, ProjectId, project_version, records_pk};
+use pennon_core::store::keys::{Kind, ProjectId, declared as declaration, project_version, records_pk};
 use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Table, Write};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -20,12 +22,14 @@ use crate::segment::write::range_of;
 
 /// How often a list is read again because somebody else changed its cohort.
 const TRIES: usize = 8;
-/// Most writes of a transaction, but the record's and the version's.
-const PARTS_MAX: usize = 98;
+/// Most writes of a transaction, but the record's, the version's and the declaration's.
+const PARTS_MAX: usize = 97;
 
 /// What a cohort is without those who go.
 struct Changed {
     record: Map<String, Value>,
+    /// What a workspace file declared of it, where it names who goes.
+    declared: Option<Item>,
     parts: Vec<Item>,
     /// Parts that are not read any more.
     dropped: Vec<Key>,
@@ -81,6 +85,11 @@ async fn erase_from(
             Write::Put(record, Guard::Version(version)),
             Write::Raise(project_version(project), Raise::default()),
         ];
+        if let Some(declared) = changed.declared {
+            let guard = Guard::Version(declared.version);
+            let next = declared.version + 1;
+            writes.push(Write::Put(declared.with_version(next), guard));
+        }
         writes.extend(changed.parts.into_iter().map(|part| Write::Put(part, Guard::None)));
         match records.transact(writes).await {
             Ok(()) => {
@@ -110,7 +119,7 @@ async fn changed(
         return Ok(None);
     }
     let packed = match Roster::of_record(project, &body) {
-        Roster::Listed(_) => return Ok(without_listed(project, body, erase)),
+        Roster::Listed(_) => return without_listed(records, project, body, erase).await,
         Roster::Packed(packed) => packed,
     };
     let Value::Object(mut record) = body else { return Ok(None) };
@@ -121,22 +130,41 @@ async fn changed(
         reduce(&mut record, packed.count);
         let dropped =
             (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part)).collect();
-        return Ok(Some(Changed { record, parts: Vec::new(), dropped }));
+        return Ok(Some(Changed { record, declared: None, parts: Vec::new(), dropped }));
     }
     let (parts, gone) = parts_without(records, project, (cohort, packed), erase).await?;
     reduce(&mut record, gone);
-    Ok((gone > 0).then_some(Changed { record, parts, dropped: Vec::new() }))
+    Ok((gone > 0).then_some(Changed { record, declared: None, parts, dropped: Vec::new() }))
 }
 
 /// The same where the record lists distinct ids itself.
-fn without_listed(project: ProjectId, body: Value, erase: &Erase) -> Option<Changed> {
-    let Value::Object(mut record) = body else { return None };
-    let listed = record.get_mut("distinct_ids").and_then(Value::as_array_mut)?;
+async fn without_listed(
+    records: &Table,
+    project: ProjectId,
+    mut body: Value,
+    erase: &Erase,
+) -> Result<Option<Changed>, EventStoreError> {
+    let gone = take_off(body.get_mut("distinct_ids"), project, erase);
+    let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
+    let mut declared = records.get(&declaration("COHORT", &format!("{project}/{id}"))).await?;
+    if let Some(item) = &mut declared {
+        let mut said: Value = item.body()?;
+        let named = take_off(said.pointer_mut("/spec/distinct_ids"), project, erase);
+        *item = Item::new(item.key.clone(), &said)?.with_version(item.version);
+        declared = declared.filter(|_| named > 0);
+    }
+    let Value::Object(mut record) = body else { return Ok(None) };
+    reduce(&mut record, gone);
+    let changes = gone > 0 || declared.is_some();
+    Ok(changes.then_some(Changed { record, declared, parts: Vec::new(), dropped: Vec::new() }))
+}
+
+/// Takes those who go off a list of distinct ids. Returns how many that were.
+fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &Erase) -> u64 {
+    let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
     listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derived(project, id))));
-    let gone = before - listed.len();
-    reduce(&mut record, gone as u64);
-    (gone > 0).then_some(Changed { record, parts: Vec::new(), dropped: Vec::new() })
+    (before - listed.len()) as u64
 }
 
 /// The parts of a packed list that name somebody who goes, without them, and how many that were.

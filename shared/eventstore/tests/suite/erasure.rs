@@ -159,7 +159,7 @@ async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     let partitions = ["OVERRIDE", "SEGMENT", "COHORT"].map(|what| format!("PROJECT#{PROJECT}#{what}"));
     let parts =
         (0..64).flat_map(|part| [1, 2].map(|cohort| format!("PROJECT#{PROJECT}#COHORT#{cohort}#{part}")));
-    for partition in partitions.into_iter().chain(parts) {
+    for partition in partitions.into_iter().chain(parts).chain(["INSTALLATION".to_owned()]) {
         for item in place.store.records.query(Query::partition(partition)).await.unwrap() {
             for id in who {
                 let person = derived(PROJECT, id);
@@ -217,6 +217,10 @@ async fn cohorts(place: &Place) {
         record.as_object_mut().unwrap().extend(packed);
         let item = Item::new(keys::record(PROJECT, Kind::Cohort, id), &record).unwrap();
         place.store.records.put(item, Guard::None).await.unwrap();
+        // As a workspace file declares it.
+        let declared = json!({"spec": {"id": id, "project": PROJECT, "distinct_ids": if id == 1 { list } else { Vec::new() }}});
+        let key = keys::declared("COHORT", &format!("{PROJECT}/{id}"));
+        place.store.records.put(Item::new(key, &declared).unwrap(), Guard::None).await.unwrap();
     }
 }
 
@@ -273,6 +277,9 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
             place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
         }
         assert_eq!(traces(&place, &who).await, Vec::<String>::new());
+        let declared =
+            place.store.records.get(&keys::declared("COHORT", &format!("{PROJECT}/1"))).await.unwrap();
+        assert_eq!(declared.unwrap().body::<Value>().unwrap()["spec"]["distinct_ids"], json!(["bob"]));
         assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
         for events in [&place.events, &knows, &idle, &place.again()] {
             for id in who {
