@@ -198,7 +198,7 @@ pub struct Query {
     /// Say beside the result how long it took, and what was read for it.
     #[arg(long)]
     pub stats: bool,
-    /// Take this instant for now; dates such as -7d count from it.
+    /// Take this instant for now; dates such as -7d count from it, and the result is not kept.
     #[arg(long, value_name = "RFC3339")]
     pub now: Option<DateTime<Utc>>,
     /// Who calculates.

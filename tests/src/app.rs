@@ -175,9 +175,14 @@ impl TestApp {
         TestApp::over(self.embedded.clone(), clock, self.faults.clone(), self.events.clone())
     }
 
+    /// Where the events lie.
+    pub fn events_url(&self) -> String {
+        format!("file://{}", self.events.path().display())
+    }
+
     /// The same installation, which limits how often a key may ask.
     pub fn limited(self, rates: Rates) -> TestApp {
-        let url = format!("file://{}", self.events.path().display());
+        let url = self.events_url();
         let app = self.services.app.clone().limited(Some(rates));
         let services = Services::open(app, &url).expect("services");
         TestApp { router: api(&services), services, ..self }

@@ -277,6 +277,7 @@ fn holds(condition: Condition, item: Option<&Attributes>) -> Option<bool> {
         Condition::Present => item.is_some(),
         Condition::Is(name, wanted) => value(name)? == Some(wanted),
         Condition::IsOrUnset(name, wanted) => value(name)?.is_none_or(|value| value == wanted),
+        Condition::AtMostOrUnset(name, most) => value(name)?.is_none_or(|value| value <= most),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `pennon query`: a saved insight or a query of a file, calculated over an installation, or written as SQL.
 //!
-//! Must stay true: the numbers come from the same calculator as those of the API; what cannot be done says what to do
-//! instead.
+//! Must stay true: the numbers come from the same calculator as those of the API; a question as of another instant leaves
+//! nothing that the API would show; what cannot be done says what to do instead.
 
 mod sql;
 mod table;
@@ -53,7 +53,9 @@ pub async fn run(options: &Query, store: Store, events_url: &str) -> Result<Stri
     let events = EventStore::open(store.clone(), events_url).map_err(|e| e.to_string())?;
     let wanted = wanted(options, &store).await?;
     let app = App::new(store, Clock::Frozen(now));
-    let (calculator, measured) = Calculator::new(&app, events.clone()).measured();
+    let calculator = Calculator::new(&app, events.clone());
+    let calculator = if options.now.is_some() { calculator.keeping_none() } else { calculator };
+    let (calculator, measured) = calculator.measured();
     let read = calculator.read(&wanted.project, &[&wanted.asked]).await.map_err(|e| said(&e))?;
     if options.engine == Engine::Clickhouse {
         let place = place_of(options.files.as_deref(), events_url)?;

@@ -31,6 +31,7 @@ mod history_feed;
 mod history_scale;
 mod insight_numbers;
 mod insights;
+mod kept_results;
 mod keys;
 mod large_records;
 mod payloads;

@@ -15,10 +15,11 @@ impl Numbers {
     }
 
     fn guard(&mut self) -> Guard {
-        match self.below(4) {
+        match self.below(5) {
             0 => Guard::Absent,
             1 => Guard::Present,
             2 => Guard::Version(self.below(3)),
+            3 => Guard::CountAtMost(i64::try_from(self.below(6)).unwrap()),
             _ => Guard::None,
         }
     }

@@ -1,8 +1,9 @@
 //! Results kept in the records table.
 //!
 //! Must stay true: a result is found by the text of its question alone, so that it can be read in the same round trip
-//! as the project, and used only if the project's settings are those that it was calculated with. A result that does
-//! not fit into an item is not kept; failing to keep one fails no request.
+//! as the project, and used only if the project's settings are those that it was calculated with, and never before the
+//! instant that it was calculated for. A result never takes the place of a later one. One that does not fit into an item
+//! is not kept; failing to keep one fails no request.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::Clock;
@@ -22,6 +23,8 @@ const KEPT: Duration = Duration::days(7);
 /// Part of every key: raised when the meaning of questions or the shape of results changes.
 const FORMAT: u32 = 1;
 const KEY_PREFIX: &str = "cache_";
+/// Clocks of machines differ by less than this, and requests overtake each other by less.
+const AHEAD: Duration = Duration::minutes(1);
 
 /// Who shares results with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +73,10 @@ impl Stored {
         item?.body().inspect_err(|error| tracing::warn!(%error, "a stored result is passed over")).ok()
     }
 
-    /// The result, if it was calculated with the present [`settings`] and is not too old.
+    /// The result, if it was calculated with the present [`settings`], is not too old, and not of the future.
     pub(super) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
-        if self.settings != settings || now - self.last_refresh > KEPT {
+        let age = now - self.last_refresh;
+        if self.settings != settings || age > KEPT || age < -AHEAD {
             return None;
         }
         Some(Calculated {
@@ -109,7 +113,7 @@ pub(super) fn settings(project: &Project, query: &Query, definitions: &str) -> S
 }
 
 impl Calculator {
-    /// Keeps a result.
+    /// Keeps a result, unless a later one is kept.
     pub(super) async fn store(
         &self,
         project: &Project,
@@ -129,11 +133,19 @@ impl Calculator {
         // DynamoDB removes items by the machine's clock, whatever clock the service is told to have.
         let expires_at = (Clock::Running.now(None) + KEPT).timestamp();
         let kept = match Item::new(result_key(project.id, key), &stored) {
-            Ok(item) => self.records.put(item.expiring(expires_at), Guard::None).await,
+            Ok(item) => {
+                // Beside the body, so that the store can compare it.
+                let count = stored.last_refresh.timestamp_micros();
+                let item = Item { count, ..item.expiring(expires_at) };
+                self.records.put(item, Guard::CountAtMost(count)).await
+            }
             Err(error) => Err(error),
         };
         match kept {
             Ok(()) => {}
+            Err(StoreError::Condition { .. }) => {
+                tracing::debug!(project = project.id, key, "a later result is kept")
+            }
             Err(StoreError::TooLarge) => {
                 tracing::debug!(project = project.id, key, "the result is too large to be kept")
             }

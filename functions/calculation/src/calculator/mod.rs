@@ -64,6 +64,8 @@ pub struct Calculator {
     permits: Arc<Semaphore>,
     /// What scans take, where somebody wants to know.
     measured: Option<Measured>,
+    /// Whether results are kept for whoever asks next.
+    keeps: bool,
 }
 
 /// A result, just calculated or stored.
@@ -96,7 +98,13 @@ impl Calculator {
     /// A calculator with other limits.
     pub fn with_limits(app: &App, events: EventStore, limits: Limits) -> Calculator {
         let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
-        Calculator { records: app.store.records.clone(), events, limits, permits, measured: None }
+        Calculator { records: app.store.records.clone(), events, limits, permits, measured: None, keeps: true }
+    }
+
+    /// The same calculator, which keeps no result: for questions as of an instant that is not the present.
+    #[must_use]
+    pub fn keeping_none(self) -> Calculator {
+        Calculator { keeps: false, ..self }
     }
 
     /// When a request that begins now has used up its time.
@@ -183,7 +191,9 @@ impl Calculator {
             _ => {}
         }
         let calculated = Box::pin(self.calculate(project, query, &used, now, deadline)).await?;
-        self.store(project, settings, &asked.key, &calculated).await;
+        if self.keeps {
+            self.store(project, settings, &asked.key, &calculated).await;
+        }
         Ok(Some(calculated))
     }
 }

@@ -51,6 +51,8 @@ pub enum Condition {
     Is(&'static str, i64),
     /// This attribute is this number, or there is no such attribute.
     IsOrUnset(&'static str, i64),
+    /// This attribute is at most this number, or there is no such attribute.
+    AtMostOrUnset(&'static str, i64),
 }
 
 impl Guard {
@@ -62,6 +64,7 @@ impl Guard {
             Guard::Version(version) => {
                 Some(Condition::Is(VERSION, i64::try_from(version).unwrap_or(i64::MAX)))
             }
+            Guard::CountAtMost(most) => Some(Condition::AtMostOrUnset(COUNT, most)),
         }
     }
 }
@@ -148,6 +151,10 @@ impl Condition {
             Condition::IsOrUnset(name, value) => {
                 let (name, value) = (used.name(name), used.value(value));
                 format!("(attribute_not_exists({name}) OR {name} = {value})")
+            }
+            Condition::AtMostOrUnset(name, value) => {
+                let (name, value) = (used.name(name), used.value(value));
+                format!("(attribute_not_exists({name}) OR {name} <= {value})")
             }
         }
     }

@@ -46,6 +46,8 @@ pub enum Guard {
     Present,
     /// The item is there and has this version.
     Version(u64),
+    /// There is no item, it has no counter, or its counter is at most this.
+    CountAtMost(i64),
 }
 
 /// One write of a transaction.

@@ -92,3 +92,13 @@ fn a_result_is_kept_for_seven_days() {
     assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:00Z")).is_some());
     assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:01Z")).is_none());
 }
+
+#[test]
+fn a_result_of_the_future_is_none() {
+    // The range lies wholly before the result, and the result after the question.
+    let query = trend(json!({"events": [{"id": "a"}], "date_from": "2024-01-01", "date_to": "2024-01-02"}));
+    let stored = stored_for(&query);
+    let settings = settings(&project(), &query, "d");
+    assert!(stored.of(&settings, &query, instant("2024-01-09T23:59:00Z")).is_some());
+    assert!(stored.of(&settings, &query, instant("2024-01-09T23:58:59.999Z")).is_none());
+}

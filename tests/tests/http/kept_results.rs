@@ -1,0 +1,95 @@
+//! What is kept of calculations: who may put a result in its place, and until when it is shown.
+
+use pennon::args::{Data, Engine, Query, Target};
+use pennon_core::clock::NOW_HEADER;
+use pennon_eventstore::Event;
+use pennon_tests::{Answer, Keys, NOW, TestApp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const TREND: &str = "/api/projects/1/insights/trend/";
+const INSIGHTS: &str = "/api/projects/1/insights/";
+
+fn micros(instant: &str) -> i64 {
+    instant.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
+}
+
+/// Somebody buys.
+async fn bought(app: &TestApp, who: &str, when: &str) {
+    let event = Event {
+        uuid: Uuid::new_v4(),
+        event: "bought".to_owned(),
+        distinct_id: who.to_owned(),
+        timestamp: micros(when),
+        properties: json!({"plan": who}).as_object().unwrap().clone(),
+    };
+    app.services.events.append(1, &[event], micros(NOW)).await.unwrap();
+}
+
+/// Sends a request at another instant.
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+    let mut request = TestApp::request(Keys::OWNER, method, path, body);
+    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
+    app.send(request).await
+}
+
+fn settled() -> Value {
+    json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02"})
+}
+
+/// `pennon query`, over what the API answers from.
+async fn command(app: &TestApp, question: &str, now: &str) -> Value {
+    let options = Query {
+        question: question.to_owned(),
+        target: Target { data: Data { data: "unused".into() }, cloud: false },
+        project: Some(1),
+        json: true,
+        csv: false,
+        stats: false,
+        now: Some(now.parse().unwrap()),
+        engine: Engine::Pennon,
+        print: false,
+        files: None,
+    };
+    let text = pennon::query::run(&options, app.services.app.store.clone(), &app.events_url()).await.unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[tokio::test]
+async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
+    let app = TestApp::new().await;
+    bought(&app, "ann", "2026-01-02T10:00:00Z").await;
+    let insight = json!({"name": "i", "query": {"kind": "TrendsQuery",
+        "series": [{"kind": "EventsNode", "event": "bought"}], "dateRange": {"date_from": "-7d"}}});
+    let made = app.post(INSIGHTS, insight).await.expect(201);
+    let path = format!("{INSIGHTS}{}/", made["id"]);
+    let calculated = app.get(&format!("{path}?refresh=blocking")).await.expect(200);
+    assert_eq!(calculated["result"][0]["count"], 1.0);
+    for now in ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"] {
+        let answer = command(&app, &made["id"].to_string(), now).await;
+        assert_eq!(answer["result"][0]["count"], 0.0, "as of then, nobody buys");
+        let shown = app.get(&path).await.expect(200);
+        assert_eq!((&shown["result"], &shown["is_cached"]), (&calculated["result"], &json!(true)), "{now}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_never_takes_the_place_of_a_later_one() {
+    let app = TestApp::new().await;
+    bought(&app, "ann", "2026-01-01T10:00:00Z").await;
+    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, settled()).await.expect(200);
+    bought(&app, "bob", "2026-01-01T11:00:00Z").await;
+    let forced = json!({"refresh": true});
+    let forced = settled().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
+    let forced = Value::Object(forced.collect());
+    let later = at(&app, "2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
+    assert_eq!((&later["result"][0]["count"], &later["is_cached"]), (&json!(2.0), &json!(false)));
+    // A calculation that began before the later one, and ends after it.
+    let slow = at(&app, "2026-01-04T11:59:59Z", "POST", TREND, forced).await.expect(200);
+    assert_eq!((&slow["last_refresh"], &slow["is_cached"]), (&json!("2026-01-04T11:59:59Z"), &json!(false)));
+    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, settled()).await.expect(200);
+    assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
+    // Whoever asks as of a time before it gets none of it.
+    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
+    assert_eq!((&before["last_refresh"], &before["is_cached"]), (&json!("2026-01-04T11:00:00Z"), &json!(false)));
+}
