@@ -79,10 +79,12 @@ impl Wanted {
         now: &(dyn Fn() -> i64 + Sync),
     ) -> Result<Erased, String> {
         let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
-        // Results that were calculated with it.
+        // Results that were calculated with it. Calculations that have begun will keep theirs after this has looked, so
+        // first the number is raised by which readers tell them.
         let failed = |e: pennon_core::store::StoreError| {
             format!("events were erased, but kept results could not be removed ({e}); run it again")
         };
+        store.records.increment(&keys::erasures(self.project), 1).await.map_err(failed)?;
         let query = Query::partition(keys::result(self.project, "").pk);
         let kept = store.records.query(query).await.map_err(failed)?;
         store.records.sweep(kept.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;

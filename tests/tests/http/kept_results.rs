@@ -1,8 +1,10 @@
 //! What is kept of calculations: who may put a result in its place, and until when it is shown.
 
 use pennon::args::{Data, Engine, Query, Target};
+use pennon::delete::Wanted;
 use pennon_core::clock::NOW_HEADER;
-use pennon_eventstore::Event;
+use pennon_core::store::{Guard, Query as Rows, keys};
+use pennon_eventstore::{Doomed, Event};
 use pennon_tests::{Answer, Keys, NOW, TestApp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -92,4 +94,32 @@ async fn a_result_never_takes_the_place_of_a_later_one() {
     // Whoever asks as of a time before it gets none of it.
     let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
     assert_eq!((&before["last_refresh"], &before["is_cached"]), (&json!("2026-01-04T11:00:00Z"), &json!(false)));
+}
+
+#[tokio::test]
+async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
+    let app = TestApp::new().await;
+    for who in ["ann", "bob"] {
+        bought(&app, who, "2026-01-01T10:00:00Z").await;
+    }
+    let question = json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02",
+        "breakdown": "plan", "breakdown_type": "event"});
+    let seen = app.post(TREND, question.clone()).await.expect(200);
+    assert_eq!(seen["result"].as_array().unwrap().len(), 2);
+    // What a calculation keeps that has read the events by now, and goes on.
+    let store = &app.services.app.store;
+    let kept = store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
+    assert_eq!(kept.len(), 1);
+    let ann = Wanted { project: 1, doomed: Doomed::Person("ann".to_owned()) };
+    ann.erase(store, &app.services.events, micros(NOW)).await.unwrap();
+    assert_eq!(store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap(), []);
+    for item in kept {
+        store.records.put(item, Guard::None).await.unwrap();
+    }
+    let after = app.post(TREND, question.clone()).await.expect(200);
+    assert_eq!(after["is_cached"], false);
+    let values: Vec<&Value> =
+        after["result"].as_array().unwrap().iter().map(|series| &series["breakdown_value"]).collect();
+    assert_eq!(values, [&json!("bob")]);
+    assert_eq!(app.post(TREND, question).await.expect(200)["is_cached"], true);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_core::store::keys::ProjectId;
+use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::Query;
 
@@ -31,7 +31,7 @@ pub struct Asked {
 pub struct Read {
     /// What is stored of each, in their order.
     pub stored: Vec<Option<Stored>>,
-    /// What the ids in them mean.
+    /// What the ids in them mean, and what was erased.
     pub known: Known,
 }
 
@@ -45,7 +45,7 @@ impl Asked {
     /// What can be read of it in the round trip that finds the project; hand the items to [`Calculator::read_after`].
     pub fn keys(&self, project: ProjectId) -> Vec<Key> {
         let definitions = self.first_names().into_iter().map(|name| name.key(project));
-        [result_key(project, &self.key)].into_iter().chain(definitions).collect()
+        [result_key(project, &self.key), keys::erasures(project)].into_iter().chain(definitions).collect()
     }
 
     fn first_names(&self) -> Vec<Name> {
@@ -63,10 +63,11 @@ impl Calculator {
         let roots = roots(project, asked);
         let results = asked.iter().map(|asked| result_key(project.id, &asked.key));
         let names: Vec<Name> = roots.iter().copied().take(super::definitions::DEFINITIONS_MAX).collect();
-        let keys: Vec<Key> = results.chain(names.iter().map(|name| name.key(project.id))).collect();
+        let definitions = names.iter().map(|name| name.key(project.id));
+        let keys: Vec<Key> = results.chain([keys::erasures(project.id)]).chain(definitions).collect();
         let mut items = self.records.batch_get(&keys).await?.into_iter();
         let stored = asked.iter().map(|asked| asked.stored(items.next().flatten().as_ref())).collect();
-        let mut known = Known::default();
+        let mut known = Known::after(items.next().flatten().as_ref());
         for (name, item) in names.into_iter().zip(items) {
             known.take(project.id, name, item)?;
         }
@@ -83,7 +84,7 @@ impl Calculator {
     ) -> ApiResult<Read> {
         let mut items = items.into_iter();
         let stored = vec![asked.stored(items.next().flatten().as_ref())];
-        let mut known = Known::default();
+        let mut known = Known::after(items.next().flatten().as_ref());
         for (name, item) in asked.first_names().into_iter().zip(items) {
             known.take(project.id, name, item)?;
         }

@@ -1,9 +1,9 @@
 //! Results kept in the records table.
 //!
 //! Must stay true: a result is found by the text of its question alone, so that it can be read in the same round trip
-//! as the project, and used only if the project's settings are those that it was calculated with, and never before the
-//! instant that it was calculated for. A result never takes the place of a later one. One that does not fit into an item
-//! is not kept; failing to keep one fails no request.
+//! as the project, and used only if the project's settings are those that it was calculated with, no event was erased
+//! since it began to be calculated, and never before the instant that it was calculated for. A result never takes the
+//! place of a later one. One that does not fit into an item is not kept; failing to keep one fails no request.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::Clock;
@@ -98,8 +98,8 @@ impl Stored {
 }
 
 /// The settings of a project on which a question's answer depends; `definitions` tells those of the actions and cohorts
-/// that it refers to.
-pub(super) fn settings(project: &Project, query: &Query, definitions: &str) -> String {
+/// that it refers to, `erasures` how often events were erased.
+pub(super) fn settings(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
     let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
     let settings = json!([
         project.timezone,
@@ -108,6 +108,7 @@ pub(super) fn settings(project: &Project, query: &Query, definitions: &str) -> S
         project.aggregate_users_by_distinct_id,
         filters,
         definitions,
+        erasures,
     ]);
     digest(&settings.to_string())
 }

@@ -65,9 +65,14 @@ struct Record {
     text: String,
 }
 
-/// The records that were looked up; none for those that do not exist or were deleted.
+/// The records that were looked up, and the events' past.
 #[derive(Debug, Clone, Default)]
-pub struct Known(BTreeMap<Name, Option<Record>>);
+pub struct Known {
+    /// None for those that do not exist or were deleted.
+    records: BTreeMap<Name, Option<Record>>,
+    /// How often events of the project had been erased.
+    erasures: i64,
+}
 
 /// What one question uses of them.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +85,16 @@ pub(super) struct Used {
 }
 
 impl Known {
+    /// Nothing yet but the counter of [`keys::erasures`].
+    pub(super) fn after(erasures: Option<&Item>) -> Known {
+        Known { erasures: erasures.map_or(0, |item| item.count), ..Known::default() }
+    }
+
+    /// How often events of the project had been erased, before anything was read of them.
+    pub(super) fn erasures(&self) -> i64 {
+        self.erasures
+    }
+
     /// Takes in what was found of `name`.
     pub(super) fn take(
         &mut self,
@@ -91,7 +106,7 @@ impl Known {
             None => None,
             Some(item) => record(project, name, item)?,
         };
-        self.0.insert(name, record);
+        self.records.insert(name, record);
         Ok(())
     }
 
@@ -104,7 +119,7 @@ impl Known {
     ) -> ApiResult<()> {
         for _ in 0..LEVELS_MAX {
             let missing: Vec<Name> = self.reach(roots).1.into_iter().collect();
-            if missing.is_empty() || self.0.len() + missing.len() > DEFINITIONS_MAX {
+            if missing.is_empty() || self.records.len() + missing.len() > DEFINITIONS_MAX {
                 break;
             }
             let keys: Vec<Key> = missing.iter().map(|name| name.key(project)).collect();
@@ -120,7 +135,7 @@ impl Known {
         let (mut known, mut missing) = (BTreeSet::new(), BTreeSet::new());
         let mut open: Vec<Name> = roots.iter().copied().collect();
         while let Some(name) = open.pop() {
-            match self.0.get(&name) {
+            match self.records.get(&name) {
                 None => drop(missing.insert(name)),
                 Some(record) => {
                     if known.insert(name) {
@@ -144,7 +159,7 @@ impl Known {
         let mut used = Used::default();
         let mut texts = Vec::new();
         for name in known {
-            let Some(Some(record)) = self.0.get(&name) else { continue };
+            let Some(Some(record)) = self.records.get(&name) else { continue };
             let key = name.key(project);
             texts.push((key.pk, key.sk, &record.text));
             match (&record.meaning, name) {

@@ -180,7 +180,7 @@ impl Calculator {
             Err(_) if refresh == Refresh::ForceCache => return Ok(None),
             Err(error) => return Err(error),
         };
-        let settings = cache::settings(project, query, &used.digest);
+        let settings = cache::settings(project, query, &used.digest, known.erasures());
         let stored =
             stored.filter(|_| !refresh.is_forced()).and_then(|stored| stored.of(&settings, query, now));
         match (refresh, stored) {
@@ -207,7 +207,7 @@ pub struct Question<'a> {
     pub asked: &'a Asked,
     /// What was found of its result.
     pub stored: Option<&'a Stored>,
-    /// What the ids in it mean.
+    /// What the ids in it mean. Read before any event is.
     pub known: &'a Known,
     /// The instant of the request.
     pub now: DateTime<Utc>,

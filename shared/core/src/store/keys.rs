@@ -5,7 +5,7 @@
 //! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD` with `#{project}/{id}` |
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
-//! | project settings; that it has received an event; its version | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION` |
+//! | project settings; that it has received an event; its version; how often events of it were erased | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION`, `ERASURES` |
 //! | API key, and when it was last used (as its counter) | `KEY#{hash}` | `KEY` |
 //! | project token | `TOKEN#{token}` | `TOKEN` |
 //! | flag | `PROJECT#{id}#FLAG` | padded id |
@@ -348,6 +348,11 @@ pub fn activity_day(project: ProjectId, scope: &str, at: DateTime<Utc>) -> Key {
 
 fn activity_sk(at: DateTime<Utc>, id: Uuid) -> String {
     format!("{}#{id}", at.format("%Y-%m-%dT%H:%M:%S%.6f"))
+}
+
+/// The counter of erasures of a project's events: results that were calculated before the last one are not shown.
+pub fn erasures(project: ProjectId) -> Key {
+    Key::new(format!("PROJECT#{project}"), "ERASURES")
 }
 
 /// A stored calculation result.

@@ -38,7 +38,7 @@ fn trend(request: Value) -> Query {
 fn stored_for(query: &Query) -> Stored {
     let project = &project();
     Stored {
-        settings: settings(project, query, "d"),
+        settings: settings(project, query, "d", 0),
         result: json!([{"count": 1.0}]),
         has_more: Some(false),
         hogql: "SELECT".to_owned(),
@@ -66,12 +66,13 @@ fn a_result_is_for_the_settings_that_it_was_calculated_with() {
     let now = instant("2024-01-10T01:00:00Z");
     let stored = stored_for(&query);
     let of = |stored: &Stored, project: &Project, query: &Query| {
-        stored.of(&settings(project, query, "d"), query, now)
+        stored.of(&settings(project, query, "d", 0), query, now)
     };
     let shown = of(&stored, &project(), &query).unwrap();
-    assert_eq!(stored.of(&settings(&project(), &query, "other cohorts"), &query, now), None);
+    assert_eq!(stored.of(&settings(&project(), &query, "other cohorts", 0), &query, now), None);
     assert!(shown.is_cached);
     assert_eq!(shown.cache_target_age, instant("2024-01-10T06:00:00Z"));
+    assert_eq!(stored.of(&settings(&project(), &query, "d", 1), &query, now), None, "something was erased");
     let moved = Project { timezone: "Europe/Paris".to_owned(), ..project() };
     assert_eq!(of(&stored, &moved, &query), None);
     let sunday = Project { week_start_day: Some(1), ..project() };
@@ -88,7 +89,7 @@ fn a_result_is_for_the_settings_that_it_was_calculated_with() {
 fn a_result_is_kept_for_seven_days() {
     let query = trend(json!({"events": [{"id": "a"}]}));
     let stored = stored_for(&query);
-    let settings = settings(&project(), &query, "d");
+    let settings = settings(&project(), &query, "d", 0);
     assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:00Z")).is_some());
     assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:01Z")).is_none());
 }
@@ -98,7 +99,7 @@ fn a_result_of_the_future_is_none() {
     // The range lies wholly before the result, and the result after the question.
     let query = trend(json!({"events": [{"id": "a"}], "date_from": "2024-01-01", "date_to": "2024-01-02"}));
     let stored = stored_for(&query);
-    let settings = settings(&project(), &query, "d");
+    let settings = settings(&project(), &query, "d", 0);
     assert!(stored.of(&settings, &query, instant("2024-01-09T23:59:00Z")).is_some());
     assert!(stored.of(&settings, &query, instant("2024-01-09T23:58:59.999Z")).is_none());
 }
