@@ -5,6 +5,7 @@
 //! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
 
 mod action;
+mod between;
 mod breakdown;
 pub mod clickhouse;
 mod cohort;

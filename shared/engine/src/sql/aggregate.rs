@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use super::evaluate::Rows;
 use super::tree::Node;
 use super::value::Value;
+use crate::between::between;
 use crate::scan::{Micros, Run, Seq};
 
 /// An aggregate function.
@@ -340,5 +341,5 @@ fn quantile(numbers: &[f64], level: f64) -> Option<f64> {
     )]
     let below = position.floor() as usize;
     let (low, high) = (sorted.get(below)?, sorted.get((below + 1).min(last))?);
-    Some(low + (high - low) * position.fract())
+    Some(between(*low, *high, position.fract()))
 }

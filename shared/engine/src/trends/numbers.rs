@@ -3,6 +3,7 @@
 //! Must stay true: the result is that of all numbers together, whatever parts they came in and in whatever order: sums are
 //! exact until they are rounded once, percentiles come from all values.
 
+use crate::between::between;
 use crate::query::Statistic;
 
 /// Numbers gathered for one statistic.
@@ -96,7 +97,7 @@ fn percentile(mut numbers: Vec<f64>, percent: u8) -> f64 {
     let position = f64::from(percent) * last as f64 / 100.0;
     let below = (position.floor() as usize).min(last);
     let (low, high) = (numbers[below], numbers[(below + 1).min(last)]);
-    low + (high - low) * (position - below as f64)
+    between(low, high, position - below as f64)
 }
 
 /// A sum without rounding. Numbers of usual size are added as integers, in units of 2^-64; of the others it has parts
@@ -228,6 +229,17 @@ mod tests {
             assert!((got - want).abs() < 1e-9, "{percent}: {got}");
         }
         assert_eq!(of(Statistic::Percentile(50), &[3.0]), 3.0);
+    }
+
+    #[test]
+    fn percentiles_of_numbers_further_apart_than_a_number_can_say() {
+        let numbers = [f64::MAX, -f64::MAX, f64::MAX];
+        let at = |percent, numbers: &[f64]| of(Statistic::Percentile(percent), numbers);
+        assert_eq!(at(50, &numbers), f64::MAX);
+        // Half of the way, and a quarter, between the two ends.
+        assert_eq!(at(50, &[f64::MAX, -f64::MAX]), 0.0);
+        assert_eq!(at(75, &[f64::MAX, -f64::MAX]), f64::MAX / 2.0);
+        assert_eq!(at(50, &[-f64::MAX, f64::MAX, f64::MAX, -f64::MAX, -f64::MAX]), -f64::MAX);
     }
 
     #[test]

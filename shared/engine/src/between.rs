@@ -1,0 +1,27 @@
+//! The number that lies between two others.
+//!
+//! Must stay true: of two finite numbers it is finite, however far apart they are.
+
+/// The number a `share` of the way from `low` to `high`.
+pub(crate) fn between(low: f64, high: f64, share: f64) -> f64 {
+    let apart = high - low;
+    if apart.is_finite() {
+        low + apart * share
+    } else {
+        // They are of different signs, so neither this sum nor its parts leave the range of numbers.
+        low * (1.0 - share) + high * share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::between;
+
+    #[test]
+    fn numbers_further_apart_than_a_number_can_say_have_one_between_them() {
+        assert_eq!(between(-f64::MAX, f64::MAX, 0.0), -f64::MAX);
+        assert_eq!(between(-f64::MAX, f64::MAX, 0.5), 0.0);
+        assert_eq!(between(f64::MAX, -f64::MAX, 0.25), f64::MAX / 2.0);
+        assert_eq!(between(2.0, 4.0, 0.25), 2.5);
+    }
+}
