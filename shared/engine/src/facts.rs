@@ -12,6 +12,7 @@ use std::hash::Hash;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::codes::Codes;
 use crate::error::{CalcError, CalcResult};
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
 
@@ -84,19 +85,16 @@ pub struct Properties<Id> {
 struct Growing {
     codes: Vec<u32>,
     values: Vec<Value>,
-    known: HashMap<Value, u32>,
+    known: Codes<Value>,
 }
 
 impl Growing {
     fn add(&mut self, value: Option<&Value>) {
-        let code = value.map_or(MISSING, |value| match self.known.get(value) {
-            Some(code) => *code,
-            None => {
-                let code = u32::try_from(self.values.len()).unwrap_or(MISSING);
+        let code = value.map_or(MISSING, |value| {
+            self.known.get(value).unwrap_or_else(|| {
                 self.values.push(value.clone());
-                self.known.insert(value.clone(), code);
-                code
-            }
+                self.known.code(value.clone()).0
+            })
         });
         self.codes.push(code);
     }
@@ -298,6 +296,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn objects_with_their_members_in_another_order_stay_two_values() {
+        let mut known = Properties::new(&BTreeSet::from(["plan".to_owned()]));
+        let orders = [json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1, "b": 2})];
+        for (id, plan) in ["a", "b", "c"].iter().zip(&orders) {
+            known.add((*id).to_owned(), json!({"plan": plan}).as_object().unwrap());
+        }
+        let plans = known.column(["c", "b", "a"].into_iter().map(Some), "plan");
+        let texts: Vec<_> = (0..3).map(|row| plans.value(row).unwrap().to_string()).collect();
+        assert_eq!(texts, [orders[2].to_string(), orders[1].to_string(), orders[0].to_string()]);
+    }
 
     #[test]
     fn who_is_added_again_stays_who_they_are() {

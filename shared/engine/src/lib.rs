@@ -8,6 +8,7 @@ mod action;
 mod between;
 mod breakdown;
 pub mod clickhouse;
+mod codes;
 mod cohort;
 mod compiler;
 mod correlation;
@@ -37,6 +38,7 @@ mod trends;
 mod url;
 
 pub use definitions::{Action, Cohort, Definitions, Mentions};
+pub use codes::Codes;
 pub use error::{CalcError, CalcResult, ErrorKind};
 pub use facts::{Facts, Needs, Properties};
 pub use funnel::unbox_breakdown;

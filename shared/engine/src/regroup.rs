@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::codes::Codes;
 use crate::error::CalcResult;
 use crate::facts::{asked, group_column};
 use crate::plan::ProjectContext;
@@ -187,7 +188,7 @@ fn column<'a>(
     stop: &dyn Fn() -> bool,
 ) -> CalcResult<Column> {
     asked(stop)?;
-    let mut codes_of: HashMap<&Value, u32> = HashMap::new();
+    let mut codes_of = Codes::<&Value>::default();
     let mut values = Vec::new();
     let mut known: BTreeMap<u32, (&Column, Vec<Option<u32>>)> = sources
         .iter()
@@ -200,10 +201,11 @@ fn column<'a>(
         let old = place(*column.codes.get(row.row as usize)?)?;
         let value = column.values.get(old)?;
         let code = codes[old].unwrap_or_else(|| {
-            *codes_of.entry(value).or_insert_with(|| {
+            let (code, is_new) = codes_of.code(value);
+            if is_new {
                 values.push(value.clone());
-                u32::try_from(values.len() - 1).unwrap_or(MISSING)
-            })
+            }
+            code
         });
         codes[old] = Some(code);
         Some(code)

@@ -3,10 +3,11 @@
 //! Must stay true: the outcome depends on the rows alone, not on which source a row came from. Sources are in order, so
 //! they are merged and never sorted; a single source is handed on as it is, without a copy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::buffer::ScalarBuffer;
+use pennon_engine::Codes;
 use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
 use serde_json::Value;
 use uuid::Uuid;
@@ -347,7 +348,7 @@ fn gather<'a, T: Copy + 'a>(spans: &[Span], rows: usize, of: impl Fn(usize) -> &
 /// Column number `at` of the merged run. Equal values of different heads become one.
 fn column(heads: &[Head<'_>], spans: &[Span], rows: usize, at: usize) -> Column {
     let (mut codes, mut values) = (Vec::with_capacity(rows), Vec::new());
-    let mut known: HashMap<&Value, u32> = HashMap::new();
+    let mut known = Codes::<&Value>::default();
     let mut new =
         heads.iter().map(|head| vec![MISSING; head.run.columns[at].values.len()]).collect::<Vec<_>>();
     for Span { head, from, to } in spans {
@@ -358,10 +359,11 @@ fn column(heads: &[Head<'_>], spans: &[Span], rows: usize, at: usize) -> Column 
                 Some(new) => {
                     if *new == MISSING {
                         let value = &source.values[*code as usize];
-                        *new = *known.entry(value).or_insert_with(|| {
+                        let (code, is_new) = known.code(value);
+                        if is_new {
                             values.push(value.clone());
-                            (values.len() - 1) as u32
-                        });
+                        }
+                        *new = code;
                     }
                     *new
                 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use pennon_engine::Codes;
 use pennon_engine::scan::{Column, MISSING, Micros, Seq};
 use serde_json::Value;
 use uuid::Uuid;
@@ -38,13 +39,12 @@ impl Chunk {
     pub(crate) fn of_rows(rows: &[Row], names: &[String], wanted: &Wanted, resolution: &Resolution) -> Chunk {
         let column = |of: &dyn Fn(&Row) -> Option<Value>| {
             let (mut codes, mut values) = (Vec::with_capacity(rows.len()), Vec::new());
-            let mut known: HashMap<Value, u32> = HashMap::new();
+            let mut known = Codes::<Value>::default();
             for row in rows {
                 codes.push(of(row).map_or(MISSING, |value| {
-                    let next = values.len() as u32;
-                    *known.entry(value).or_insert_with_key(|value| {
+                    known.get(&value).unwrap_or_else(|| {
                         values.push(value.clone());
-                        next
+                        known.code(value).0
                     })
                 }));
             }
