@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
@@ -27,14 +28,34 @@ impl EventStore {
         manifest: &Manifest,
         mut rows: Vec<Row>,
     ) -> Result<Vec<Row>, EventStoreError> {
-        let mut hashes = rows.iter().map(|row| identity::hash(row.event.uuid)).collect::<Vec<_>>();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let held = self.held(manifest, &hashes).await?;
+        let held = self.held_uuids(manifest, rows.iter().map(|row| row.event.uuid)).await?;
         if !held.is_empty() {
             rows.retain(|row| !held.contains(&row.event.uuid));
         }
         Ok(rows)
+    }
+
+    /// Those of `heads`, uuids and times, whose uuids no segment of the manifest holds.
+    pub(crate) async fn heads_not_in_segments(
+        &self,
+        manifest: &Manifest,
+        mut heads: Vec<(Uuid, Micros)>,
+    ) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
+        let held = self.held_uuids(manifest, heads.iter().map(|(uuid, _)| *uuid)).await?;
+        heads.retain(|(uuid, _)| !held.contains(uuid));
+        Ok(heads)
+    }
+
+    /// Uuids of segments of the manifest that have a hash with one of `uuids`, these included where they are held.
+    async fn held_uuids(
+        &self,
+        manifest: &Manifest,
+        uuids: impl Iterator<Item = Uuid>,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let mut hashes = uuids.map(identity::hash).collect::<Vec<_>>();
+        hashes.sort_unstable();
+        hashes.dedup();
+        self.held(manifest, &hashes).await
     }
 
     /// Uuids of segments of the manifest with one of `hashes`, which ascend.

@@ -14,6 +14,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::resolution::Resolution;
+use crate::snapshot::Outline;
 use crate::segment::Footer;
 use crate::segment::columns::Kind;
 
@@ -31,17 +32,17 @@ pub struct LiveFiles {
 impl EventStore {
     /// The live files of a project at this moment.
     pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
-        let snapshot = self.snapshot(project).await?;
-        let waiting = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?.len() as u64;
+        let Outline { manifest, resolved, hot } = self.outline(project).await?;
+        let waiting = self.heads_not_in_segments(&manifest, hot).await?.len() as u64;
         let mut files = LiveFiles { waiting, ..LiveFiles::default() };
         let mut merged = BTreeMap::new();
-        for entry in snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0) {
+        for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {
             let file = self.segment(entry).await?;
             files.segments.push(segment(entry, &file.footer));
-            if !snapshot.resolution.is_empty()
+            if !resolved.resolution.is_empty()
                 && let Some(persons) = &entry.persons
             {
-                take_merged(&self.inner.objects.get(persons).await?, &snapshot.resolution, &mut merged);
+                take_merged(&self.inner.objects.get(persons).await?, &resolved.resolution, &mut merged);
             }
         }
         files.merged = merged.into_iter().collect();

@@ -18,7 +18,7 @@ use crate::person::derived;
 use crate::resolution::Resolution;
 use crate::resolved::Resolved;
 use crate::segment::read::SegmentFile;
-use crate::tail::{Choice, chosen_rows_of};
+use crate::tail::{Choice, chosen_rows_of, heads_of};
 
 /// A project at one moment.
 pub(crate) struct Snapshot {
@@ -29,6 +29,14 @@ pub(crate) struct Snapshot {
     pub hot_events: u64,
     pub resolution: Arc<Resolution>,
     pub resolved: Arc<Resolved>,
+}
+
+/// A project at one moment, without the content of the events that wait.
+pub(crate) struct Outline {
+    pub manifest: Manifest,
+    pub resolved: Arc<Resolved>,
+    /// Uuid and time of the events of blocks, without copies of each other; some may be copies of events in segments.
+    pub hot: Vec<(Uuid, Micros)>,
 }
 
 /// Who is who at one moment.
@@ -67,6 +75,14 @@ impl EventStore {
         })
     }
 
+    /// The project as it is now; of the events in blocks uuid and time alone.
+    pub(crate) async fn outline(&self, project: ProjectId) -> Result<Outline, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        Ok(Outline { manifest, resolved, hot: heads_of(blocks).await? })
+    }
+
     /// The opened segment of an entry.
     pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
         let name = entry.object.as_deref().unwrap_or_default();
@@ -78,12 +94,15 @@ impl EventStore {
         Ok(file)
     }
 
-    /// The time of the earliest event, if there is one. Copies are not told apart: a copy with an earlier time counts.
+    /// The time of the earliest event, if there is one.
     pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
-        let snapshot = self.snapshot(project).await?;
-        let segments =
-            snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0).map(|entry| entry.min_time);
-        Ok(segments.chain(snapshot.hot.iter().map(|row| row.event.timestamp)).min())
+        let Outline { manifest, mut hot, .. } = self.outline(project).await?;
+        let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
+        let of_segments = segments.map(|entry| entry.min_time).min();
+        // A copy of an event that a segment holds is none, whatever its time; others cannot come before those.
+        hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
+        let waiting = self.heads_not_in_segments(&manifest, hot).await?;
+        Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
     }
 
     /// Who is who by now, for many questions.

@@ -11,6 +11,7 @@ use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
 use pennon_core::store::{Guard, Item, Query, StoreError, Write};
 use pennon_engine::scan::Micros;
+use uuid::Uuid;
 
 use crate::EventStore;
 use crate::block::{self, Block};
@@ -44,15 +45,18 @@ pub(crate) struct RawBlock {
 }
 
 impl RawBlock {
-    /// Inflates it.
-    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
-        Block::open(&self.bytes)
-            .map_err(|error| EventStoreError::Corrupt(format!("block {}: {error}", self.id)))
-    }
-
     /// Size after inflation.
     pub(crate) fn inflated_len(&self) -> usize {
         block::inflated_len(&self.bytes)
+    }
+
+    /// Inflates it.
+    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
+        Block::open(&self.bytes).map_err(|error| self.corrupt(error))
+    }
+
+    fn corrupt(&self, error: EventStoreError) -> EventStoreError {
+        EventStoreError::Corrupt(format!("block {}: {error}", self.id))
     }
 }
 
@@ -264,9 +268,7 @@ fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<H
     let mut found = HotRows::default();
     let mut seen = HashSet::new();
     for raw in blocks {
-        let id = raw.id;
-        let corrupt = |error| EventStoreError::Corrupt(format!("block {id}: {error}"));
-        let block = raw.open()?;
+        let (id, block) = (&raw.id, raw.open()?);
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
         let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
         let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
@@ -274,11 +276,28 @@ fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<H
         for (index, head) in block.heads.iter().enumerate() {
             let is_new = seen.insert(head.uuid);
             if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
-                let event = block.event(index, &keys).map_err(corrupt)?;
+                let event = block.event(index, &keys).map_err(|error| raw.corrupt(error))?;
                 let person = derived(project, &event.distinct_id);
                 found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
             }
         }
     }
     Ok(found)
+}
+
+/// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.
+pub(crate) async fn heads_of(blocks: Vec<RawBlock>) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
+    if blocks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut heads, mut seen) = (Vec::new(), HashSet::new());
+        for raw in &blocks {
+            let block = raw.open()?;
+            let new = block.heads.iter().filter(|head| seen.insert(head.uuid));
+            heads.extend(new.map(|head| (head.uuid, head.timestamp)));
+        }
+        Ok(heads)
+    });
+    read.await?
 }

@@ -55,6 +55,9 @@ impl Default for Limits {
     }
 }
 
+/// The right to use the cores, until the last thread that has it stops.
+type Turn = Arc<OwnedSemaphorePermit>;
+
 /// The one place where questions are calculated. Cheap to clone; clones share the number of calculations at once.
 #[derive(Debug, Clone)]
 pub struct Calculator {
@@ -124,9 +127,7 @@ impl Calculator {
         let stop = Stop::at(deadline);
         // In the heap: the futures of scans are large, and stand inside those of pages and handlers.
         let work = Box::pin(async {
-            let (context, plan) = self.plan(project, query, used, now).await?;
-            // What the engine refuses is refused before it waits for its turn.
-            let turn = self.turn().await?;
+            let (context, plan, turn) = self.plan(project, query, used, now).await?;
             let gathered = self.gather(project, &plan, used).await?;
             let answer = run::answer(plan, gathered, &stop, turn).await?;
             Ok(Calculated {
@@ -144,15 +145,19 @@ impl Calculator {
         in_time(project, deadline, work).await
     }
 
+    /// The plan of a question, and the right to calculate it.
     async fn plan(
         &self,
         project: &Project,
         query: &Query,
         used: &Used,
         now: DateTime<Utc>,
-    ) -> ApiResult<(ProjectContext, Arc<Plan>)> {
+    ) -> ApiResult<(ProjectContext, Arc<Plan>, Turn)> {
         let mut context = context(project, used.definitions.clone())?;
+        let mut turn = None;
         if query.needs_earliest() {
+            // Looking for it opens all that waits for compaction.
+            turn = Some(self.turn().await?);
             context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
         }
         // Compiling many patterns takes a while.
@@ -161,11 +166,17 @@ impl Calculator {
             let plan = query.plan(&context, now)?;
             Ok((context, Arc::new(plan)))
         });
-        planned.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
+        let (context, plan) = planned.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?;
+        // What the engine refuses is refused before it waits for its turn, where nothing has to be looked up.
+        let turn = match turn {
+            Some(turn) => turn,
+            None => self.turn().await?,
+        };
+        Ok((context, plan, turn))
     }
 
     /// Waits until it may use the cores.
-    async fn turn(&self) -> ApiResult<Arc<OwnedSemaphorePermit>> {
+    async fn turn(&self) -> ApiResult<Turn> {
         let turn = self.permits.clone().acquire_owned().await;
         turn.map(Arc::new).map_err(|error| ApiError::internal(&error))
     }

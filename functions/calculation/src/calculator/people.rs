@@ -68,8 +68,7 @@ impl Calculator {
         let used = known.of(project.id, &super::named_by(&asked.query, Some(project)))?;
         let stop = Stop::at(deadline);
         let work = Box::pin(async {
-            let (_, plan) = self.plan(project, &asked.query, &used, now).await?;
-            let turn = self.turn().await?;
+            let (_, plan, turn) = self.plan(project, &asked.query, &used, now).await?;
             let gathered = self.gather(project, &plan, &used).await?;
             let kind = selector.counts(&asked.query, &plan);
             // Groups of a plan of persons are in several partitions.

@@ -58,18 +58,18 @@ impl EventStore {
         let single = Arc::new(tokio::task::spawn_blocking(move || Single::of(&single)).await?);
         self.mark_project(project).await?;
         for _ in 0..TRIES {
-            let snapshot = self.snapshot(project).await?;
+            let there = self.outline(project).await?;
             // An event that is there already stays the one that counts.
-            let mut held = self.held(&snapshot.manifest, &single.hashes).await?;
-            held.extend(snapshot.hot.iter().map(|row| row.event.uuid));
-            let (of, single, resolution) = (events.clone(), single.clone(), snapshot.resolution.clone());
+            let mut held = self.held(&there.manifest, &single.hashes).await?;
+            held.extend(there.hot.iter().map(|(uuid, _)| *uuid));
+            let (of, single, resolved) = (events.clone(), single.clone(), there.resolved);
             let range_rows = self.range_rows();
             let made = tokio::task::spawn_blocking(move || {
-                segment(project, &of, &single, &held, &resolution, range_rows)
+                segment(project, &of, &single, &held, &resolved.resolution, range_rows)
             });
             let Some(made) = made.await?? else { return Ok(Ingested { stored: 0, copies: sent }) };
             let stored = made.entry.rows;
-            if self.add_new(project, &snapshot.manifest, made).await?.is_some() {
+            if self.add_new(project, &there.manifest, made).await?.is_some() {
                 return Ok(Ingested { stored, copies: sent - stored });
             }
         }

@@ -191,6 +191,10 @@ async fn check(steps: Vec<Step>, settings: Settings) {
         assert_same(&look(&place.events, &asked).await, &want, &format!("{asked:?}"));
         assert_same(&look(&place.events, &asked).await, &want, "again, from the cache");
     }
+    // What a copy says of its time counts for nothing.
+    let everything = expected(&arrived, &request(&[], &[]), |who| derived(PROJECT, who));
+    let first = everything.iter().map(|row| row.2).min();
+    assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first);
     // Another process, which has room for nothing in its cache.
     place.events = place.again_with(Settings { cache_bytes: 0, ..settings });
     for asked in questions() {
@@ -199,6 +203,7 @@ async fn check(steps: Vec<Step>, settings: Settings) {
         assert_same(&look(&place.events, &asked).await, &want, &format!("without a cache: {asked:?}"));
     }
     place.events.compact(PROJECT, now).await.unwrap();
+    assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first, "after compaction");
     for asked in questions() {
         let want =
             expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
@@ -209,6 +214,14 @@ async fn check(steps: Vec<Step>, settings: Settings) {
 fn run(steps: Vec<Step>, range_rows: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(check(steps, Settings { range_rows, ..Settings::default() }));
+}
+
+/// A copy that waits says an earlier time than the event that is held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_of_a_copy_is_not_the_earliest() {
+    let held = vec![(1, 0, 0, 4, 0), (2, 0, 0, 5, 0)];
+    let steps = [Step::Append(held), Step::Compact, Step::Append(vec![(1, 0, 0, 0, 0), (3, 0, 0, 5, 0)])];
+    check(steps.to_vec(), Settings::default()).await;
 }
 
 /// Objects with the same members in two orders, in blocks, in one segment, and in two that are merged.
