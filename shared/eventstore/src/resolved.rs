@@ -149,9 +149,10 @@ impl Resolved {
     }
 }
 
-/// Whether `rows` follow the row with number `after`.
+/// Whether `rows` follow the row with number `after`, one by one: rows that are removed while they are read are missing
+/// anywhere among them.
 fn follow(rows: &[MergeRow], after: u64) -> bool {
-    rows.first().is_none_or(|row| row.number == after + 1)
+    (after + 1..).zip(rows).all(|(number, row)| row.number == number)
 }
 
 impl EventStore {
