@@ -1,6 +1,6 @@
 //! The `pennon` command.
-#![expect(clippy::print_stdout, reason = "this is the command's output")]
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -56,6 +56,22 @@ async fn run(command: Command) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the output of a command. Whoever reads it may have seen enough: a closed pipe is its end and no error.
+fn say(text: std::fmt::Arguments<'_>) -> Result<(), String> {
+    let mut output = std::io::stdout().lock();
+    match output.write_fmt(text).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("nothing can be printed: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line of the output of a command.
+macro_rules! say {
+    ($($text:tt)*) => { say(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// Listens from now on for Ctrl-C, and for the signal by which a service manager asks a process to end; resolves then.
@@ -116,15 +132,15 @@ async fn apply(options: &Apply) -> Result<(), String> {
         .await
         .map_err(|e| format!("{}: {e}", options.file.display()))?;
     for line in &applied.plan {
-        println!("{line}");
+        say!("{line}")?;
     }
     match (applied.plan.len(), options.dry_run) {
-        (0, _) => println!("nothing to change"),
-        (n, true) => println!("{n} to change; run again without --dry-run to do it"),
-        (n, false) => println!("{n} changed"),
+        (0, _) => say!("nothing to change")?,
+        (n, true) => say!("{n} to change; run again without --dry-run to do it")?,
+        (n, false) => say!("{n} changed")?,
     }
     for key in &applied.new_keys {
-        println!("new key \"{}\" of {} (shown this once): {}", key.label, key.user, key.secret);
+        say!("new key \"{}\" of {} (shown this once): {}", key.label, key.user, key.secret)?;
     }
     Ok(())
 }
@@ -152,17 +168,17 @@ async fn import(options: &Import) -> Result<(), String> {
         )
     })?;
     let done = done.map_err(|e| e.to_string())?;
-    println!(
+    say!(
         "{} lines: {} events, {} of them were there already; {} persons, {} groups",
         done.lines,
         done.events + done.copies,
         done.copies,
         done.persons,
         done.groups
-    );
+    )?;
     let undeclared: Vec<_> = done.projects.iter().filter(|id| !state.has_project(**id)).collect();
     if !undeclared.is_empty() {
-        println!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does");
+        say!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does")?;
     }
     Ok(())
 }
@@ -180,7 +196,7 @@ async fn check(options: &Check) -> Result<(), String> {
     bar.finish_and_clear();
     let report = report?;
     for line in &report.lines {
-        println!("{line}");
+        say!("{line}")?;
     }
     match report.damaged {
         0 => Ok(()),
@@ -191,7 +207,7 @@ async fn check(options: &Check) -> Result<(), String> {
 
 async fn query(options: &Query) -> Result<(), String> {
     let opened = open(&options.target).await?;
-    print!("{}", query::run(options, opened.store.clone(), &opened.events_url).await?);
+    say(format_args!("{}", query::run(options, opened.store.clone(), &opened.events_url).await?))?;
     Ok(())
 }
 
@@ -242,11 +258,11 @@ async fn compact(options: &Compact) -> Result<(), String> {
         bar.finish_and_clear();
         let pennon_eventstore::Compacted { blocks, events, copies, merged_segments, merged_rows, .. } =
             done.all;
-        println!(
+        say!(
             "project {project}: {blocks} blocks with {events} events and {copies} copies; {merged_segments} segments \
              with {merged_rows} rows merged; {} removed",
             done.removed
-        );
+        )?;
     }
     Ok(())
 }
@@ -256,7 +272,7 @@ async fn delete(options: &Delete) -> Result<(), String> {
     let events = EventStore::open(opened.store.clone(), &opened.events_url).map_err(|e| e.to_string())?;
     let wanted = delete::Wanted::of(&events, options).await?;
     let found = wanted.count(&events).await?;
-    println!("{}", wanted.says(&found));
+    say!("{}", wanted.says(&found))?;
     if options.dry_run {
         return Ok(());
     }
@@ -265,12 +281,12 @@ async fn delete(options: &Delete) -> Result<(), String> {
     }
     let now = || chrono::Utc::now().timestamp_micros();
     let erased = wanted.erase(&opened.store, &events, &now).await?;
-    println!("erased {} events; {} segments were written anew", erased.events, erased.segments);
+    say!("erased {} events; {} segments were written anew", erased.events, erased.segments)?;
     if erased.segments > 0 {
         let minutes = pennon_eventstore::GRACE_MICROS / 60_000_000;
-        println!(
+        say!(
             "nobody is answered from them any more; their old files go at the first compaction in {minutes} minutes"
-        );
+        )?;
     }
     Ok(())
 }
@@ -280,19 +296,19 @@ async fn manage_keys(options: Keys) -> Result<(), String> {
         KeysCommand::Create(wanted) => {
             let opened = open(&wanted.target).await?;
             let key = keys::create(&opened.store.records, &wanted, chrono::Utc::now()).await?;
-            println!("{}", key.secret);
+            say!("{}", key.secret)?;
             eprintln!("This is the key \"{}\" of {}. It is shown this once.", key.label, key.user);
         }
         KeysCommand::List(target) => {
             let opened = open(&target).await?;
             for line in keys::list(&opened.store.records).await? {
-                println!("{line}");
+                say!("{line}")?;
             }
         }
         KeysCommand::Revoke(wanted) => {
             let opened = open(&wanted.target).await?;
             let label = keys::revoke(&opened.store.records, &wanted.key).await?;
-            println!("revoked \"{label}\"; a running server stops taking it within five seconds");
+            say!("revoked \"{label}\"; a running server stops taking it within five seconds")?;
         }
     }
     Ok(())
@@ -300,11 +316,11 @@ async fn manage_keys(options: Keys) -> Result<(), String> {
 
 fn routes(options: &Routes) -> Result<(), String> {
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&groups()).map_err(|e| e.to_string())?);
+        say!("{}", serde_json::to_string_pretty(&groups()).map_err(|e| e.to_string())?)?;
         return Ok(());
     }
     for route in groups() {
-        println!("{:<12} {:<7} {}", route.group, route.method, route.path);
+        say!("{:<12} {:<7} {}", route.group, route.method, route.path)?;
     }
     Ok(())
 }

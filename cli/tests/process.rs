@@ -327,6 +327,14 @@ fn a_demo_that_was_cut_off_is_completed_by_the_next_start() {
 }
 
 #[test]
+fn output_that_nobody_reads_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = Command::new(BINARY).args(["routes", "--json"]).stdout(writer).output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
+}
+
+#[test]
 fn wrong_input_says_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());

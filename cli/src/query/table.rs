@@ -1,7 +1,9 @@
 //! Results as tables: the first row has the headings.
 //!
-//! Must stay true: every number of a result is in its table, as it is in the result.
+//! Must stay true: every number of a result is in its table, as it is in the result; no text that came from events steers a
+//! terminal or is taken for a formula by a spreadsheet.
 
+use pennon_calculation::text_for_spreadsheets;
 use pennon_engine::Query;
 use pennon_engine::query::Viz;
 use serde_json::Value;
@@ -110,10 +112,24 @@ fn cell(value: &Value) -> String {
     }
 }
 
+/// A text that does nothing to a terminal or to the table: line breaks, escapes and changes of the direction of writing
+/// become spaces.
+fn plain(text: &str) -> String {
+    let steers = |letter: char| {
+        letter.is_control() || matches!(letter, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(steers, " ")
+}
+
+/// Whether it is a number of the result and nothing else.
+fn is_number(cell: &str) -> bool {
+    serde_json::from_str::<serde_json::Number>(cell).is_ok()
+}
+
 /// The table for people: columns of one width, numbers to the right.
 pub(super) fn aligned(rows: &Rows) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let at = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
+    let at = |row: &Vec<String>, column: usize| row.get(column).map(|cell| plain(cell)).unwrap_or_default();
     let width = |column| rows.iter().map(|row| at(row, column).chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let numeric = |column: usize| {
@@ -125,8 +141,7 @@ pub(super) fn aligned(rows: &Rows) -> String {
     let mut out = String::new();
     for row in rows {
         let cells = widths.iter().zip(&numeric).enumerate().map(|(column, (width, numeric))| {
-            // A line break in a value would break the table.
-            let cell = at(row, column).replace(['\n', '\r', '\t'], " ");
+            let cell = at(row, column);
             if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
@@ -139,7 +154,8 @@ pub(super) fn aligned(rows: &Rows) -> String {
 pub(super) fn csv(rows: &Rows) -> Result<String, String> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row).map_err(|e| e.to_string())?;
+        let safe = |cell: &String| if is_number(cell) { cell.clone() } else { text_for_spreadsheets(cell) };
+        writer.write_record(row.iter().map(safe)).map_err(|e| e.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|e| e.to_string())?;
     String::from_utf8(bytes).map_err(|e| e.to_string())
@@ -168,6 +184,27 @@ mod tests {
         assert_eq!(aligned(&rows), "day           a  b, c\n2024-01-01    1     0\n2024-01-02  2.5    10\n");
         assert_eq!(csv(&rows).unwrap(), "day,a,\"b, c\"\n2024-01-01,1,0\n2024-01-02,2.5,10\n");
         assert_eq!(aligned(&table(&node, &json!([]))), "day\n");
+    }
+
+    #[test]
+    fn texts_of_events_neither_steer_a_terminal_nor_are_formulas() {
+        let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}],
+            "trendsFilter": {"display": "ActionsBarValue"}});
+        let series = |label: &str, value: Value| json!({"label": label, "aggregated_value": value});
+        let result = json!([
+            series("=HYPERLINK(\"x\")", json!(-1.5)),
+            series("\u{1b}[2Ja\u{7}b\u{9b}c\u{202e}d\r\n", json!(-7)),
+            series("@x", json!(1e300)),
+        ]);
+        let rows = table(&node, &result);
+        assert_eq!(
+            csv(&rows).unwrap(),
+            "series,value\n\"'=HYPERLINK(\"\"x\"\")\",-1.5\n\"\u{1b}[2Ja\u{7}b\u{9b}c\u{202e}d\r\n\",-7\n'@x,1e+300\n"
+        );
+        let shown = aligned(&rows);
+        assert!(shown.lines().nth(2).unwrap().starts_with(" [2Ja b c d "), "{shown:?}");
+        assert_eq!(shown.lines().count(), 4);
+        assert!(!shown.contains(|letter: char| letter.is_control() && letter != '\n'));
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn cell(value: &Value) -> String {
 }
 
 /// A text that spreadsheets take for a text.
-fn safe(text: &str) -> String {
+pub fn safe(text: &str) -> String {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() }
 }
 

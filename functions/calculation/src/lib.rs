@@ -19,6 +19,7 @@ use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 
+pub use crate::csv::safe as text_for_spreadsheets;
 pub use calculator::{Calculated, Calculator, Limits, Stored};
 pub use errors::refusal;
 pub use format::{Format, require_json};

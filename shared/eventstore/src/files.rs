@@ -14,9 +14,9 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::resolution::Resolution;
-use crate::snapshot::Outline;
 use crate::segment::Footer;
 use crate::segment::columns::Kind;
+use crate::snapshot::Outline;
 
 /// The live files of a project, and what they do not tell.
 #[derive(Debug, Clone, Default)]

@@ -82,7 +82,8 @@ async fn a_result_never_takes_the_place_of_a_later_one() {
     at(&app, "2026-01-04T10:00:00Z", "POST", TREND, settled()).await.expect(200);
     bought(&app, "bob", "2026-01-01T11:00:00Z").await;
     let forced = json!({"refresh": true});
-    let forced = settled().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
+    let forced =
+        settled().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
     let forced = Value::Object(forced.collect());
     let later = at(&app, "2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
     assert_eq!((&later["result"][0]["count"], &later["is_cached"]), (&json!(2.0), &json!(false)));
@@ -93,7 +94,10 @@ async fn a_result_never_takes_the_place_of_a_later_one() {
     assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
     // Whoever asks as of a time before it gets none of it.
     let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
-    assert_eq!((&before["last_refresh"], &before["is_cached"]), (&json!("2026-01-04T11:00:00Z"), &json!(false)));
+    assert_eq!(
+        (&before["last_refresh"], &before["is_cached"]),
+        (&json!("2026-01-04T11:00:00Z"), &json!(false))
+    );
 }
 
 #[tokio::test]

@@ -101,7 +101,14 @@ impl Calculator {
     /// A calculator with other limits.
     pub fn with_limits(app: &App, events: EventStore, limits: Limits) -> Calculator {
         let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
-        Calculator { records: app.store.records.clone(), events, limits, permits, measured: None, keeps: true }
+        Calculator {
+            records: app.store.records.clone(),
+            events,
+            limits,
+            permits,
+            measured: None,
+            keeps: true,
+        }
     }
 
     /// The same calculator, which keeps no result: for questions as of an instant that is not the present.
