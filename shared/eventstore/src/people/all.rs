@@ -18,7 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::SegmentEntry;
-use crate::profile::changes::{Changes, Joined, Part, together};
+use crate::profile::changes::{Changes, Joined, Part, together, value_bytes};
 use crate::profile::file::{self, each_id, texts};
 use crate::profile::{Origin, Profile};
 use crate::records::{NOTHING_TOLD, PersonsObject};
@@ -428,20 +428,11 @@ impl People {
     }
 }
 
-fn value_bytes(value: &Value) -> usize {
-    let inner = match value {
-        Value::String(text) => text.len() + 16,
-        Value::Array(items) => items.iter().map(value_bytes).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 64 + value_bytes(value)).sum(),
-        _ => 0,
-    };
-    size_of::<(u16, Value)>() + inner
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::profile::changes::At;
     use serde_json::json;
 
     fn nobody(keys: &[&str]) -> People {
@@ -463,6 +454,21 @@ mod tests {
         people.add_id(Uuid::from_u128(0), "again", 7, Changes::default()).unwrap();
         let more = people.add_id(Uuid::from_u128(u128::MAX), "more", 7, Changes::default());
         assert!(matches!(more, Err(EventStoreError::TooLarge(_))));
+    }
+
+    #[test]
+    fn what_is_nested_in_values_counts_against_the_limit() {
+        let at = At { time: 1, seq: 1 };
+        // Two megabytes, about, of small texts in lists.
+        let nested = json!(vec![vec!["x".repeat(100); 100]; 200]);
+        let mut people = nobody(&["k"]);
+        let mut add = |n: u128, value: &Value| {
+            let mut changes = Changes::default();
+            changes.set("k", value, at);
+            people.add_id(Uuid::from_u128(n), "a", n, changes)
+        };
+        let refused = (0..64).find(|n| add(*n, &nested).is_err());
+        assert!(refused.is_some_and(|n| n > 10), "{refused:?}");
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Changes {
 
     /// About how many bytes of memory it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let value = |value: &Value| 96 + value.as_str().map_or(0, str::len);
+        // Beside the value, when it was said.
+        let value = |value: &Value| 32 + value_bytes(value);
         let of = |changes: &KeyChanges| {
             let last = changes.last.iter().filter_map(|(_, set)| set.as_ref());
             let once = changes.first_once.iter().chain(&changes.last_once).map(|(_, once)| once);
@@ -168,6 +169,17 @@ impl Changes {
         }
         Ok(Changes(changes))
     }
+}
+
+/// About how many bytes of memory a value takes, whatever is nested in it.
+pub(crate) fn value_bytes(value: &Value) -> usize {
+    let inner = match value {
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 64 + value_bytes(value)).sum(),
+        _ => 0,
+    };
+    size_of::<(u16, Value)>() + inner
 }
 
 const ABSENT: u8 = 0;

@@ -19,8 +19,10 @@ use super::changes::Changes;
 use super::{IdProfile, Profile};
 use crate::error::EventStoreError;
 
-/// Rows of a row group: as many are in memory at once.
-pub(crate) const GROUP_ROWS: usize = 65_536;
+/// Most rows of a row group: as many are in memory at once.
+const GROUP_ROWS: usize = 65_536;
+/// Most bytes of texts and changes of a row group, but for a single row: columns of one cannot hold more than 2 GiB.
+pub(crate) const GROUP_BYTES: usize = 32 << 20;
 /// Rows of a page: what is read to find one.
 const PAGE_ROWS: usize = 1024;
 
@@ -37,17 +39,52 @@ pub(crate) struct FileEntry {
     pub rows: u64,
 }
 
-/// The file with these columns, in row groups of [`GROUP_ROWS`] and pages that an index tells apart.
+/// The file with these columns, in row groups of [`GROUP_ROWS`] and [`GROUP_BYTES`] and pages that an index tells apart.
 pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreError> {
     let nullable = |name: &str| matches!(name, "changes" | "created_at");
     let columns = columns.into_iter().map(|(name, array)| (name, array, nullable(name)));
     let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties()?))?;
-    for start in (0..batch.num_rows()).step_by(GROUP_ROWS) {
-        writer.write(&batch.slice(start, GROUP_ROWS.min(batch.num_rows() - start)))?;
-        writer.flush()?;
+    let offsets = batch.columns().iter().filter_map(offsets).collect::<Vec<_>>();
+    let bytes = |row: usize| offsets.iter().map(|of| (of[row + 1] - of[row]) as usize).sum::<usize>();
+    let mut group = Group::default();
+    let mut start = 0;
+    for row in 0..batch.num_rows() {
+        if !group.takes(bytes(row)) {
+            writer.write(&batch.slice(start, row - start))?;
+            writer.flush()?;
+            start = row;
+        }
     }
+    writer.write(&batch.slice(start, batch.num_rows() - start))?;
     Ok(writer.into_inner()?.into())
+}
+
+/// Where the values of a column of texts or bytes begin and end.
+fn offsets(column: &ArrayRef) -> Option<&[i32]> {
+    let texts = column.as_string_opt::<i32>().map(StringArray::value_offsets);
+    texts.or_else(|| column.as_binary_opt::<i32>().map(BinaryArray::value_offsets))
+}
+
+/// How full a row group is.
+#[derive(Debug, Default)]
+struct Group {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Group {
+    /// Whether a row of so many bytes belongs to it; if not, the row begins the next one.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let fits =
+            self.rows == 0 || self.rows < GROUP_ROWS && self.bytes.saturating_add(bytes) <= GROUP_BYTES;
+        if !fits {
+            *self = Group::default();
+        }
+        self.rows += 1;
+        self.bytes += bytes;
+        fits
+    }
 }
 
 fn properties() -> Result<WriterProperties, EventStoreError> {
@@ -73,22 +110,40 @@ pub(crate) struct IdRow {
 /// A file of distinct ids that is being written, a row group at a time.
 pub(crate) struct IdsWriter {
     writer: ArrowWriter<Vec<u8>>,
+    group: Group,
+    /// The rows of the group.
+    rows: Vec<(Uuid, IdRow)>,
 }
 
 impl IdsWriter {
     pub(crate) fn new() -> Result<IdsWriter, EventStoreError> {
         let schema = id_rows(&[])?.schema();
-        Ok(IdsWriter { writer: ArrowWriter::try_new(Vec::new(), schema, Some(properties()?))? })
+        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties()?))?;
+        Ok(IdsWriter { writer, group: Group::default(), rows: Vec::new() })
     }
 
-    /// Writes the next row group; ids ascend, within it and from the one before.
-    pub(crate) fn write(&mut self, rows: &[(Uuid, IdRow)]) -> Result<(), EventStoreError> {
-        self.writer.write(&id_rows(rows)?)?;
-        Ok(self.writer.flush()?)
+    /// Adds a row; ids ascend.
+    pub(crate) fn push(&mut self, id: Uuid, row: IdRow) -> Result<(), EventStoreError> {
+        let changes = row.changes.as_ref().map_or(0, Vec::len);
+        if !self.group.takes(row.distinct_id.len() + changes) {
+            self.flush()?;
+        }
+        self.rows.push((id, row));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), EventStoreError> {
+        if !self.rows.is_empty() {
+            self.writer.write(&id_rows(&self.rows)?)?;
+            self.writer.flush()?;
+            self.rows.clear();
+        }
+        Ok(())
     }
 
     /// The file.
-    pub(crate) fn finish(self) -> Result<Bytes, EventStoreError> {
+    pub(crate) fn finish(mut self) -> Result<Bytes, EventStoreError> {
+        self.flush()?;
         Ok(self.writer.into_inner()?.into())
     }
 }
@@ -120,15 +175,13 @@ pub(crate) fn id_column<'a>(ids: impl Iterator<Item = &'a Uuid>) -> Result<Array
 
 /// The file of distinct ids.
 pub(crate) fn encode_ids(profile: &Profile) -> Result<Bytes, EventStoreError> {
-    let ids = || profile.ids.values();
-    let changes = ids().map(|id| (!id.changes.is_empty()).then(|| id.changes.encode())).collect::<Vec<_>>();
-    write(vec![
-        ("id", id_column(profile.ids.keys())?),
-        ("distinct_id", Arc::new(StringArray::from_iter_values(ids().map(|id| &id.distinct_id)))),
-        ("seq_high", Arc::new(UInt64Array::from_iter_values(ids().map(|id| (id.first >> 64) as u64)))),
-        ("seq_low", Arc::new(UInt64Array::from_iter_values(ids().map(|id| id.first as u64)))),
-        ("changes", Arc::new(BinaryArray::from_iter(changes))),
-    ])
+    let mut writer = IdsWriter::new()?;
+    for (id, found) in &profile.ids {
+        let IdProfile { distinct_id, first, changes } = found;
+        let changes = (!changes.is_empty()).then(|| changes.encode());
+        writer.push(*id, IdRow { distinct_id: distinct_id.clone(), first: *first, changes })?;
+    }
+    writer.finish()
 }
 
 /// The file of distinct ids whose events change nothing: the person that each is by itself, ascending, its text, and its
@@ -224,4 +277,41 @@ pub(crate) fn each_group(
         each(types.value(row), keys.value(row), changes.value(row))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+    fn group_rows(file: &Bytes) -> Vec<i64> {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file.clone()).unwrap();
+        reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
+    }
+
+    #[test]
+    fn row_groups_end_by_rows_and_by_bytes() {
+        // Two rows fill a group to the byte; with one byte more, the second begins the next one.
+        let half = GROUP_BYTES / 2;
+        for (more, want) in [(0, vec![2, 2, 1, 1]), (1, vec![1, 1, 1, 1, 1, 1])] {
+            let sizes = [half, half + more, half, half + more, 3 * half, half + 1];
+            let text = |size: usize| "x".repeat(size - 4);
+            let mut writer = IdsWriter::new().unwrap();
+            for (n, size) in (0..).zip(sizes) {
+                let changes = Some(text(size).into_bytes());
+                let row = IdRow { distinct_id: "some".to_owned(), first: n, changes };
+                writer.push(Uuid::from_u128(n), row).unwrap();
+            }
+            assert_eq!(group_rows(&writer.finish().unwrap()), want);
+            let some = StringArray::from_iter_values(sizes.map(|_| "some"));
+            let texts = StringArray::from_iter_values(sizes.map(text));
+            let file = write(vec![("key", Arc::new(some)), ("properties", Arc::new(texts))]).unwrap();
+            assert_eq!(group_rows(&file), want);
+        }
+        let many = StringArray::from_iter_values((0..GROUP_ROWS + 1).map(|_| "x"));
+        assert_eq!(group_rows(&write(vec![("key", Arc::new(many))]).unwrap()), [GROUP_ROWS as i64, 1]);
+        let none = StringArray::from_iter_values([""; 0]);
+        assert_eq!(group_rows(&write(vec![("key", Arc::new(none))]).unwrap()), [0_i64; 0]);
+    }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::changes::Changes;
-use super::file::{self, ALL, GROUP_ROWS, IdRow, IdsWriter};
+use super::file::{self, ALL, IdRow, IdsWriter};
 use crate::error::EventStoreError;
 use crate::objects::Objects;
 use crate::parquet_file::ParquetFile;
@@ -59,7 +59,6 @@ pub(crate) async fn merged_ids(
     let mut sources = files.into_iter().map(source).collect::<Vec<_>>();
     let mut writer = IdsWriter::new()?;
     let mut rows = 0;
-    let mut ready: Vec<(Uuid, IdRow)> = Vec::with_capacity(GROUP_ROWS);
     loop {
         for source in &mut sources {
             source.fill(objects).await?;
@@ -69,46 +68,37 @@ pub(crate) async fn merged_ids(
         // All that lies before the last row of whichever file ends first can be taken without reading on.
         let until =
             sources.iter().filter_map(|source| source.rows.back()).map(|(id, _)| *id).min().unwrap_or(next);
-        take(&mut sources, until, left_out, &mut ready)?;
-        while ready.len() >= GROUP_ROWS {
-            let group = ready.drain(..GROUP_ROWS).collect::<Vec<_>>();
-            rows += group.len() as u64;
-            writer = written(writer, group).await?;
-        }
-    }
-    rows += ready.len() as u64;
-    if !ready.is_empty() {
+        let ready = take(&mut sources, until, left_out)?;
+        rows += ready.len() as u64;
         writer = written(writer, ready).await?;
     }
     Ok((writer.finish()?, rows))
 }
 
-/// Moves the rows of all sources up to `until` to `ready`, ascending, each id once.
+/// Takes the rows of all sources up to `until`, ascending, each id once.
 fn take(
     sources: &mut [Source],
     until: Uuid,
     left_out: &BTreeSet<Uuid>,
-    ready: &mut Vec<(Uuid, IdRow)>,
-) -> Result<(), EventStoreError> {
-    let begin = ready.len();
+) -> Result<Vec<(Uuid, IdRow)>, EventStoreError> {
+    let mut rows = Vec::new();
     for source in sources {
         while let Some(row) = source.rows.pop_front_if(|(id, _)| *id <= until) {
             if !left_out.contains(&row.0) {
-                ready.push(row);
+                rows.push(row);
             }
         }
     }
     // Each source's rows ascend; the sort merges them.
-    ready[begin..].sort_by_key(|(id, _)| *id);
-    let mut merged: Vec<(Uuid, IdRow)> = Vec::with_capacity(ready.len() - begin);
-    for (id, row) in ready.drain(begin..) {
+    rows.sort_by_key(|(id, _)| *id);
+    let mut merged: Vec<(Uuid, IdRow)> = Vec::with_capacity(rows.len());
+    for (id, row) in rows {
         match merged.last_mut() {
             Some((last, known)) if *last == id => join(known, row)?,
             _ => merged.push((id, row)),
         }
     }
-    ready.append(&mut merged);
-    Ok(())
+    Ok(merged)
 }
 
 /// Takes in what another file says of the same id.
@@ -127,5 +117,9 @@ fn join(known: &mut IdRow, other: IdRow) -> Result<(), EventStoreError> {
 }
 
 async fn written(mut writer: IdsWriter, rows: Vec<(Uuid, IdRow)>) -> Result<IdsWriter, EventStoreError> {
-    tokio::task::spawn_blocking(move || writer.write(&rows).map(|()| writer)).await?
+    let write = move || {
+        rows.into_iter().try_for_each(|(id, row)| writer.push(id, row))?;
+        Ok(writer)
+    };
+    tokio::task::spawn_blocking(write).await?
 }
