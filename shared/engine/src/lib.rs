@@ -37,8 +37,8 @@ mod text;
 mod trends;
 mod url;
 
-pub use definitions::{Action, Cohort, Definitions, Mentions};
 pub use codes::Codes;
+pub use definitions::{Action, Cohort, Definitions, Mentions};
 pub use error::{CalcError, CalcResult, ErrorKind};
 pub use facts::{Facts, Needs, Properties};
 pub use funnel::unbox_breakdown;

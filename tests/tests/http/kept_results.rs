@@ -115,7 +115,7 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
     let kept = store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
     assert_eq!(kept.len(), 1);
     let ann = Wanted { project: 1, doomed: Doomed::Person("ann".to_owned()) };
-    ann.erase(store, &app.services.events, micros(NOW)).await.unwrap();
+    ann.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap(), []);
     for item in kept {
         store.records.put(item, Guard::None).await.unwrap();
