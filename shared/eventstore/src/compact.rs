@@ -135,7 +135,10 @@ impl EventStore {
         effort: Effort,
     ) -> Result<Compacted, EventStoreError> {
         self.fold_merges(project, now).await?;
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let mut manifest = Manifest::load(&self.inner.store, project).await?;
+        if self.write_links(project, &manifest, now).await? {
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        }
         // What is damaged is left alone; the others go on.
         let whole = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
         let together = tiers::next(&whole.cloned().collect::<Vec<_>>(), effort);

@@ -8,6 +8,7 @@
 //! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
 //! | that one of these is damaged | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
 //! | an object with folded merges | records | `PROJECT#{p}#SEGMENT` | `MERGES#{id}` |
+//! | an object that says who is who by imports | records | `PROJECT#{p}#SEGMENT` | `LINKS#{id}` |
 //! | a row of the log of merges | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{number}` |
 //! | that the log of merges has had a row | records | `PROJECT#{p}#OVERRIDE` | `BEGUN` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
@@ -143,6 +144,9 @@ pub(crate) const PERSONS: &str = "PERSONS#";
 pub(crate) const GROUPS: &str = "GROUPS#";
 /// Prefix of objects with folded merges.
 pub(crate) const MERGES: &str = "MERGES#";
+
+/// Prefix of objects that say who is who by imports.
+pub(crate) const LINKS: &str = "LINKS#";
 
 /// Prefix of what is known of damage.
 pub(crate) const DAMAGED: &str = "DAMAGED#";

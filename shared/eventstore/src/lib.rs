@@ -28,6 +28,7 @@ mod error;
 mod event;
 mod files;
 mod identity;
+mod imported;
 mod ingest;
 mod intake;
 mod keys;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
+use crate::imported::LinksEntry;
 use crate::keys;
 use crate::merges::fold::MergesEntry;
 use crate::profile::file::FileEntry;
@@ -169,6 +170,8 @@ pub(crate) struct Manifest {
     pub groups: Vec<RecordsEntry>,
     /// Objects with folded merges, oldest first; each holds all that those before hold.
     pub merges: Vec<MergesEntry>,
+    /// What says who is who by imports, oldest first.
+    pub links: Vec<LinksEntry>,
     /// Entries of records that had other objects before, with all that is to be known of them.
     pub rewritten: Vec<(u64, Key, RecordsEntry)>,
     /// Ids of segments that are known to be damaged.
@@ -253,6 +256,8 @@ impl Manifest {
                 manifest.groups.extend(entry);
             } else if sk.starts_with(keys::MERGES) {
                 manifest.merges.push(item.body()?);
+            } else if sk.starts_with(keys::LINKS) {
+                manifest.links.push(item.body()?);
             }
         }
         let live = manifest
@@ -263,6 +268,7 @@ impl Manifest {
         manifest.segments = live.cloned().collect();
         // Clocks of two writers may differ; what the objects hold does not.
         manifest.merges.sort_by_key(|entry| entry.through);
+        manifest.links.sort_by_key(|entry| entry.head);
         Ok(manifest)
     }
 

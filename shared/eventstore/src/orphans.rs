@@ -18,7 +18,7 @@ use crate::records_entry::RecordsEntry;
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
 
 impl EventStore {
-    /// Removes objects of the project that no segment and no import has, written more than [`ORPHANED_MICROS`] before
+    /// Removes objects of the project that no entry of the manifest has, written more than [`ORPHANED_MICROS`] before
     /// `now`. Returns how many.
     pub async fn sweep_orphans(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
         let listed = self.inner.objects.list(&format!("project={project}")).await?;
@@ -28,7 +28,8 @@ impl EventStore {
         let rewritten = manifest.rewritten.iter().map(|(_, _, entry)| entry);
         let records = manifest.persons.iter().chain(&manifest.groups).chain(rewritten);
         let records = records.flat_map(RecordsEntry::objects).map(|name| id_of(name));
-        let known = segments.chain(records).collect::<HashSet<_>>();
+        let links = manifest.links.iter().map(|entry| entry.id.as_str());
+        let known = segments.chain(records).chain(links).collect::<HashSet<_>>();
         let mut orphans: HashMap<&str, Vec<String>> = HashMap::new();
         for object in listed.iter().filter(|object| object.at.saturating_add(ORPHANED_MICROS) <= now) {
             let (start, _) = checksums::split(&object.name);

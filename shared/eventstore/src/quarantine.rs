@@ -121,6 +121,7 @@ fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
         "events" => keys::SEGMENT,
         "persons" => keys::PERSONS,
         "groups" => keys::GROUPS,
+        "links" => keys::LINKS,
         _ => return None,
     };
     let id = folders.next()?;
@@ -138,6 +139,7 @@ mod tests {
             ("project=7/events/01-a.sums", (7, keys::SEGMENT, "01-a")),
             ("project=12/persons/01-b.parquet", (12, keys::PERSONS, "01-b")),
             ("project=12/groups/01-b.parquet", (12, keys::GROUPS, "01-b")),
+            ("project=12/links/01-b.pairs", (12, keys::LINKS, "01-b")),
         ];
         for (object, of) in known {
             assert_eq!(owner(object), Some(of), "{object}");

@@ -1,14 +1,17 @@
 //! Which person each linked person is in the end.
 //!
 //! A sorted table, and above it a small one of what was linked since. So a merge costs a process that knows the others
-//! nothing but itself, and a hundred thousand of them take 36 bytes each. Must stay true: links only ever bring persons
-//! together; the same links in the same order give the same final persons, whichever way they were taken in.
+//! nothing but itself, and a hundred thousand of them take 36 bytes each. The table lies in memory as it does in the
+//! object that [`crate::imported`] keeps of it, and is not made anew when it is read. Must stay true: links only ever bring
+//! persons together; the same links in the same order give the same final persons, whichever way they were taken in.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::error::EventStoreError;
 use crate::person::{Link, root};
 
 /// Most entries above the table; with more it is made anew.
@@ -25,31 +28,56 @@ pub(crate) struct Resolution {
 /// Linked persons and who they are, by the one and by the other.
 #[derive(Debug, Default)]
 struct Table {
-    /// By the linked person.
-    finals: Vec<(Uuid, Uuid)>,
-    /// Places in `finals`, by the final person.
-    by_final: Vec<u32>,
+    /// Ids of a linked person and of who it is, by the linked person.
+    pairs: Bytes,
+    /// Places of the pairs, by who they are; made when somebody asks that way round.
+    by_final: OnceLock<Vec<u32>>,
+}
+
+/// A linked person and who it is.
+type Pair = [u8; 32];
+
+fn linked(pair: &Pair) -> Uuid {
+    ids(pair).0
+}
+
+fn last(pair: &Pair) -> Uuid {
+    ids(pair).1
+}
+
+fn ids(pair: &Pair) -> (Uuid, Uuid) {
+    let id = |half: &[u8]| Uuid::from_slice(half).unwrap_or_default();
+    (id(&pair[..16]), id(&pair[16..]))
 }
 
 impl Table {
     fn of(mut finals: Vec<(Uuid, Uuid)>) -> Table {
         finals.sort_unstable();
-        let mut by_final = (0..finals.len() as u32).collect::<Vec<_>>();
-        by_final.sort_by_key(|place| finals[*place as usize].1);
-        Table { finals, by_final }
+        let pairs = finals.iter().flat_map(|(linked, last)| [linked.as_bytes(), last.as_bytes()]);
+        Table { pairs: pairs.flatten().copied().collect::<Vec<_>>().into(), by_final: OnceLock::new() }
+    }
+
+    fn pairs(&self) -> &[Pair] {
+        self.pairs.as_chunks().0
     }
 
     fn person(&self, person: Uuid) -> Uuid {
-        let found = self.finals.binary_search_by_key(&person, |(linked, _)| *linked);
-        found.map_or(person, |place| self.finals[place].1)
+        let pairs = self.pairs();
+        pairs.binary_search_by_key(&person, linked).map_or(person, |place| last(&pairs[place]))
     }
 
     /// Everybody else who is `person`.
     fn members(&self, person: Uuid) -> impl Iterator<Item = Uuid> {
-        let last = |place: &u32| self.finals[*place as usize].1;
-        let start = self.by_final.partition_point(|place| last(place) < person);
-        let of = self.by_final[start..].iter().take_while(move |place| last(place) == person);
-        of.map(|place| self.finals[*place as usize].0)
+        let pairs = self.pairs();
+        let by_final = self.by_final.get_or_init(|| {
+            let mut by_final = (0..pairs.len() as u32).collect::<Vec<_>>();
+            by_final.sort_by_key(|place| last(&pairs[*place as usize]));
+            by_final
+        });
+        let last = |place: &u32| last(&pairs[*place as usize]);
+        let start = by_final.partition_point(|place| last(place) < person);
+        let of = by_final[start..].iter().take_while(move |place| last(place) == person);
+        of.map(|place| linked(&pairs[*place as usize]))
     }
 }
 
@@ -85,6 +113,37 @@ impl Resolution {
         self.since.get(&by_table).copied().unwrap_or(by_table)
     }
 
+    /// Who of `persons`, which ascend, is somebody else in the end: places among them, ascending, and who they are. Takes
+    /// as long as the shorter of both lists, about, where they are of different lengths.
+    pub(crate) fn moved(&self, persons: &[Uuid]) -> Vec<(u32, Uuid)> {
+        let (Some(least), Some(most)) = (persons.first(), persons.last()) else { return Vec::new() };
+        let pairs = self.table.pairs();
+        let pairs = &pairs[pairs.partition_point(|pair| linked(pair) < *least)..];
+        let pairs = &pairs[..pairs.partition_point(|pair| linked(pair) <= *most)];
+        let mut moved = Vec::new();
+        let (mut at, mut pair) = (0, 0);
+        while at < persons.len() && pair < pairs.len() {
+            let next = linked(&pairs[pair]);
+            at += reach(&persons[at..], |person| *person < next);
+            let Some(person) = persons.get(at) else { break };
+            if *person == next {
+                let by_table = last(&pairs[pair]);
+                moved.push((at as u32, self.since.get(&by_table).copied().unwrap_or(by_table)));
+                pair += 1;
+            } else {
+                pair += reach(&pairs[pair..], |other| linked(other) < *person);
+            }
+        }
+        // Who was linked since is nobody of the table's linked ones.
+        let since = self.since.iter().filter_map(|(person, last)| {
+            let place = persons.binary_search(person).ok()?;
+            Some((place as u32, *last))
+        });
+        moved.extend(since);
+        moved.sort_unstable();
+        moved
+    }
+
     /// Everybody who is `person` in the end, `person` itself among them.
     pub(crate) fn members(&self, person: Uuid) -> BTreeSet<Uuid> {
         let since = self.since.iter().filter(|(_, last)| **last == person).map(|(linked, _)| *linked);
@@ -105,9 +164,9 @@ impl Resolution {
 
     /// Everybody who was linked to somebody, with who it is in the end.
     pub(crate) fn linked(&self) -> impl Iterator<Item = (Uuid, Uuid)> {
-        let by_table = self.table.finals.iter();
+        let by_table = self.table.pairs().iter().map(ids);
         let by_table =
-            by_table.map(|(linked, last)| (*linked, self.since.get(last).copied().unwrap_or(*last)));
+            by_table.map(|(linked, last)| (linked, self.since.get(&last).copied().unwrap_or(last)));
         by_table.chain(self.since.iter().map(|(linked, last)| (*linked, *last)))
     }
 
@@ -118,12 +177,37 @@ impl Resolution {
 
     /// Whether nothing was ever merged.
     pub(crate) fn is_empty(&self) -> bool {
-        self.table.finals.is_empty() && self.since.is_empty()
+        self.table.pairs.is_empty() && self.since.is_empty()
     }
+
+    /// All of it as bytes: ids of each linked person and of who it is in the end, ascending by the first.
+    pub(crate) fn encode(&self) -> Bytes {
+        Table::of(self.linked().collect()).pairs
+    }
+
+    /// What [`Resolution::encode`] made.
+    pub(crate) fn decode(pairs: Bytes) -> Result<Resolution, EventStoreError> {
+        let table = Table { pairs, by_final: OnceLock::new() };
+        if table.pairs.len() % size_of::<Pair>() > 0 || !table.pairs().is_sorted_by(|a, b| a[..16] < b[..16]) {
+            return Err(EventStoreError::corrupt("linked persons are out of order"));
+        }
+        Ok(Resolution { table: Arc::new(table), since: Arc::default() })
+    }
+}
+
+/// How many of the first entries are `before`, which holds up to some entry and for none behind it; few are found quickly.
+fn reach<T>(entries: &[T], before: impl Fn(&T) -> bool) -> usize {
+    let mut step = 1;
+    while entries.get(step - 1).is_some_and(&before) {
+        step *= 2;
+    }
+    let known = step / 2;
+    known + entries[known..entries.len().min(step)].partition_point(before)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
 
@@ -168,7 +252,7 @@ mod tests {
         // Pairs first, so that the table is full of them; then all pairs become one, a few links at a time.
         let pairs = (0..5000).map(|n| (2 * n, 2 * n + 1)).collect::<Vec<_>>();
         let mut resolved = resolve(&pairs);
-        assert!(resolved.since.is_empty() && resolved.table.finals.len() == 5000);
+        assert!(resolved.since.is_empty() && resolved.table.pairs().len() == 5000);
         let all = (1..5000).map(|n| Link { from: person(2 * n), to: person(0) }).collect::<Vec<_>>();
         for some in all.chunks(600) {
             resolved = resolved.with(some.iter().copied());
@@ -176,6 +260,27 @@ mod tests {
         assert!(!resolved.since.is_empty());
         assert!((0..10_000).all(|n| resolved.person(person(n)) == person(1)));
         assert_eq!(resolved.members(person(1)).len(), 10_000);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        let bytes = resolve(&[(1, 2), (3, 4)]).encode();
+        assert_eq!(bytes.len(), 64);
+        for wrong in [bytes.slice(..63), bytes.slice(1..), [&bytes[32..], &bytes[..32]].concat().into()] {
+            assert!(Resolution::decode(wrong).is_err());
+        }
+        assert!(Resolution::decode([&bytes[..32], &bytes[..32]].concat().into()).is_err(), "one twice");
+        assert!(Resolution::decode(Bytes::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_reach_is_found_whatever_its_length() {
+        for entries in 0..40 {
+            let entries = (0..entries).collect::<Vec<_>>();
+            for bound in 0..42 {
+                assert_eq!(reach(&entries, |entry| *entry < bound), entries.len().min(bound));
+            }
+        }
     }
 
     proptest! {
@@ -198,10 +303,19 @@ mod tests {
             for one in second {
                 resolved = resolved.with([link(one)]);
             }
+            let everybody = (0..12).map(person).collect::<Vec<_>>();
+            let read = Resolution::decode(resolved.encode()).unwrap();
+            for some in [&everybody[..], &everybody[cut.min(12)..], &everybody[..12 - cut.min(12)]] {
+                let moved = (0..).zip(some).map(|(place, id)| (place, resolved.person(*id)));
+                let moved = moved.filter(|(place, last)| some[*place as usize] != *last).collect::<Vec<_>>();
+                prop_assert_eq!(&resolved.moved(some), &moved);
+                prop_assert_eq!(&read.moved(some), &moved);
+            }
             for (last, all) in groups {
                 let ids = all.iter().map(|n| person(*n)).collect::<BTreeSet<_>>();
                 for id in &ids {
                     prop_assert_eq!(resolved.person(*id), person(last));
+                    prop_assert_eq!(read.person(*id), person(last));
                     prop_assert_eq!(resolved.is_linked(*id), ids.len() > 1);
                 }
                 if !ids.is_empty() {

@@ -14,7 +14,6 @@ use crate::error::EventStoreError;
 use crate::manifest::Manifest;
 use crate::merges::{MergeRow, Merged};
 use crate::profile::changes::Joined;
-use crate::records;
 use crate::resolution::Resolution;
 
 /// Most merges behind the sorted ones; with more they are sorted in.
@@ -78,7 +77,7 @@ impl Resolved {
         self.merges.all.is_empty() && self.since.is_empty()
     }
 
-    /// Who of the persons of a range of a segment is somebody else by now.
+    /// Who of the persons of a range of a segment, which ascend, is somebody else by now.
     pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> Moved {
         if self.resolution.is_empty() {
             return Moved::default();
@@ -87,11 +86,7 @@ impl Resolved {
         if let Some(moved) = known().get(&(object.clone(), range)) {
             return moved.clone();
         }
-        let last = |(code, person): (u32, &Uuid)| {
-            let last = self.resolution.person(*person);
-            (last != *person).then_some((code, last))
-        };
-        let moved = Arc::new((0..).zip(persons).filter_map(last).collect::<Vec<_>>());
+        let moved = Arc::new(self.resolution.moved(persons));
         let mut known = known();
         // Of segments that are gone by now nobody asks any more.
         if known.len() >= RANGES_REMEMBERED {
@@ -178,23 +173,6 @@ impl EventStore {
         Ok(self.manifest_and_persons(project).await?.1.resolution.clone())
     }
 
-    /// Who is who by imports alone.
-    pub(crate) async fn imported(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-    ) -> Result<Resolution, EventStoreError> {
-        if manifest.persons.is_empty() {
-            return Ok(Resolution::default());
-        }
-        let known = self.inner.resolutions.get(&project.to_string());
-        if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
-            return Ok(known.imported.clone());
-        }
-        let persons = self.persons_objects(project, manifest).await?;
-        Ok(tokio::task::spawn_blocking(move || Resolution::of(records::links(&persons))).await?)
-    }
-
     /// Who is who: what `known` says and `rows` after it. None when rows are missing because they were folded into
     /// an object that `manifest` does not list yet.
     async fn resolved(
@@ -255,7 +233,8 @@ impl Resolved {
         self.erasures == manifest.erasures() && self.has_objects_of(manifest)
     }
 
-    fn has_objects_of(&self, manifest: &Manifest) -> bool {
+    /// Whether it was made from the imported persons that `manifest` lists.
+    pub(crate) fn has_objects_of(&self, manifest: &Manifest) -> bool {
         manifest.persons.iter().map(|entry| &entry.object).eq(self.objects.iter())
     }
 }

@@ -61,6 +61,7 @@ impl EventStore {
             }
         }
         self.sweep_merges(project, &manifest, now).await?;
+        self.sweep_links(project, &manifest, now).await?;
         Ok(swept)
     }
 

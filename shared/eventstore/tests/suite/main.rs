@@ -6,6 +6,7 @@ mod damage;
 mod erasure;
 mod faults;
 mod import;
+mod imported;
 mod layouts;
 mod meanwhile;
 mod memory;

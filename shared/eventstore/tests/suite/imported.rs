@@ -1,0 +1,182 @@
+//! Who is who by imports lies in an object of its own, made by compaction: whoever remembers nothing has the same answers
+//! with it and without, however imports, captured merges, erasure and damage follow each other.
+
+use std::collections::BTreeMap;
+
+use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
+use pennon_core::store::Query;
+use pennon_eventstore::{Doomed, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
+use serde_json::{Map, json};
+use uuid::Uuid;
+
+const LATER: i64 = GRACE_MICROS + 1;
+
+fn person(ids: &[&str]) -> PersonRecord {
+    let distinct_ids = ids.iter().map(|id| (*id).to_owned()).collect();
+    PersonRecord { distinct_ids, properties: Map::new(), created_at: None }
+}
+
+/// Events of six ids, imported.
+async fn history(place: &Place, first: u128) -> Vec<Event> {
+    let who = ["a", "b", "c", "d", "e", "f"];
+    let sent = (first..first + 60)
+        .map(|n| simple(n, ["seen", "bought"][n as usize % 2], who[n as usize % 6], n as i64 / 3));
+    let sent = sent.collect::<Vec<_>>();
+    let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, lines.collect(), NOW + first as i64).await.unwrap();
+    sent
+}
+
+async fn scanned(events: &EventStore) -> Vec<PlainRow> {
+    rows(&events.scan(PROJECT, &[], &request(&[], &["k"])).await.unwrap())
+}
+
+/// The rows of `sent` when these ids are the persons beside them, and all others themselves.
+fn want(sent: &[Event], of: &[(&str, &str)]) -> Vec<PlainRow> {
+    let of: BTreeMap<&str, &str> = of.iter().copied().collect();
+    let who = |id: &str| derived(PROJECT, of.get(id).copied().unwrap_or(id));
+    expected(sent, &request(&[], &["k"]), who)
+}
+
+fn files(place: &Place, part: &str) -> Vec<String> {
+    place.files().into_iter().filter(|file| file.contains(part) && !file.ends_with(".sums")).collect()
+}
+
+/// What no reader can do without, out of the way.
+fn hide(place: &Place, part: &str) {
+    for file in files(place, part) {
+        std::fs::rename(&file, format!("{file}.hidden")).unwrap();
+    }
+}
+
+fn show(place: &Place, part: &str) {
+    for file in files(place, part) {
+        if let Some(name) = file.strip_suffix(".hidden") {
+            std::fs::rename(&file, name).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_remembers_nothing_reads_the_object_and_no_record() {
+    let place = Place::new().await;
+    let mut sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
+    let want_now = want(&sent, &[("b", "a")]);
+    assert_eq!(scanned(&place.again()).await, want_now, "out of the records");
+    assert_eq!(files(&place, "/links/").len(), 0);
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 1);
+
+    hide(&place, "/persons/");
+    assert_eq!(scanned(&place.again()).await, want_now);
+    // What waits in blocks is of imported persons too.
+    sent.extend([simple(1000, "seen", "b", 5), simple(1001, "seen", "z", 5)]);
+    place.again().append(PROJECT, &sent[60..], NOW + 100).await.unwrap();
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a")]));
+    // Merges that come later: of an imported person into another, and of a new one into an imported one.
+    let merges = [
+        event(1002, "$merge_dangerously", "e", 6, json!({"alias": "b"})),
+        event(1003, "$identify", "a", 6, json!({"$anon_distinct_id": "z"})),
+    ];
+    place.again().append(PROJECT, &merges, NOW + 101).await.unwrap();
+    sent.extend(merges);
+    let now = [("a", "e"), ("b", "e"), ("z", "e")];
+    assert_eq!(scanned(&place.again()).await, want(&sent, &now));
+    assert_eq!(scanned(&place.events).await, want(&sent, &now), "a process that has asked before");
+
+    show(&place, "/persons/");
+    place.events.compact(PROJECT, NOW + 102).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 1, "nothing new was imported");
+    assert_eq!(scanned(&place.again()).await, want(&sent, &now));
+}
+
+#[tokio::test]
+async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
+    let place = Place::new().await;
+    let sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    // The one who is known already stays: c, although it is named second, and by it the new one.
+    place.events.add_persons(PROJECT, vec![person(&["d", "c"]), person(&["e", "b"])], NOW + 1).await.unwrap();
+    let now = want(&sent, &[("b", "a"), ("d", "c"), ("e", "a")]);
+    assert_eq!(scanned(&place.again()).await, now);
+    place.events.compact(PROJECT, NOW + 2).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 2);
+    hide(&place, "/persons/");
+    assert_eq!(scanned(&place.again()).await, now);
+    show(&place, "/persons/");
+    // The older one stays for those who have begun with it.
+    place.events.sweep(PROJECT, NOW + 3).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 2);
+    place.events.sweep(PROJECT, NOW + 2 + LATER).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 1);
+    place.events.sweep_orphans(PROJECT, i64::MAX).await.unwrap();
+    assert_eq!(scanned(&place.again()).await, now);
+    assert_eq!(files(&place, "/links/").len(), 1);
+}
+
+#[tokio::test]
+async fn an_object_that_is_damaged_changes_no_answer_and_is_made_anew() {
+    let place = Place::new().await;
+    let sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b", "c"])], NOW).await.unwrap();
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    let [file] = files(&place, "/links/").try_into().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[17] ^= 4;
+    std::fs::write(&file, bytes).unwrap();
+    let want_now = want(&sent, &[("b", "a"), ("c", "a")]);
+    assert_eq!(scanned(&place.again()).await, want_now);
+    place.events.compact(PROJECT, NOW + 1).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 2);
+    hide(&place, "/persons/");
+    assert_eq!(scanned(&place.again()).await, want_now);
+    show(&place, "/persons/");
+    place.events.sweep(PROJECT, NOW + 1 + LATER).await.unwrap();
+    assert_eq!(files(&place, "/links/").len(), 1);
+    let rows = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
+    let rows = place.store.records.query(rows).await.unwrap();
+    let named = |start: &str| rows.iter().filter(|row| row.key.sk.starts_with(start)).count();
+    assert_eq!((named("LINKS#"), named("DAMAGED#")), (1, 0));
+    // Gone altogether.
+    hide(&place, "/links/");
+    assert_eq!(scanned(&place.again()).await, want_now);
+}
+
+#[tokio::test]
+async fn after_an_erasure_nobody_is_linked_to_whom_was_erased() {
+    let place = Place::new().await;
+    history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    place.events.erase(PROJECT, &Doomed::Project, NOW + 1).await.unwrap();
+    let sent = [simple(2000, "seen", "b", 1)];
+    place.events.append(PROJECT, &sent, NOW + 2).await.unwrap();
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[]));
+    place.events.compact(PROJECT, NOW + 3).await.unwrap();
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[]));
+    place.events.sweep(PROJECT, NOW + 3 + LATER).await.unwrap();
+    assert_eq!(files(&place, "/links/"), Vec::<String>::new());
+    assert_eq!(place.again().person_of(PROJECT, "b").await.unwrap(), derived(PROJECT, "b"));
+}
+
+#[tokio::test]
+async fn thousands_of_imported_persons_in_ranges_of_segments() {
+    let place = Place::new().await;
+    let ids = (0..9000).map(|n| format!("id{n}")).collect::<Vec<_>>();
+    let sent = ids.iter().zip(0..).map(|(id, n)| simple(n, "seen", id, n as i64 % 7)).collect::<Vec<_>>();
+    let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
+    // Every third id is of the one before it.
+    let records = ids.chunks(3).map(|ids| person(&[&ids[0], &ids[1]])).collect();
+    place.events.add_persons(PROJECT, records, NOW).await.unwrap();
+    let who: BTreeMap<&str, Uuid> = (0..ids.len())
+        .map(|n| (ids[n].as_str(), derived(PROJECT, &ids[if n % 3 == 1 { n - 1 } else { n }])))
+        .collect();
+    let want = expected(&sent, &request(&[], &["k"]), |id| who[id]);
+    assert!(scanned(&place.again()).await == want);
+    place.events.compact(PROJECT, NOW).await.unwrap();
+    hide(&place, "/persons/");
+    assert!(scanned(&place.again()).await == want);
+}
