@@ -40,6 +40,7 @@ mod moved;
 mod objects;
 mod orphans;
 mod packing;
+mod page_places;
 mod parquet_file;
 mod people;
 mod person;

@@ -1,8 +1,10 @@
-//! A Parquet object that is read in parts: footer and page index once, then only the pages that somebody wants.
+//! A Parquet object that is read in parts: footer and page index once, then only the pages that somebody wants. Where the
+//! pages of a column lie is decoded when the column is first read: that of all columns costs as much as many a question.
 //!
 //! Must stay true: decoding happens on threads that may block; a damaged file is an error that names it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -16,6 +18,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::objects::Objects;
+use crate::page_places::PagePlaces;
 
 /// What is read at first from the end of a file: footer and page index of most files.
 const TAIL_BYTES: u64 = 128 * 1024;
@@ -134,7 +137,7 @@ impl ParquetFile {
         column: usize,
         rows: usize,
         ids: &BTreeSet<Uuid>,
-    ) -> Option<Vec<std::ops::Range<usize>>> {
+    ) -> Option<Vec<Range<usize>>> {
         let provider = self.metadata().page_index()?;
         let ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(index) = provider.column_index(group, column)? else {
             return None;
@@ -157,7 +160,7 @@ impl ParquetFile {
     }
 }
 
-type Step = (ParquetPushDecoder, Vec<RecordBatch>, Option<Vec<std::ops::Range<u64>>>);
+type Step = (ParquetPushDecoder, Vec<RecordBatch>, Option<Vec<Range<u64>>>);
 
 /// Decodes until bytes are missing (then says which) or there are no more rows.
 fn step(mut decoder: ParquetPushDecoder) -> Result<Step, EventStoreError> {
@@ -177,22 +180,41 @@ async fn metadata(
     bytes: u64,
     index: Index,
 ) -> Result<ParquetMetaData, EventStoreError> {
-    let bounds = match index {
+    let policy = match index {
         Index::Places => PageIndexPolicy::Skip,
         Index::PlacesAndBounds => PageIndexPolicy::Optional,
     };
-    let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?
-        .with_offset_index_policy(PageIndexPolicy::Optional)
-        .with_column_index_policy(bounds);
-    let tail = bytes.saturating_sub(TAIL_BYTES)..bytes;
-    let mut wanted = Vec::from([tail]);
-    loop {
+    let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
+    let tail_start = bytes.saturating_sub(TAIL_BYTES);
+    let mut wanted = Vec::from([tail_start..bytes]);
+    let mut tail = None;
+    let metadata = loop {
         let parts = objects.ranges(object, &wanted).await?;
+        tail = tail.or_else(|| parts.first().cloned());
         decoder.push_ranges(wanted, parts)?;
         match decoder.try_decode()? {
-            DecodeResult::Data(metadata) => return Ok(metadata),
+            DecodeResult::Data(metadata) => break metadata,
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Finished => return Err(EventStoreError::corrupt("no footer")),
         }
-    }
+    };
+    let Some(places) = places(&metadata).filter(|_| index == Index::Places) else { return Ok(metadata) };
+    let (start, read) = match tail {
+        Some(tail) if places.start >= tail_start => (tail_start, tail),
+        _ => {
+            let read = objects.ranges(object, std::slice::from_ref(&places)).await?;
+            (places.start, read.into_iter().next().unwrap_or_default())
+        }
+    };
+    let places = PagePlaces::new(&metadata, start, read);
+    Ok(metadata.into_builder().set_page_index(Some(Arc::new(places))).build())
+}
+
+/// Where the file says where pages lie: one range for all columns. None where some column has no such index.
+fn places(metadata: &ParquetMetaData) -> Option<Range<u64>> {
+    let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let ranges = columns.map(|column| column.offset_index_range()).collect::<Option<Vec<_>>>()?;
+    let (start, end) =
+        (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
+    Some(start..end)
 }

@@ -1,7 +1,8 @@
 //! What the cache does not have of a person range, out of its file.
 //!
-//! Must stay true: only the pages of the rows and the columns that are missing are read; what is decoded is kept whole,
-//! and as far as it is within the times of the question; a damaged file is an error that names it.
+//! What is decoded is kept as far as it is within the times of the question. The rows of other times are kept too once a
+//! range is decoded again: the first question of a process does not pay for others that may never come. Must stay true:
+//! only the pages of the rows and the columns that are missing are read; a damaged file is an error that names it.
 
 use std::sync::Arc;
 
@@ -54,14 +55,25 @@ impl EventStore {
             found.took.bytes_read += read.bytes_read;
             decoded = Some(read);
         }
-        let work =
-            Work { task: task.clone(), wanted: wanted.clone(), numbers, columns, persons, parts, decoded };
+        let keeps_whole = self.keeps_whole(task);
+        let (task, wanted) = (task.clone(), wanted.clone());
+        let work = Work { task, wanted, numbers, columns, persons, parts, decoded, keeps_whole };
         let store = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
             work.complete(&mut found, &store.inner.pieces).map(|()| found)
         });
         done.await?
+    }
+
+    /// Whether rows of other times than those asked for are kept: where it is not the first time that some are decoded.
+    fn keeps_whole(&self, task: &Task) -> bool {
+        let (pieces, asked) = (&self.inner.pieces, task.key(0, Part::Asked, WHOLE));
+        let again = pieces.get(&asked).is_some();
+        if !again && task.runs.iter().any(|run| run.clip.is_some()) {
+            pieces.put(asked, Piece::Asked);
+        }
+        again
     }
 }
 
@@ -106,6 +118,8 @@ struct Work {
     persons: Option<Bytes>,
     parts: Option<Parts>,
     decoded: Option<Decoded>,
+    /// See [`EventStore::keeps_whole`].
+    keeps_whole: bool,
 }
 
 impl Work {
@@ -130,6 +144,13 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// Keeps what was decoded of a whole run, if that is worth it.
+    fn keep(&self, task: &RunTask, part: Part, piece: impl FnOnce() -> Piece, pieces: &Pieces) {
+        if task.clip.is_none() || self.keeps_whole {
+            pieces.put(self.task.key(task.run, part, WHOLE), piece());
+        }
     }
 
     /// What was decoded of a whole run: ready where the whole run is wanted.
@@ -158,14 +179,14 @@ impl Work {
                 check_order(&codes, &times)?;
                 found.took.rows_decoded += codes.len() as u64;
                 let (core, task) = (Core { codes, times, ties }, &self.task.runs[*run]);
-                pieces.put(self.task.key(task.run, Part::Core, WHOLE), Piece::Core(core.clone()));
+                self.keep(task, Part::Core, || Piece::Core(core.clone()), pieces);
                 found.runs[*run].core = Self::slot(task, core);
             }
         }
         if self.numbers.seqs {
             for (run, seqs) in self.numbers.runs.iter().zip(reader.seqs()?) {
                 let (seqs, task) = (Arc::new(seqs), &self.task.runs[*run]);
-                pieces.put(self.task.key(task.run, Part::Seqs, WHOLE), Piece::Seqs(seqs.clone()));
+                self.keep(task, Part::Seqs, || Piece::Seqs(seqs.clone()), pieces);
                 found.runs[*run].seqs = Some(Self::slot(task, seqs));
             }
         }
@@ -190,7 +211,7 @@ impl Work {
             for (column, decoded) in self.columns.columns.iter().zip(columns) {
                 let column_of = Weighed::new(decoded);
                 let part = Part::Column(self.wanted.columns[*column].1.clone());
-                pieces.put(self.task.key(task.run, part, WHOLE), Piece::Column(column_of.clone()));
+                self.keep(task, part, || Piece::Column(column_of.clone()), pieces);
                 found.runs[*run].columns[*column] = Self::slot(task, column_of);
             }
         }
@@ -222,16 +243,17 @@ impl Work {
 }
 
 fn check_order(codes: &[u32], times: &[Micros]) -> Result<(), EventStoreError> {
-    let mut ordered = true;
-    for row in 1..codes.len().min(times.len()) {
-        ordered &= codes[row - 1] < codes[row] || times[row - 1] <= times[row];
-    }
+    // Without a branch, so that the compiler takes several rows at once.
+    let pairs = codes.windows(2).zip(times.windows(2));
+    let ordered = pairs.fold(true, |ordered, (codes, times)| {
+        ordered & ((codes[0] < codes[1]) | (times[0] <= times[1]))
+    });
     if ordered { Ok(()) } else { Err(EventStoreError::corrupt("times are out of order")) }
 }
 
 fn persons(bytes: &[u8]) -> Result<Vec<Uuid>, EventStoreError> {
     let persons = bytes.as_chunks::<16>().0.iter().map(|id| Uuid::from_bytes(*id)).collect::<Vec<_>>();
-    if persons.is_sorted_by(|a, b| a < b) {
+    if persons.is_sorted_by(|a, b| a.as_u128() < b.as_u128()) {
         Ok(persons)
     } else {
         Err(EventStoreError::corrupt("persons of a range are out of order"))

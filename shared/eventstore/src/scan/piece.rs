@@ -38,6 +38,8 @@ pub(crate) enum Piece {
     Core(Core),
     Seqs(Arc<Vec<Seq>>),
     Column(Weighed),
+    /// That some times of runs of the range have been asked for.
+    Asked,
 }
 
 /// Which part of the rows of an event a piece is.
@@ -47,6 +49,7 @@ pub(crate) enum Part {
     Core,
     Seqs,
     Column(Arc<Origin>),
+    Asked,
 }
 
 /// The first and the last instant of the rows that are left of a piece.
@@ -116,6 +119,7 @@ impl Piece {
             Piece::Core(core) => core.bytes(),
             Piece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
             Piece::Column(column) => column.bytes(),
+            Piece::Asked => 0,
         }
     }
 }

@@ -78,5 +78,9 @@ pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
             .set_column_dictionary_enabled(column.into(), false)
             .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED);
     }
+    // What every question reads: packed already, so that compressing it saves less than a hundredth of the file.
+    for column in ["person_code", "timestamp"] {
+        properties = properties.set_column_compression(column.into(), Compression::UNCOMPRESSED);
+    }
     Ok(properties.build())
 }
