@@ -245,9 +245,8 @@ impl Work {
 fn check_order(codes: &[u32], times: &[Micros]) -> Result<(), EventStoreError> {
     // Without a branch, so that the compiler takes several rows at once.
     let pairs = codes.windows(2).zip(times.windows(2));
-    let ordered = pairs.fold(true, |ordered, (codes, times)| {
-        ordered & ((codes[0] < codes[1]) | (times[0] <= times[1]))
-    });
+    let ordered = pairs
+        .fold(true, |ordered, (codes, times)| ordered & ((codes[0] < codes[1]) | (times[0] <= times[1])));
     if ordered { Ok(()) } else { Err(EventStoreError::corrupt("times are out of order")) }
 }
 
