@@ -186,7 +186,8 @@ async fn metadata(
     };
     let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
     let tail_start = bytes.saturating_sub(TAIL_BYTES);
-    let mut wanted = Vec::from([tail_start..bytes]);
+    let from_tail = tail_start..bytes;
+    let mut wanted = Vec::from([from_tail]);
     let mut tail = None;
     let metadata = loop {
         let parts = objects.ranges(object, &wanted).await?;

@@ -188,7 +188,8 @@ impl Resolution {
     /// What [`Resolution::encode`] made.
     pub(crate) fn decode(pairs: Bytes) -> Result<Resolution, EventStoreError> {
         let table = Table { pairs, by_final: OnceLock::new() };
-        if table.pairs.len() % size_of::<Pair>() > 0 || !table.pairs().is_sorted_by(|a, b| a[..16] < b[..16])
+        if !table.pairs.len().is_multiple_of(size_of::<Pair>())
+            || !table.pairs().is_sorted_by(|a, b| a[..16] < b[..16])
         {
             return Err(EventStoreError::corrupt("linked persons are out of order"));
         }

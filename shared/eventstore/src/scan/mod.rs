@@ -9,6 +9,7 @@
 mod columns;
 mod decode;
 mod keep;
+mod kept;
 mod load;
 mod merge;
 pub(crate) mod piece;
@@ -16,7 +17,7 @@ mod plan;
 mod side;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
@@ -27,6 +28,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::resolved::Resolved;
 use crate::segment::write::range_bits;
+use kept::{ByNumber, Keeping};
 use load::{Loaded, Task, Took};
 use merge::Source;
 use plan::{Budget, Planned};
@@ -94,11 +96,10 @@ impl EventStore {
 
         let hot = Chunk::of_rows(&hot, &planned.names, &wanted, &snapshot.resolution);
         let resolved = &snapshot.resolved;
-        let (ranges, mut side) = self.load_all(&planned, &wanted, resolved, &mut budget, &mut stats).await?;
+        let mut loaded = self.load_all(&planned, &wanted, resolved, &mut budget, &mut stats).await?;
         if !hot.events.is_empty() {
-            side.push(hot);
+            loaded.side.push(hot);
         }
-        let loaded = (ranges, side);
         let partitions =
             self.put_together(planned, loaded, &wanted, resolved, &mut budget, &mut stats).await?;
         stats.bytes_held = budget.taken();
@@ -115,19 +116,22 @@ impl EventStore {
         resolved: &Arc<Resolved>,
         budget: &mut Budget,
         stats: &mut ScanStats,
-    ) -> Result<(Vec<Loaded>, Vec<Chunk>), EventStoreError> {
+    ) -> Result<AllLoaded, EventStoreError> {
         let seqs = wanted.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, seqs));
         let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
-        let (mut ranges, mut side) = (Vec::with_capacity(planned.tasks.len()), Vec::new());
+        let mut all = AllLoaded::default();
         while let Some((loaded, chunks, took)) = loads.try_next().await? {
             budget.take(loaded.bytes())?;
             stats.add(took);
-            ranges.push(loaded);
-            side.extend(chunks);
+            if !chunks.is_empty() {
+                all.touched.insert(all.ranges.len());
+            }
+            all.ranges.push(loaded);
+            all.side.extend(chunks);
         }
-        Ok((ranges, side))
+        Ok(all)
     }
 
     async fn load_resolved(
@@ -155,17 +159,19 @@ impl EventStore {
         Ok((loaded, chunks, took.and(again)))
     }
 
-    /// The partitions of what was loaded, which is `ranges` and `side`.
+    /// The partitions of what was loaded.
     async fn put_together(
         &self,
         planned: Planned,
-        (ranges, side): (Vec<Loaded>, Vec<Chunk>),
+        loaded: AllLoaded,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
         budget: &mut Budget,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
-        let mut shares = Shares::of(&planned, ranges, side);
+        let mut shares = Shares::of(&planned, loaded.ranges, loaded.side);
+        let keeping = Keeping::of(&shares.of_number, shares.bits, &planned.tasks, &loaded.touched, wanted);
+        let mut partitions = keeping.take(&self.inner.pieces, &mut shares.of_number);
         if wanted.request.arrivals {
             shares.by_seq = shares.of_number.keys().copied().collect();
         } else if shares.of_number.values().any(|share| share.len() > 1) {
@@ -186,11 +192,27 @@ impl EventStore {
         let names = Arc::new(planned.names);
         let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
         let Shares { of_number, by_seq, .. } = shares;
-        let partitions = of_number
+        let numbers = of_number.keys().copied().collect::<Vec<_>>();
+        let made = of_number
             .into_iter()
             .map(|(number, share)| partition(share, by_seq.contains(&number), names.clone(), keys.clone()));
-        futures::stream::iter(partitions.collect::<Vec<_>>()).buffered(cores()).try_collect().await
+        let made = futures::stream::iter(made.collect::<Vec<_>>()).buffered(cores());
+        for (number, partition) in numbers.into_iter().zip(made.try_collect::<Vec<_>>().await?) {
+            keeping.put(&self.inner.pieces, number, &partition);
+            partitions.insert(number, partition);
+        }
+        Ok(partitions.into_values().collect())
     }
+}
+
+/// What was loaded.
+#[derive(Debug, Default)]
+struct AllLoaded {
+    /// One for each task.
+    ranges: Vec<Loaded>,
+    side: Vec<Chunk>,
+    /// The tasks of which side rows were taken out.
+    touched: BTreeSet<usize>,
 }
 
 /// The partition of the sources of a share.
@@ -215,7 +237,7 @@ async fn partition(
 struct Shares {
     bits: u32,
     /// Each source with the index of the task that it was loaded for; side rows have none.
-    of_number: BTreeMap<u64, Vec<(Option<usize>, Source)>>,
+    of_number: ByNumber,
     /// Shares whose rows are told apart by their order of arrival.
     by_seq: BTreeSet<u64>,
 }
@@ -227,7 +249,7 @@ impl Shares {
             Some(bits) => bits,
             None => range_bits(side_rows, PARTITION_ROWS).min(PARTITION_BITS),
         };
-        let mut of_number: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        let mut of_number = ByNumber::new();
         for (at, (task, loaded)) in planned.tasks.iter().zip(ranges).enumerate() {
             for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
                 of_number.entry(number).or_default().push((Some(at), source));

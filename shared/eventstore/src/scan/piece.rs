@@ -1,4 +1,5 @@
-//! Pieces: what was decoded of one event in one person range of a segment, and the cache that keeps it between scans.
+//! Pieces: what was decoded of one event in one person range of a segment, or put together of several segments, and the
+//! cache that keeps it between scans.
 //!
 //! Must stay true: a piece depends on its key alone, because segments never change, so a cached piece is as good as a
 //! fresh one; the cache is bounded by bytes.
@@ -6,12 +7,13 @@
 use std::sync::Arc;
 
 use arrow::buffer::ScalarBuffer;
-use pennon_engine::scan::{Column, Dictionary, Micros, Seq};
+use pennon_engine::scan::{Column, Dictionary, Micros, Partition, Seq};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::kept::Ingredients;
 use super::wanted::Origin;
 
 /// The rows of one event in one range: of whom, and when. By person, time and arrival.
@@ -40,6 +42,8 @@ pub(crate) enum Piece {
     Column(Weighed),
     /// That some times of runs of the range have been asked for.
     Asked,
+    /// Runs of several segments put together, and their bytes.
+    Share(Arc<Partition>, u64),
 }
 
 /// Which part of the rows of an event a piece is.
@@ -50,6 +54,7 @@ pub(crate) enum Part {
     Seqs,
     Column(Arc<Origin>),
     Asked,
+    Share(Arc<Ingredients>),
 }
 
 /// The first and the last instant of the rows that are left of a piece.
@@ -97,7 +102,7 @@ impl Weighed {
 }
 
 /// What a value takes in memory, about.
-fn bytes_of(value: &Value) -> u64 {
+pub(super) fn bytes_of(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
     // What the allocator adds to each piece of memory.
     let held = |bytes: usize| 16 + bytes as u64;
@@ -120,6 +125,7 @@ impl Piece {
             Piece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
             Piece::Column(column) => column.bytes(),
             Piece::Asked => 0,
+            Piece::Share(_, bytes) => *bytes,
         }
     }
 }

@@ -7,6 +7,7 @@ mod erasure;
 mod faults;
 mod import;
 mod imported;
+mod kept;
 mod layouts;
 mod meanwhile;
 mod memory;

@@ -1,0 +1,96 @@
+//! Rows of several segments are put together once: the next question of the same process has what was made, until
+//! something comes that changes it.
+
+use std::sync::Arc;
+
+use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals};
+use pennon_engine::scan::ScanRequest;
+use pennon_eventstore::{Effort, Event, EventStore, Scan, derived};
+use serde_json::json;
+
+/// Events of three segments that lie in the same shares, many of them at the same times.
+async fn history(place: &Place) -> Vec<Event> {
+    let made = |n: u128| {
+        let (name, who) = (["seen", "bought"][n as usize % 2], format!("p{}", n % 9));
+        event(n, name, &who, n as i64 / 12, json!({"k": n % 5}))
+    };
+    let sent = (0..120).map(made).collect::<Vec<_>>();
+    for (part, at) in sent.chunks(40).zip(0..) {
+        let lines = part.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+        place.events.ingest(PROJECT, lines.collect(), NOW + at).await.unwrap();
+    }
+    sent
+}
+
+async fn scan(events: &EventStore, request: &ScanRequest) -> Scan {
+    events.scan(PROJECT, &[], request).await.unwrap()
+}
+
+/// Whether the second scan has what the first one made.
+fn same(one: &Scan, other: &Scan) -> bool {
+    let actors = |scan: &Scan| scan.partitions.iter().map(|part| part.actors.clone()).collect::<Vec<_>>();
+    actors(one).iter().zip(&actors(other)).all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+fn want(sent: &[Event], request: &ScanRequest) -> Vec<PlainRow> {
+    expected(sent, request, |who| derived(PROJECT, who))
+}
+
+#[tokio::test]
+async fn what_was_put_together_serves_the_next_question_of_the_same_rows_only() {
+    let place = Place::new().await;
+    let sent = history(&place).await;
+    for arrivals in [true, false] {
+        let asked = ScanRequest { arrivals, ..request(&["seen"], &["k"]) };
+        let first = scan(&place.events, &asked).await;
+        assert_eq!(first.stats.segments, 3);
+        let second = scan(&place.events, &asked).await;
+        assert!(same(&first, &second));
+        assert_eq!((rows(&first), rows(&second)), (want(&sent, &asked), want(&sent, &asked)));
+        let others = [
+            ScanRequest { arrivals, ..request(&["seen", "bought"], &["k"]) },
+            ScanRequest { arrivals, ..request(&["seen"], &["x"]) },
+            ScanRequest { from: 3, to: 7, ..asked.clone() },
+            ScanRequest { from: 3, ..asked.clone() },
+            ScanRequest { arrivals: !arrivals, ..asked.clone() },
+        ];
+        for other in others {
+            for _ in 0..2 {
+                let found = scan(&place.events, &other).await;
+                assert!(!same(&first, &found));
+                assert_eq!(rows(&found), want(&sent, &other));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_comes_after_is_in_the_next_answer() {
+    let place = Place::new().await;
+    let mut sent = history(&place).await;
+    let asked = without_arrivals(&[], &["k"]);
+    let first = scan(&place.events, &asked).await;
+    // An event that waits in a block.
+    let late = simple(1000, "seen", "p3", 4);
+    place.again().append(PROJECT, std::slice::from_ref(&late), NOW + 10).await.unwrap();
+    sent.push(late);
+    let found = scan(&place.events, &asked).await;
+    assert!(!same(&first, &found));
+    assert_eq!(rows(&found), want(&sent, &asked));
+    // A merge, which moves rows of all segments.
+    let merge = event(1001, "$merge_dangerously", "p1", 5, json!({"alias": "p2"}));
+    place.again().append(PROJECT, std::slice::from_ref(&merge), NOW + 11).await.unwrap();
+    sent.push(merge);
+    let merged = expected(&sent, &asked, |who| derived(PROJECT, if who == "p2" { "p1" } else { who }));
+    for _ in 0..2 {
+        assert_eq!(rows(&scan(&place.events, &asked).await), merged);
+    }
+    // Other segments.
+    place.again().compact_blocks(PROJECT, NOW + 12).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(rows(&scan(&place.events, &asked).await), merged);
+    }
+    while place.again().merge_segments(PROJECT, NOW + 13, Effort::Fewest).await.unwrap().goes_on() {}
+    let found = scan(&place.events, &asked).await;
+    assert_eq!((found.stats.segments, rows(&found)), (1, merged));
+}
