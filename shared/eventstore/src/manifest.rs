@@ -229,10 +229,12 @@ impl Manifest {
             .into())
     }
 
-    /// What the manifest lists of imported persons alone.
+    /// What the manifest lists of imported persons alone, and of who is who by them.
     pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        let query = Query::partition(keys::manifest_pk(project)).prefix(keys::PERSONS);
-        Manifest::of(&store.records.query(query).await?)
+        let listed =
+            |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
+        let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
+        Manifest::of(&[persons, links].concat())
     }
 
     fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals};
+use crate::support::{
+    NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
+};
 use pennon_engine::scan::ScanRequest;
 use pennon_eventstore::{Effort, Event, EventStore, Scan, derived};
 use serde_json::json;
