@@ -100,8 +100,7 @@ fn bytes_of(partition: &Partition) -> u64 {
         };
         let row = size_of::<u32>() + size_of::<i64>() + order + run.columns.len() * size_of::<u32>();
         bytes += run.times.len() * row;
-        let columns = run.columns.values().flat_map(|column| column.values.iter());
-        values += columns.map(piece::bytes_of).sum::<u64>();
+        values += run.columns.values().map(piece::values_bytes).sum::<u64>();
     }
     bytes as u64 + values
 }

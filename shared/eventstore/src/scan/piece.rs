@@ -91,8 +91,7 @@ impl Core {
 
 impl Weighed {
     pub(crate) fn new(column: Column) -> Weighed {
-        let value = |value| bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64;
-        let value_bytes = column.values.iter().map(value).sum();
+        let value_bytes = values_bytes(&column);
         Weighed { column, value_bytes }
     }
 
@@ -101,8 +100,14 @@ impl Weighed {
     }
 }
 
+/// What the values of a column take in memory, about.
+pub(super) fn values_bytes(column: &Column) -> u64 {
+    let value = |value| bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64;
+    column.values.iter().map(value).sum()
+}
+
 /// What a value takes in memory, about.
-pub(super) fn bytes_of(value: &Value) -> u64 {
+fn bytes_of(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
     // What the allocator adds to each piece of memory.
     let held = |bytes: usize| 16 + bytes as u64;
