@@ -150,7 +150,7 @@ async fn after_an_erasure_nobody_is_linked_to_whom_was_erased() {
     history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
     place.events.compact(PROJECT, NOW).await.unwrap();
-    place.events.erase(PROJECT, &Doomed::Project, NOW + 1).await.unwrap();
+    place.events.erase(PROJECT, &Doomed::Project, &|| NOW + 1).await.unwrap();
     let sent = [simple(2000, "seen", "b", 1)];
     place.events.append(PROJECT, &sent, NOW + 2).await.unwrap();
     assert_eq!(scanned(&place.again()).await, want(&sent, &[]));
