@@ -172,7 +172,7 @@ impl Resolution {
 
     /// How many were linked to somebody.
     pub(crate) fn count(&self) -> usize {
-        self.table.finals.len() + self.since.len()
+        self.table.pairs().len() + self.since.len()
     }
 
     /// Whether nothing was ever merged.
