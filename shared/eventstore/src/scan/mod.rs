@@ -273,11 +273,12 @@ impl Shares {
         met.flatten().filter(|(_, source)| !source.has_seqs()).filter_map(|(at, _)| *at).collect()
     }
 
-    /// Puts what was loaded again for a task into the place of what was.
+    /// Puts what was loaded again for a task into the place of what was. Shares that are kept from another question are not
+    /// among these, and stay as they are.
     fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
         for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
-            let share = self.of_number.entry(number).or_default();
-            if let Some(place) = share.iter_mut().find(|(of, _)| *of == Some(at)) {
+            let share = self.of_number.get_mut(&number);
+            if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {
                 place.1 = source;
             }
         }

@@ -7,7 +7,7 @@ use crate::support::{
     NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
 };
 use pennon_engine::scan::ScanRequest;
-use pennon_eventstore::{Effort, Event, EventStore, Scan, derived};
+use pennon_eventstore::{Effort, Event, EventStore, Scan, Settings, derived};
 use serde_json::json;
 
 /// Events of three segments that lie in the same shares, many of them at the same times.
@@ -95,4 +95,35 @@ async fn whatever_comes_after_is_in_the_next_answer() {
     while place.again().merge_segments(PROJECT, NOW + 13, Effort::Fewest).await.unwrap().goes_on() {}
     let found = scan(&place.events, &asked).await;
     assert_eq!((found.stats.segments, rows(&found)), (1, merged));
+}
+
+/// A range that covers all shares is read again for one of them; the others are kept.
+#[tokio::test]
+async fn what_is_read_again_for_one_share_leaves_the_kept_ones_alone() {
+    let place = Place::with(Settings { range_rows: 10, ..Settings::default() }).await;
+    let made = |n: u128| simple(n, "seen", &format!("p{}", n % 20), n as i64 / 20);
+    let mut sent = (0..20).map(made).collect::<Vec<_>>();
+    let lines = (0..).zip(sent.iter().cloned());
+    place.events.ingest(PROJECT, lines.take(5).collect(), NOW).await.unwrap();
+    place
+        .events
+        .ingest(PROJECT, (5..).zip(sent.iter().skip(5).cloned()).take(5).collect(), NOW)
+        .await
+        .unwrap();
+    sent.truncate(10);
+    let more = (20..80).map(made).collect::<Vec<_>>();
+    place.events.append(PROJECT, &more, NOW + 1).await.unwrap();
+    place.events.compact_blocks(PROJECT, NOW + 2).await.unwrap();
+    sent.extend(more);
+    // Waits, of a person and at a time that a segment has already.
+    let late = [simple(1000, "seen", "p3", 0)];
+    place.events.append(PROJECT, &late, NOW + 3).await.unwrap();
+    sent.extend(late);
+    let asked = without_arrivals(&["seen"], &[]);
+    let want = want(&sent, &asked);
+    for _ in 0..3 {
+        let found = scan(&place.events, &asked).await;
+        assert!(found.partitions.len() > 1);
+        assert_eq!(rows(&found), want);
+    }
 }
