@@ -115,7 +115,7 @@ pub struct Apply {
 /// `pennon import`
 #[derive(Debug, Args)]
 pub struct Import {
-    /// JSON lines (.jsonl, .jsonl.gz) or Parquet (.parquet).
+    /// JSON lines (.jsonl, .jsonl.gz) or Parquet (.parquet; zstd, snappy, gzip, lz4 or uncompressed).
     pub file: PathBuf,
     /// Which installation.
     #[command(flatten)]

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
-use pennon_eventstore::{Cell, EventColumns, Properties, TableFile, TableRows, read_properties};
+use parquet::basic::Compression;
+use pennon_eventstore::{
+    Cell, EventColumns, EventStoreError, Properties, TableFile, TableRows, read_properties,
+};
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
@@ -138,7 +141,15 @@ impl<'a> Row<'a> {
 impl Rows {
     /// The rows of `file`.
     pub(super) fn open(file: File) -> Result<Rows, ImportError> {
-        let table = TableFile::open(file).map_err(|error| ImportError::of_content(error.to_string()))?;
+        let table = TableFile::open(file).map_err(|error| ImportError::of_content(reason(error)))?;
+        let undecodable =
+            table.compressions().iter().find_map(|(column, how)| Some((column, undecodable(*how)?)));
+        if let Some((column, how)) = undecodable {
+            return Err(ImportError::of_content(format!(
+                "column {column} is compressed with {how}, which cannot be read; write the file with zstd, snappy, gzip or \
+                 lz4, or uncompressed"
+            )));
+        }
         if let Some(missing) =
             NEEDED.iter().find(|needed| !table.columns().iter().any(|column| column == *needed))
         {
@@ -163,9 +174,7 @@ impl Rows {
         while self.waiting.as_ref().is_none_or(|waiting| self.at >= waiting.len()) {
             self.waiting = match self.table.next_rows() {
                 None => return Ok(false),
-                Some(rows) => {
-                    Some(rows.map_err(|error| ImportError::of_line(self.row + 1, error.to_string()))?)
-                }
+                Some(rows) => Some(rows.map_err(|error| ImportError::of_line(self.row + 1, reason(error)))?),
             };
             self.at = 0;
         }
@@ -213,6 +222,28 @@ impl Rows {
             row.properties(columns)
         };
         taken().map(|()| true).map_err(|message| ImportError::of_line(line, message))
+    }
+}
+
+/// What is wrong with the file: it is somebody's own, not stored events.
+fn reason(error: EventStoreError) -> String {
+    match error {
+        EventStoreError::Corrupt(what) => what,
+        other => other.to_string(),
+    }
+}
+
+/// The name of a compression that this program has no decoder for: see the features of `parquet` in its manifest.
+fn undecodable(compression: Compression) -> Option<&'static str> {
+    match compression {
+        Compression::BROTLI(_) => Some("brotli"),
+        Compression::LZO => Some("lzo"),
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::GZIP(_)
+        | Compression::LZ4
+        | Compression::LZ4_RAW
+        | Compression::ZSTD(_) => None,
     }
 }
 

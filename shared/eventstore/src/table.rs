@@ -16,6 +16,7 @@ use arrow::datatypes::{
 };
 use chrono::DateTime;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
 use serde_json::{Map, Value};
 
 use crate::error::EventStoreError;
@@ -35,6 +36,7 @@ pub struct TableFile {
     reader: Option<ParquetRecordBatchReader>,
     ahead: Option<Ahead>,
     columns: Vec<String>,
+    compressions: Vec<(String, Compression)>,
     rows: u64,
 }
 
@@ -51,7 +53,20 @@ impl TableFile {
         }
         let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
-        Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, rows })
+        let mut compressions = Vec::<(String, Compression)>::new();
+        for chunk in builder.metadata().row_groups().iter().flat_map(|group| group.columns()) {
+            let compression = chunk.compression();
+            if !compressions.iter().any(|(_, known)| *known == compression) {
+                compressions.push((chunk.column_path().string(), compression));
+            }
+        }
+        Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, compressions, rows })
+    }
+
+    /// How its columns are compressed, each way once, with the first column that is. Rows come of those only for which
+    /// the program has the decoder.
+    pub fn compressions(&self) -> &[(String, Compression)] {
+        &self.compressions
     }
 
     /// Names of its columns.

@@ -260,13 +260,26 @@ mod parquet_files {
         ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
     };
     use parquet::arrow::ArrowWriter;
+    use parquet::basic::{Compression, CompressionCodec, GzipLevel, ZstdLevel};
+    use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+    use parquet::file::properties::WriterProperties;
 
     fn file(place: &Place, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
+        compressed(place, name, Compression::UNCOMPRESSED, columns)
+    }
+
+    fn compressed(
+        place: &Place,
+        name: &str,
+        compression: Compression,
+        columns: Vec<(&str, ArrayRef)>,
+    ) -> PathBuf {
         let columns = columns.into_iter().map(|(name, array)| (name.to_owned(), array, true));
         let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
         let path = place.directory.path().join(name);
-        let mut writer =
-            ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let out = std::fs::File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         path
@@ -311,6 +324,64 @@ mod parquet_files {
         assert_eq!(values("k"), [None, None, Some(json!(50))]);
         assert_eq!(values("x"), [None, None, Some(json!([1]))]);
         assert_eq!(values("price"), [None, Some(json!(1.5)), Some(json!(2.0))]);
+    }
+
+    /// Many rows, so that a page is worth compressing.
+    fn seen(place: &Place, name: &str, compression: Compression) -> PathBuf {
+        let ids = (0..3000).map(|n| format!("{name}-{n}")).collect::<Vec<_>>();
+        let ids = ids.iter().map(|id| Some(id.as_str())).collect::<Vec<_>>();
+        let columns = vec![
+            ("event", texts(&[Some("seen"); 3000])),
+            ("distinct_id", texts(&ids)),
+            ("timestamp", Arc::new(TimestampMicrosecondArray::from_iter_values(0..3000)) as ArrayRef),
+        ];
+        compressed(place, name, compression, columns)
+    }
+
+    #[tokio::test]
+    async fn files_are_read_however_they_are_compressed() {
+        let place = Place::new().await;
+        let compressions = [
+            Compression::UNCOMPRESSED,
+            Compression::SNAPPY,
+            Compression::GZIP(GzipLevel::default()),
+            Compression::LZ4,
+            Compression::LZ4_RAW,
+            Compression::ZSTD(ZstdLevel::default()),
+        ];
+        for (project, compression) in (1..).zip(compressions) {
+            let path = seen(&place, &format!("{compression}.parquet"), compression);
+            let summary = place.import(&path, Some(project)).await.unwrap();
+            assert_eq!(summary.events, 3000, "{compression}");
+            assert_eq!(place.counts(project).await, (3000, 3000), "{compression}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_compression_that_cannot_be_read_is_refused_by_its_name_and_nothing_is_stored() {
+        for (codec, name) in [(CompressionCodec::BROTLI, "brotli"), (CompressionCodec::LZO, "lzo")] {
+            let place = Place::new().await;
+            let path = seen(&place, "a.parquet", Compression::UNCOMPRESSED);
+            // The same file, but that it says so of its second column.
+            let read = std::fs::File::open(&path).unwrap();
+            let metadata = ParquetMetaDataReader::new().parse_and_finish(&read).unwrap();
+            let group = metadata.row_groups()[0].clone();
+            let mut chunks = group.columns().to_vec();
+            chunks[1] = chunks[1].clone().into_builder().set_compression_codec(codec).build().unwrap();
+            let group = group.into_builder().set_column_metadata(chunks).build().unwrap();
+            let metadata = metadata.into_builder().set_row_groups(vec![group]).build();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let mut footer = Vec::new();
+            ParquetMetaDataWriter::new(&mut footer, &metadata).finish().unwrap();
+            bytes.extend(footer);
+            let error = place.import(&place.file("other.parquet", &bytes), Some(1)).await.unwrap_err();
+            assert!(error.message.starts_with("column distinct_id is compressed with "), "{error}");
+            assert!(
+                error.message.contains(name) && error.message.contains("write the file with zstd"),
+                "{error}"
+            );
+            assert_eq!(place.counts(1).await, (0, 0));
+        }
     }
 
     #[tokio::test]
@@ -363,7 +434,11 @@ mod parquet_files {
         let lacking =
             file(&place, "lacking.parquet", vec![("event", texts(&two)), ("timestamp", texts(&two))]);
         let error = place.import(&lacking, Some(1)).await.unwrap_err();
-        assert!(error.message.contains("distinct_id"), "{error}");
+        assert_eq!(error.message, "has no column distinct_id");
+        let without_form: ArrayRef = Arc::new(arrow::array::BinaryArray::from(vec![b"x".as_slice()]));
+        let error = place.import(&file(&place, "blob.parquet", vec![("blob", without_form)]), Some(1)).await;
+        let error = error.unwrap_err();
+        assert!(error.message.starts_with("column blob has type"), "{error}");
         let times = texts(&[Some("2024-01-01"), Some("never")]);
         let bad = file(
             &place,
