@@ -2,7 +2,8 @@
 //!
 //! Segments of about one size are a tier, each four times the one below. [`FAN`] of a tier become one of the next, so that
 //! an event is written anew as often as there are tiers and a project is left with a few segments of each. Must stay true:
-//! what is merged has no more rows than [`MERGED_ROWS_MAX`] and no more bytes than [`MERGED_BYTES_MAX`]; every merge leaves fewer segments, so that merging ends.
+//! what is merged has no more rows than [`MERGED_ROWS_MAX`] and no more bytes than [`MERGED_BYTES_MAX`]; every merge leaves
+//! fewer segments, so that merging ends.
 
 use crate::manifest::SegmentEntry;
 
