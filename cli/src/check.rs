@@ -55,10 +55,16 @@ fn tell(project: u64, checked: &Checked, lines: &mut Vec<String>) {
         for finding in &found.findings {
             lines.push(format!("  {}: {}", finding.object, finding.what));
         }
-        lines.push(format!(
-            "  put these objects back and run `pennon check --lift`, or give the {kind} up with `pennon check --project \
-             {project} --drop {id}`"
-        ));
+        // Merges are in the folding before too, and cannot be given up alone.
+        lines.push(match kind {
+            "merges" => "  compaction makes another object of the one before, where that is there; else put this one back \
+                         and run `pennon check --lift`"
+                .to_owned(),
+            _ => format!(
+                "  put these objects back and run `pennon check --lift`, or give the {kind} up with `pennon check \
+                 --project {project} --drop {id}`"
+            ),
+        });
     }
     for id in &checked.restored {
         lines.push(format!("project {project}: {id} was damaged and is whole again; `--lift` says so"));

@@ -12,6 +12,7 @@ use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::ingest::TRIES;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
+use crate::merges::fold::MergesEntry;
 use crate::quarantine::Damage;
 use crate::records_entry::RecordsEntry;
 
@@ -42,16 +43,17 @@ pub struct Checked {
     pub restored: Vec<String>,
 }
 
-/// A segment, or an import of persons or groups, of which something is damaged.
+/// A segment, an import of persons or groups, or an object with folded merges, of which something is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSegment {
     /// Its id.
     pub id: String,
-    /// What it holds: `events`, `persons` or `groups`.
+    /// What it holds: `events`, `persons`, `groups` or `merges`.
     pub kind: &'static str,
     /// How many of them.
     pub events: u64,
-    /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported.
+    /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported; of merges, when
+    /// they were folded.
     pub from: Micros,
     /// Time of its last event; the same.
     pub to: Micros,
@@ -79,6 +81,11 @@ impl Entry {
         }
     }
 
+    fn of_merges(entry: &MergesEntry) -> Entry {
+        let (id, rows, times) = (entry.id.clone(), entry.merges, (entry.at, entry.at));
+        Entry { id, kind: "merges", rows, times, objects: vec![entry.object.clone()] }
+    }
+
     fn of_records(kind: &'static str, entry: &RecordsEntry) -> Entry {
         let (id, rows, times) = (entry.id.clone(), entry.rows, (entry.at, entry.at));
         Entry { id, kind, rows, times, objects: vec![entry.object.clone()] }
@@ -99,7 +106,8 @@ impl EventStore {
         let segments = manifest.segments.iter().map(Entry::of_segment);
         let persons = manifest.persons.iter().map(|entry| Entry::of_records("persons", entry));
         let groups = manifest.groups.iter().map(|entry| Entry::of_records("groups", entry));
-        let entries = segments.chain(persons).chain(groups).collect::<Vec<_>>();
+        let merges = manifest.merges.iter().map(Entry::of_merges);
+        let entries = segments.chain(persons).chain(groups).chain(merges).collect::<Vec<_>>();
         let of = entries.iter().map(|entry| entry.objects.len()).sum();
         let (mut checked, mut read) = (Checked::default(), 0);
         for entry in entries {

@@ -21,7 +21,8 @@ impl EventStore {
     /// Removes objects of the project that no entry of the manifest has, written more than [`ORPHANED_MICROS`] before
     /// `now`. Returns how many.
     pub async fn sweep_orphans(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
-        let listed = self.inner.objects.list(&format!("project={project}")).await?;
+        let mut listed = self.inner.objects.list(&format!("project={project}")).await?;
+        listed.extend(self.inner.objects.list(&format!("merges/project={project}")).await?);
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let segments = manifest.all_segments.iter().map(|(_, entry)| entry.id.as_str());
         // Records that some were erased from lie under another name than their entry's.
@@ -29,7 +30,8 @@ impl EventStore {
         let records = manifest.persons.iter().chain(&manifest.groups).chain(rewritten);
         let records = records.flat_map(RecordsEntry::objects).map(|name| id_of(name));
         let links = manifest.links.iter().map(|entry| entry.id.as_str());
-        let known = segments.chain(records).chain(links).collect::<HashSet<_>>();
+        let merges = manifest.merges.iter().map(|entry| entry.id.as_str());
+        let known = segments.chain(records).chain(links).chain(merges).collect::<HashSet<_>>();
         let mut orphans: HashMap<&str, Vec<String>> = HashMap::new();
         for object in listed.iter().filter(|object| object.at.saturating_add(ORPHANED_MICROS) <= now) {
             let (start, _) = checksums::split(&object.name);

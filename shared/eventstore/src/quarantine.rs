@@ -115,6 +115,10 @@ impl EventStore {
 /// The project, and the prefix and id of the manifest's entry, that an object belongs to.
 fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
     let (start, _) = checksums::split(object);
+    if let Some(merges) = start.strip_prefix("merges/project=") {
+        let (project, id) = merges.split_once('/')?;
+        return (!id.contains('/')).then_some((project.parse().ok()?, keys::MERGES, id));
+    }
     let mut folders = start.strip_prefix("project=")?.split('/');
     let project = folders.next()?.parse().ok()?;
     let prefix = match folders.next()? {
@@ -140,11 +144,19 @@ mod tests {
             ("project=12/persons/01-b.parquet", (12, keys::PERSONS, "01-b")),
             ("project=12/groups/01-b.parquet", (12, keys::GROUPS, "01-b")),
             ("project=12/links/01-b.pairs", (12, keys::LINKS, "01-b")),
+            ("merges/project=12/01-b.bin", (12, keys::MERGES, "01-b")),
         ];
         for (object, of) in known {
             assert_eq!(owner(object), Some(of), "{object}");
         }
-        for object in ["", "h", "project=x/events/a", "project=7/other/a", "project=7/events/a/b"] {
+        for object in [
+            "",
+            "h",
+            "project=x/events/a",
+            "project=7/other/a",
+            "project=7/events/a/b",
+            "merges/project=7/a/b",
+        ] {
             assert_eq!(owner(object), None, "{object}");
         }
     }

@@ -188,14 +188,22 @@ impl EventStore {
         if is_current && rows.is_empty() {
             return Ok(Some(base));
         }
+        let mut damage = None;
         if !follow(&rows, base.through) || !is_current {
-            base = Arc::new(self.anew(project, manifest, &base).await?);
+            let (anew, damaged) = match self.anew(project, manifest, &base).await {
+                // An object was replaced and removed meanwhile.
+                Err(EventStoreError::Contended) => return Ok(None),
+                made => made?,
+            };
+            (base, damage) = (Arc::new(anew), damaged);
         }
         rows.retain(|row| row.number > base.through);
         // Rows up to where they were read from may be missing too, where an object that ends before has taken the place
         // of what was remembered.
-        if !follow(&rows, base.through) || base.through < read_after {
-            return Ok(None);
+        let last = rows.last().map_or(base.through, |row| row.number);
+        let is_short = damage.is_some() && manifest.merges.last().is_some_and(|newest| newest.through > last);
+        if !follow(&rows, base.through) || base.through < read_after || is_short {
+            return damage.filter(|_| read_after == 0).map_or(Ok(None), Err);
         }
         let made = tokio::task::spawn_blocking(move || Arc::new(base.with(rows)));
         let resolved = made.await?;
@@ -204,26 +212,47 @@ impl EventStore {
     }
 
     /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists and none of them
-    /// has been erased.
+    /// has been erased. With the damage of an object, it is who they were before that one, if the rows since are there.
     async fn anew(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         known: &Resolved,
-    ) -> Result<Resolved, EventStoreError> {
+    ) -> Result<(Resolved, Option<EventStoreError>), EventStoreError> {
         let imported = self.imported(project, manifest).await?;
-        let (merges, through) = match manifest.merges.last() {
-            Some(entry) if entry.through > known.through || entry.erasures != known.erasures => {
-                (self.folded(entry).await?, entry.through)
-            }
-            // A manifest from before the first erasure, and somebody who knows of it.
-            None if known.erasures > 0 => (Vec::new(), 0),
-            _ => (known.log().copied().collect(), known.through),
-        };
+        let (merges, through, damage) = self.log_of(manifest, known).await?;
         let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect();
         let (resolution, erasures) = (imported.clone(), manifest.erasures());
         let none = Resolved { objects, erasures, imported, resolution, ..Resolved::default() };
-        Ok(tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?)
+        Ok((tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?, damage))
+    }
+
+    /// The merges of the newest object that is whole, or those of `known` where it has more and none of them has been
+    /// erased; up to which row that is; and the damage of a newer object.
+    async fn log_of(
+        &self,
+        manifest: &Manifest,
+        known: &Resolved,
+    ) -> Result<(Vec<Merged>, u64, Option<EventStoreError>), EventStoreError> {
+        let erasures = manifest.erasures();
+        let is_of_now = known.erasures == erasures;
+        let after = if is_of_now { known.through } else { 0 };
+        let entries = manifest.merges.iter().rev();
+        let mut damage = None;
+        for entry in entries.filter(|entry| entry.erasures == erasures && entry.through > after) {
+            match self.folded(entry).await {
+                Ok(merges) => return Ok((merges, entry.through, damage)),
+                Err(error @ EventStoreError::Damaged { .. }) => drop(damage.get_or_insert(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        match damage {
+            damage if is_of_now => Ok((known.log().copied().collect(), after, damage)),
+            // The rows before an erasure would bring back who was erased.
+            Some(error) if erasures > 0 => Err(error),
+            // A manifest from before the first erasure, and somebody who knows of it.
+            damage => Ok((Vec::new(), 0, damage)),
+        }
     }
 }
 

@@ -221,10 +221,15 @@ async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
     for name in ["00-lost.parquet", "00-lost.sums", "01-lost.uuids"] {
         std::fs::write(folder.join(name), b"x").unwrap();
     }
+    // A folding of merges that ended before it listed its object.
+    let merges =
+        folder.parent().and_then(|of| of.parent()).unwrap().join(format!("merges/project={PROJECT}"));
+    std::fs::create_dir_all(&merges).unwrap();
+    std::fs::write(merges.join("00-lost.bin"), b"x").unwrap();
     let today = chrono::Utc::now().timestamp_micros();
     assert_eq!(place.events.sweep_orphans(PROJECT, today).await.unwrap(), 0);
     let later = today + 2 * pennon_eventstore::ORPHANED_MICROS;
-    assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 3);
+    assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 4);
     assert_eq!(objects(&place), known);
     assert_eq!(asked_rows(&place.again()).await, want(&sent));
 }

@@ -25,7 +25,7 @@ fn want(sent: &[Event]) -> Vec<PlainRow> {
 }
 
 /// Two segments, an object of imported persons and a block; ada has two ids.
-async fn history(place: &Place) -> Vec<Event> {
+pub(crate) async fn history(place: &Place) -> Vec<Event> {
     let mut sent = Vec::new();
     for round in 0..3_u128 {
         let mut batch = vec![
@@ -154,7 +154,7 @@ async fn a_project_is_emptied_and_another_one_is_not() {
 
 /// Everything in the records table and on the object store of a place, as far as it names somebody: texts as they are,
 /// persons as bytes and as digits.
-async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
+pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let partitions = ["OVERRIDE", "SEGMENT", "COHORT"].map(|what| format!("PROJECT#{PROJECT}#{what}"));
     let parts =

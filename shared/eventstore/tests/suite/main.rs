@@ -3,6 +3,7 @@
 
 mod compaction;
 mod damage;
+mod erased_merges;
 mod erasure;
 mod faults;
 mod import;

@@ -161,7 +161,7 @@ fn log() -> Query {
     Query::partition(format!("PROJECT#{PROJECT}#OVERRIDE")).prefix("MERGE#")
 }
 
-async fn rows_of_the_log(place: &Place) -> usize {
+pub(crate) async fn rows_of_the_log(place: &Place) -> usize {
     place.store.records.query(log()).await.unwrap().len()
 }
 
@@ -204,8 +204,8 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     place.events.sweep(PROJECT, NOW).await.unwrap();
     assert_eq!(
         rows_of_the_log(&place).await,
-        1,
-        "the last row stays, because the next one is numbered after it"
+        120,
+        "rows that one object holds stay as long as it is the only one"
     );
     for events in [&place.again(), &knows_some, &knows_all] {
         check(events, 300).await;
@@ -218,12 +218,40 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     check(&knows_all, 620).await;
     next.compact(PROJECT, NOW + 1).await.unwrap();
     next.sweep(PROJECT, NOW + GRACE_MICROS + 1).await.unwrap();
-    let objects =
-        place.files().into_iter().filter(|file| file.contains("/merges/") && file.ends_with(".bin")).count();
-    assert_eq!((rows_of_the_log(&place).await, objects), (1, 1));
+    assert_eq!(
+        (rows_of_the_log(&place).await, folded(&place).len()),
+        (321, 2),
+        "rows since the one before, its last too"
+    );
     for events in [&place.again(), &knows_some, &knows_all] {
         check(events, 620).await;
     }
+    // The newest object is damaged: nobody is lost, it is found, and the next folding makes another one of the rows.
+    let newest = folded(&place).pop().unwrap();
+    let whole = std::fs::read(&newest).unwrap();
+    let mut bytes = whole.clone();
+    bytes[whole.len() / 2] ^= 1;
+    std::fs::write(&newest, &bytes).unwrap();
+    let events = place.again();
+    check(&events, 620).await;
+    let found = events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged;
+    assert_eq!(found.iter().map(|one| (one.kind, one.events)).collect::<Vec<_>>(), [("merges", 620)]);
+    events.sweep(PROJECT, NOW + 2 * GRACE_MICROS).await.unwrap();
+    assert_eq!(rows_of_the_log(&place).await, 321, "nothing goes that the damaged one alone holds");
+    events.compact(PROJECT, NOW + 2 * GRACE_MICROS).await.unwrap();
+    events.sweep(PROJECT, NOW + 3 * GRACE_MICROS).await.unwrap();
+    assert!(!std::path::Path::new(&newest).exists(), "the damaged one is gone");
+    assert_eq!(events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged, []);
+    assert!(events.damage(PROJECT).await.unwrap().is_empty());
+    check(&place.again(), 620).await;
+}
+
+/// The files of folded merges, oldest first.
+pub(crate) fn folded(place: &Place) -> Vec<String> {
+    let of = |file: &String| file.contains("/merges/") && file.ends_with(".bin");
+    let mut files = place.files().into_iter().filter(of).collect::<Vec<_>>();
+    files.sort();
+    files
 }
 
 #[tokio::test]
@@ -243,21 +271,24 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
     for n in 0..5 {
         waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
     }
-    for n in 5..300 {
-        works.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+    // Two foldings: rows that one object holds stay as long as it is the only one.
+    for (rows, at) in [(5..300, NOW), (300..600, NOW + 1)] {
+        for n in rows {
+            works.append(PROJECT, &[asked(n)], at).await.unwrap();
+        }
+        works.compact(PROJECT, at).await.unwrap();
     }
-    works.compact(PROJECT, NOW).await.unwrap();
-    works.sweep(PROJECT, NOW).await.unwrap();
-    assert_eq!(rows_of_the_log(&place).await, 1);
+    works.sweep(PROJECT, NOW + 1).await.unwrap();
+    assert_eq!(rows_of_the_log(&place).await, 301, "row 300 and those after it");
     // It knows of row 5 as the last one.
-    for n in [300, 301] {
+    for n in [600, 601] {
         waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
         for events in [&waits, &works, &place.again()] {
             person(events.clone(), n).await;
         }
     }
-    assert_eq!(rows_of_the_log(&place).await, 3);
-    for n in [0, 4, 5, 299] {
+    assert_eq!(rows_of_the_log(&place).await, 303);
+    for n in [0, 4, 5, 299, 300, 599] {
         person(place.again(), n).await;
     }
 }
