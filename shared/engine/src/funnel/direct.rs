@@ -4,6 +4,7 @@
 //! one instant is left to it. Most actors lack a step, and then no row of the steps behind it is looked at.
 
 use super::Outcome;
+use super::lane::{earliest, rows_of};
 use super::merge::{MarkedRun, RowMarks};
 use super::scan::{Marks, Rules};
 use super::values::{Codes, Touch};
@@ -149,7 +150,9 @@ impl<'a> Direct<'a> {
         let mut depth = 1;
         self.starts.fill(NONE);
         loop {
-            let Some((index, time)) = earliest(later) else { return Found::Depth(depth) };
+            let Some((index, time)) = earliest(later.iter().map(Lane::time)) else {
+                return Found::Depth(depth);
+            };
             let Some(index) = index else { return Found::Tied };
             // Of first steps only the latest one matters.
             while first.next < first.end && first.times[first.next] <= time {
@@ -182,21 +185,6 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// The lane with the earliest row and its time; no lane when several have it.
-#[inline]
-fn earliest(lanes: &[Lane<'_>]) -> Option<(Option<usize>, Micros)> {
-    let mut best: Option<(Option<usize>, Micros)> = None;
-    for (index, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.next < lane.end) {
-        let time = lane.times[lane.next];
-        best = match best {
-            Some((_, other)) if other < time => best,
-            Some((_, other)) if other == time => Some((None, time)),
-            _ => Some((Some(index), time)),
-        };
-    }
-    best
-}
-
 impl<'a> Lane<'a> {
     fn new(marked: &'a MarkedRun<'a>) -> Self {
         let marks = match &marked.marks {
@@ -205,6 +193,12 @@ impl<'a> Lane<'a> {
         };
         let (actors, times) = (&marked.run.actors, &marked.run.times);
         Self { actors, times, marks, values: marked.values.as_ref(), ..Self::default() }
+    }
+
+    /// The time of the next row.
+    #[inline]
+    fn time(&self) -> Option<Micros> {
+        (self.next < self.end).then(|| self.times[self.next])
     }
 
     #[inline]
@@ -218,18 +212,8 @@ impl<'a> Lane<'a> {
         while next < self.actors.len() && self.actors[next] < actor {
             next += 1;
         }
-        let mut end = next;
-        while end < self.actors.len() && self.actors[end] == actor {
-            end += 1;
-        }
-        self.behind = end;
-        while next < end && (self.times[next] < bounds.0 || !self.counts(next)) {
-            next += 1;
-        }
-        while next < end && (self.times[end - 1] > bounds.1 || !self.counts(end - 1)) {
-            end -= 1;
-        }
-        (self.next, self.end) = (next, end);
+        let (rows, behind) = rows_of((self.actors, self.times), next, actor, bounds, |row| self.counts(row));
+        (self.next, self.end, self.behind) = (rows.start, rows.end, behind);
     }
 
     /// Goes on to the next row that counts.

@@ -5,6 +5,7 @@
 
 mod direct;
 mod gaps;
+mod lane;
 mod marks;
 mod merge;
 mod people;

@@ -8,6 +8,7 @@
 use super::Outcome;
 use super::direct::Told;
 use super::gaps::{End, Fate, Gap, settle};
+use super::lane::{earliest, rows_of};
 use super::merge::{MarkedRun, RowMarks, leap};
 use super::scan::{Marks, Rules};
 use super::watch::Watch;
@@ -144,7 +145,7 @@ impl<'a> Strict<'a> {
         let mut path: Option<Path> = None;
         let ties = self.ties;
         loop {
-            let Some((index, time)) = earliest(&self.lanes) else { return true };
+            let Some((index, time)) = earliest(self.lanes.iter().map(Lane::time)) else { return true };
             let Some(index) = index else { return false };
             let step = self.lanes[index].step;
             self.lanes[index].pass();
@@ -221,21 +222,6 @@ fn single_steps(marks: &RowMarks) -> Option<u32> {
     }
 }
 
-/// The lane with the earliest row and its time; no lane when several have it.
-#[inline]
-fn earliest(lanes: &[Lane<'_>]) -> Option<(Option<usize>, Micros)> {
-    let mut best: Option<(Option<usize>, Micros)> = None;
-    for (index, lane) in lanes.iter().enumerate() {
-        let Some(time) = lane.time() else { continue };
-        best = match best {
-            Some((_, other)) if other < time => best,
-            Some((_, other)) if other == time => Some((None, time)),
-            _ => Some((Some(index), time)),
-        };
-    }
-    best
-}
-
 impl<'a> Lane<'a> {
     fn new(step: usize, marked: &'a MarkedRun<'a>) -> Self {
         let marks = match &marked.marks {
@@ -259,19 +245,9 @@ impl<'a> Lane<'a> {
 
     /// Goes on to the rows of an actor that are within the range and take the step, from the first to the last of these.
     fn seek(&mut self, actor: u32, bounds: (Micros, Micros)) {
-        let mut next = leap(self.behind, self.actors.len(), |row| self.actors[row] < actor);
-        let mut end = next;
-        while end < self.actors.len() && self.actors[end] == actor {
-            end += 1;
-        }
-        self.behind = end;
-        while next < end && (self.times[next] < bounds.0 || !self.counts(next)) {
-            next += 1;
-        }
-        while next < end && (self.times[end - 1] > bounds.1 || !self.counts(end - 1)) {
-            end -= 1;
-        }
-        (self.next, self.end) = (next, end);
+        let next = leap(self.behind, self.actors.len(), |row| self.actors[row] < actor);
+        let (rows, behind) = rows_of((self.actors, self.times), next, actor, bounds, |row| self.counts(row));
+        (self.next, self.end, self.behind) = (rows.start, rows.end, behind);
     }
 
     /// Goes on to the next row that takes the step.
