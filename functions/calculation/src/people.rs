@@ -13,7 +13,8 @@ use serde_json::json as object;
 use crate::Calculation;
 use crate::calculator::Question;
 use crate::errors::refusal;
-use crate::handlers::{READ_INSIGHTS, asked};
+use crate::handlers::asked;
+use crate::persons::READ_PERSONS;
 use crate::request::{self, Endpoint};
 
 /// `GET` and `POST P/persons/funnel/`
@@ -36,7 +37,7 @@ async fn page(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult
     let asked = read.as_ref().ok().and_then(asked);
     let (access, found) = state
         .app
-        .project_with(call, READ_INSIGHTS, |id| asked.iter().flat_map(|asked| asked.keys(id)).collect())
+        .project_with(call, READ_PERSONS, |id| asked.iter().flat_map(|asked| asked.keys(id)).collect())
         .await?;
     let request = read?;
     let asked = match (&request.parsed, asked) {

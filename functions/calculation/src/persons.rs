@@ -6,6 +6,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use chrono_tz::Tz;
+use pennon_core::auth::Scope;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
 use pennon_core::model::Project;
@@ -16,8 +17,10 @@ use crate::Calculation;
 use crate::calculator::people::shown_person;
 use crate::calculator::persons::Wanted;
 use crate::errors::refusal;
+use crate::handlers::READ_INSIGHTS;
 
-const READ_PERSONS: &str = "person:read";
+/// Persons are the people behind numbers too: whoever may read these may look them up.
+pub(crate) const READ_PERSONS: Scope = Scope::either("person:read", READ_INSIGHTS);
 /// Most characters of a value that is looked for.
 const TEXT_MAX: usize = 1000;
 

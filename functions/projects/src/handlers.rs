@@ -100,7 +100,7 @@ async fn organization_projects(app: &App, call: &Call) -> ApiResult<(Caller, Vec
 }
 
 /// 403 for a key that is limited to projects or lacks `scope`.
-fn unbound(caller: &Caller, scope: &str) -> ApiResult<()> {
+fn unbound(caller: &Caller, scope: &'static str) -> ApiResult<()> {
     caller.require_unbound()?;
     caller.require(scope)
 }
@@ -115,7 +115,7 @@ fn organization_named(caller: &Caller, segment: &str) -> Option<Uuid> {
 }
 
 /// The organization that the path names, for a caller with `scope` who belongs to it.
-async fn organization_of(app: &App, call: &Call, scope: &str) -> ApiResult<(Caller, Organization)> {
+async fn organization_of(app: &App, call: &Call, scope: &'static str) -> ApiResult<(Caller, Organization)> {
     let mut named = None;
     let caller = app
         .caller(call, |caller| {

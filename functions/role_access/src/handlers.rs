@@ -96,7 +96,7 @@ pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> 
     }
 }
 
-async fn flag_of(app: &App, call: &Call, scope: &str) -> ApiResult<(Access, Option<Flag>)> {
+async fn flag_of(app: &App, call: &Call, scope: &'static str) -> ApiResult<(Access, Option<Flag>)> {
     let id = call.id("feature_flag_id");
     let wanted = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
     let (access, items) = app.project_with(call, scope, wanted).await?;
@@ -130,7 +130,7 @@ async fn flag_and_accesses(app: &App, call: &Call) -> ApiResult<(Access, Option<
 async fn record_of(
     app: &App,
     call: &Call,
-    scope: &str,
+    scope: &'static str,
 ) -> ApiResult<(Access, Option<Flag>, Option<RoleAccess>)> {
     let ids = call.id("feature_flag_id").zip(call.id("id"));
     let wanted = |project| match ids {

@@ -84,6 +84,51 @@ async fn every_project_route_is_closed_to_strangers_and_keys_without_scope_or_pr
 }
 
 #[tokio::test]
+async fn persons_open_to_who_may_read_persons_or_insights() {
+    let key = |scope: &str| format!("phx_{}_0123456789", scope.replace(':', "_"));
+    let scopes =
+        ["person:read", "person:write", "insight:read", "insight:write", "cohort:read", "query:read"];
+    let keys = scopes.map(|scope| {
+        json!({"label": scope, "user": "owner@example.com", "scopes": [scope], "projects": [], "value": key(scope)})
+    });
+    let app = TestApp::with(json!({"keys": keys})).await;
+    let event = json!({"event": "seen", "distinct_id": "ann", "timestamp": "2026-01-04T01:00:00Z"});
+    let sent = json!({"api_key": "phc_project_1", "batch": [event]});
+    app.call("", "POST", "/batch/", sent).await.expect(200);
+    let listed = app.get("/api/projects/1/persons/").await.expect(200);
+    let ann = format!("/api/projects/1/persons/{}/", listed["results"][0]["id"].as_str().unwrap());
+    let reads = [
+        ("GET", "/api/projects/1/persons/".to_owned(), Value::Null),
+        ("GET", ann, Value::Null),
+        ("POST", "/api/projects/1/persons/funnel/".to_owned(), json!({})),
+        ("GET", "/api/projects/1/persons/funnel/correlation/".to_owned(), Value::Null),
+        ("POST", "/api/projects/1/persons/trends/".to_owned(), json!({"events": [{"id": "seen"}]})),
+    ];
+    for (method, path, body) in reads {
+        let owned = app.call(Keys::OWNER, method, &path, body.clone()).await;
+        assert_ne!(owned.status, 403, "{path}");
+        for scope in scopes {
+            let answer = app.call(&key(scope), method, &path, body.clone()).await;
+            if ["cohort:read", "query:read"].contains(&scope) {
+                let detail = "API key missing required scope 'person:read'";
+                answer.expect_error(403, "authentication_error", "permission_denied", detail, None);
+            } else {
+                assert_eq!(
+                    (answer.status, answer.text),
+                    (owned.status, owned.text.clone()),
+                    "{scope} {path}"
+                );
+            }
+        }
+    }
+    // Numbers are no persons.
+    let trend = json!({"events": [{"id": "seen"}]});
+    let weak =
+        app.call(&key("person:read"), "POST", "/api/projects/1/insights/trend/", trend).await.expect(403);
+    assert_eq!(weak["detail"], "API key missing required scope 'insight:read'");
+}
+
+#[tokio::test]
 async fn a_key_is_found_in_header_body_and_query_in_this_order() {
     let app = TestApp::new().await;
     let path = "/api/projects/1/feature_flags/";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::key::{KeyRecord, RoleMembership};
-use super::scope::grants;
+use super::scope::Scope;
 use crate::error::{ApiError, ApiResult};
 use crate::model::{Level, Project, User};
 use crate::store::keys::ProjectId;
@@ -28,11 +28,12 @@ impl Caller {
     }
 
     /// 403 unless the key has `scope`.
-    pub fn require(&self, scope: &str) -> ApiResult<()> {
-        if grants(&self.key.scopes, scope) {
+    pub fn require(&self, scope: impl Into<Scope>) -> ApiResult<()> {
+        let scope = scope.into();
+        if scope.is_granted(&self.key.scopes) {
             return Ok(());
         }
-        Err(ApiError::forbidden(format!("API key missing required scope '{scope}'")))
+        Err(ApiError::forbidden(format!("API key missing required scope '{}'", scope.name)))
     }
 
     /// 403 if the key is limited to projects, for endpoints that have none.
@@ -79,7 +80,7 @@ impl Access {
     }
 
     /// What `caller` may do in `project`, if the key reaches it and has `scope`.
-    pub(super) fn check(caller: Caller, project: Project, scope: &str) -> ApiResult<Access> {
+    pub(super) fn check(caller: Caller, project: Project, scope: Scope) -> ApiResult<Access> {
         let key = &caller.key;
         if !caller.reaches_project(project.id) {
             let detail = format!("API key does not have access to the requested project: ID {}.", project.id);

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::access::{Access, Caller};
 use super::cache::Guess;
 use super::key::{KeyRecord, hash_key};
+use super::scope::Scope;
 use super::used;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
@@ -81,7 +82,7 @@ impl App {
     pub async fn project<const N: usize>(
         &self,
         call: &Call,
-        scope: &str,
+        scope: impl Into<Scope>,
         wanted: impl Fn(ProjectId) -> [Key; N],
     ) -> ApiResult<(Access, [Option<Item>; N])> {
         let (access, items) = self.project_with(call, scope, |id| wanted(id).to_vec()).await?;
@@ -95,7 +96,7 @@ impl App {
     pub async fn project_with(
         &self,
         call: &Call,
-        scope: &str,
+        scope: impl Into<Scope>,
         wanted: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
         self.project_counted(call, scope, Bucket::General, wanted).await
@@ -105,7 +106,7 @@ impl App {
     pub async fn project_counted(
         &self,
         call: &Call,
-        scope: &str,
+        scope: impl Into<Scope>,
         bucket: Bucket,
         wanted: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
@@ -152,7 +153,7 @@ impl App {
             self.project_and(actual.project, &wanted).await?
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
-        let access = Access::check(caller, project, scope)?;
+        let access = Access::check(caller, project, scope.into())?;
         self.count(call, &presented, bucket).await?;
         Ok((access, items))
     }

@@ -1,5 +1,31 @@
 //! Scopes: `<object>:<read|write>`, or `*`.
 
+/// What a key has to have for a call: a scope, or another one in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// The scope that a refusal names.
+    pub name: &'static str,
+    instead: Option<&'static str>,
+}
+
+impl Scope {
+    /// Either of two scopes; a refusal names the first.
+    pub const fn either(name: &'static str, instead: &'static str) -> Scope {
+        Scope { name, instead: Some(instead) }
+    }
+
+    /// Whether `granted` covers it.
+    pub fn is_granted(self, granted: &[String]) -> bool {
+        grants(granted, self.name) || self.instead.is_some_and(|scope| grants(granted, scope))
+    }
+}
+
+impl From<&'static str> for Scope {
+    fn from(name: &'static str) -> Scope {
+        Scope { name, instead: None }
+    }
+}
+
 /// Whether `granted` covers `wanted`. Writing includes reading; `*` is everything; no scopes grant nothing.
 pub fn grants(granted: &[String], wanted: &str) -> bool {
     granted.iter().any(|scope| {
@@ -31,6 +57,19 @@ mod tests {
         assert!(!granted(&["feature_flag:write"], "activity_log:read"));
         assert!(granted(&["*"], "activity_log:read"));
         assert!(!granted(&[], "activity_log:read"));
+    }
+
+    #[test]
+    fn either_of_two_scopes_lets_in() {
+        let read = Scope::either("person:read", "insight:read");
+        let is_granted = |scopes: &[&str]| {
+            read.is_granted(&scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>())
+        };
+        for enough in ["person:read", "insight:read", "person:write", "insight:write", "*"] {
+            assert!(is_granted(&[enough]), "{enough}");
+        }
+        assert!(!is_granted(&["cohort:read", "query:read", "person", "insight:"]));
+        assert!(!is_granted(&[]));
     }
 
     #[test]
