@@ -47,7 +47,7 @@ impl Wanted {
 
     /// The same in words.
     pub fn says(&self, found: &Erased) -> String {
-        let Erased { events, persons, segments, cohorts } = found;
+        let Erased { events, persons, segments, cohorts, uncounted } = found;
         let project = self.project;
         match &self.doomed {
             Doomed::Person(person) if *persons == 0 => {
@@ -63,6 +63,12 @@ impl Wanted {
                 )
             }
             Doomed::Before(_) => format!("project {project}: {events} events, in {segments} segments"),
+            Doomed::Project if *uncounted => {
+                format!(
+                    "project {project}, everything: at least {events} events, in {segments} segments, and what \
+                     cannot be counted because it is damaged or too much"
+                )
+            }
             Doomed::Project => {
                 format!(
                     "project {project}, everything: {events} events of {persons} persons, in {segments} segments"

@@ -281,7 +281,8 @@ async fn delete(options: &Delete) -> Result<(), String> {
     }
     let now = || chrono::Utc::now().timestamp_micros();
     let erased = wanted.erase(&opened.store, &events, &now).await?;
-    say!("erased {} events; {} segments were written anew", erased.events, erased.segments)?;
+    let least = if erased.uncounted { "at least " } else { "" };
+    say!("erased {least}{} events; {} segments were written anew", erased.events, erased.segments)?;
     if erased.segments > 0 {
         let minutes = pennon_eventstore::GRACE_MICROS / 60_000_000;
         say!(

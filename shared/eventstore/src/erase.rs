@@ -5,10 +5,11 @@
 //! erasure. The old objects go with the sweep, after the grace period. Events that wait in blocks are compacted first, so
 //! what was acknowledged before the erasure began is erased with it; what arrives later counts. A person goes with all
 //! that was imported of it, with the merges that made it one ([`crate::merges`]), and from the lists of static cohorts
-//! ([`crate::members`]); so whoever comes with one of its distinct ids later is somebody new. Must stay true: of events,
-//! persons and merges all happens or nothing; nothing of anybody else changes; whatever was left undone is done by the
-//! same call again.
+//! ([`crate::members`]); so whoever comes with one of its distinct ids later is somebody new. A project's whole history
+//! goes without a look into it ([`everything`]). Must stay true: of events, persons and merges all happens or nothing;
+//! nothing of anybody else changes; whatever was left undone is done by the same call again.
 
+mod everything;
 mod rewrite;
 
 use std::collections::BTreeSet;
@@ -19,7 +20,6 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::ingest::TRIES;
@@ -58,6 +58,8 @@ pub struct Erased {
     pub segments: usize,
     /// Static cohorts from whose lists somebody was taken.
     pub cohorts: usize,
+    /// Whether there are more events or persons, which could not be counted: of a whole project what is damaged goes too.
+    pub uncounted: bool,
 }
 
 /// What is left out.
@@ -117,6 +119,9 @@ impl EventStore {
         doomed: &Doomed,
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Erased, EventStoreError> {
+        if *doomed == Doomed::Project {
+            return self.erase_everything(project, now).await;
+        }
         while self.compact_blocks(project, now()).await?.more {}
         let mut made = Made::default();
         let mut outcome = Err(EventStoreError::Contended);
@@ -143,6 +148,9 @@ impl EventStore {
 
     /// What [`EventStore::erase`] would erase now. Nothing changes.
     pub async fn would_erase(&self, project: ProjectId, doomed: &Doomed) -> Result<Erased, EventStoreError> {
+        if *doomed == Doomed::Project {
+            return self.count_everything(project).await;
+        }
         let snapshot = self.snapshot(project).await?;
         let (manifest, resolution) = (&snapshot.manifest, &snapshot.resolution);
         let erase = self.erase_of(project, manifest, resolution, &snapshot.hot, doomed).await?;
@@ -157,8 +165,7 @@ impl EventStore {
         }
         erased.cohorts = members::naming(&self.inner.store.records, project, &erase).await?;
         erased.persons = match doomed {
-            Doomed::Before(_) => 0,
-            Doomed::Project => self.count_people(project).await?,
+            Doomed::Before(_) | Doomed::Project => 0,
             Doomed::Person(_) => u64::from(erased.events > 0 || known),
         };
         Ok(erased)
@@ -230,19 +237,14 @@ impl EventStore {
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Option<Erased>, EventStoreError> {
         let mut erased = Erased::default();
-        let left = if erase.everything {
-            erased.persons = self.count_people(project).await?;
-            nothing_left(project, manifest, &mut erased, now())
-        } else {
-            let is_known = erase.is_of_persons() && self.knows(project, manifest, erase).await?;
-            erased.persons = u64::from(is_known);
-            if erase.is_of_persons() && !is_known {
-                return Ok(Some(erased));
-            }
-            self.left_without(project, manifest, (erase, &resolved.resolution), made, &mut erased, now())
-                .await?
-        };
-        let Left { mut segments, mut records } = left;
+        let is_known = erase.is_of_persons() && self.knows(project, manifest, erase).await?;
+        erased.persons = u64::from(is_known);
+        if erase.is_of_persons() && !is_known {
+            return Ok(Some(erased));
+        }
+        let erase_by = (erase, &resolved.resolution);
+        let Left { mut segments, mut records } =
+            self.left_without(project, manifest, erase_by, made, &mut erased, now()).await?;
         if segments.len() + records.len() > SEGMENTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
                 "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
@@ -291,17 +293,4 @@ impl EventStore {
         left.records = self.records_without(project, manifest, erase, made, now).await?;
         Ok(left)
     }
-}
-
-/// A segment without events in the place of all segments, and imports without records.
-fn nothing_left(project: ProjectId, manifest: &Manifest, erased: &mut Erased, now: Micros) -> Left {
-    let mut new = NewSegment::new(project, now);
-    new.entry.replaces_segments = manifest.segments.iter().map(|entry| entry.id.clone()).collect();
-    erased.events = manifest.segments.iter().map(|entry| entry.rows).sum();
-    erased.segments = manifest.segments.len();
-    let mut left = Left { segments: vec![new.entry], records: Vec::new() };
-    for (prefix, entry) in manifest.all_records() {
-        left.records.push((prefix, manifest.version_of(&entry.id), entry.emptied(now)));
-    }
-    left
 }

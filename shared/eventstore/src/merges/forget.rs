@@ -29,6 +29,15 @@ const WRITES_MAX: usize = 96;
 /// How often the log is read again because it grew.
 const TRIES: usize = 20;
 
+/// What is to take the place of the log.
+struct Log<'a> {
+    left: &'a [Merged],
+    /// Number of the last row that there is.
+    through: u64,
+    /// Rows that go beside those of the log.
+    marks: Vec<Key>,
+}
+
 impl EventStore {
     /// Makes `swap`, and takes whom `erase` names out of the log in the same transaction. False, and nothing changes,
     /// when the manifest has changed, or somebody was merged since `resolved` with one of those who go.
@@ -51,44 +60,75 @@ impl EventStore {
             }
             let (left, gone): (Vec<Merged>, Vec<Merged>) =
                 resolved.log().chain(&later).partition(|merged| !erase.names_merge(merged));
-            let mut marks = self.marks_of(project, erase, &gone).await?;
-            let room = WRITES_MAX.saturating_sub(swap.segments.len() + swap.records.len());
-            let after = marks.split_off(marks.len().min(room));
-            let entry = self.store_log(project, manifest, &left, through + 1, now).await?;
-            let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
-            let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
-            let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
-            let swapped = manifest.swap(&self.inner.store, project, &all).await?;
-            if swapped == Swapped::Done {
-                self.inner.store.records.sweep(after).await?;
-                return Ok(true);
-            }
-            self.inner.objects.delete_all(vec![entry.object.clone()]).await?;
-            if swapped == Swapped::Changed {
-                return Ok(false);
+            let marks = Self::marks_of(project, erase, &gone);
+            let log = Log { left: &left, through, marks };
+            match self.swap_log(project, manifest, log, swap, now).await? {
+                Swapped::Done => return Ok(true),
+                Swapped::Changed => return Ok(false),
+                Swapped::Refused => {}
             }
         }
         Ok(false)
     }
 
-    /// The rows that say of those who go that they have been identified, and what was forced on them.
-    async fn marks_of(
+    /// Makes `swap`, and takes everybody out of the log in the same transaction, whatever it says. False, and nothing
+    /// changes, when the manifest has changed.
+    pub(crate) async fn forget_everybody(
         &self,
         project: ProjectId,
-        erase: &Erase,
-        gone: &[Merged],
-    ) -> Result<Vec<Key>, EventStoreError> {
-        if erase.everything {
-            let all = [keys::IDENTIFIED, keys::FORCED]
-                .map(|prefix| Query::partition(keys::override_pk(project)).prefix(prefix));
-            let [identified, forced] = all.map(|query| self.inner.store.records.query(query));
-            let (identified, forced) = futures::try_join!(identified, forced)?;
-            return Ok(identified.into_iter().chain(forced).map(|item| item.key).collect());
+        manifest: &Manifest,
+        swap: &Swap<'_>,
+        now: Micros,
+    ) -> Result<bool, EventStoreError> {
+        let records = &self.inner.store.records;
+        let all = |prefix| Query::partition(keys::override_pk(project)).prefix(prefix);
+        for _ in 0..TRIES {
+            // The last row never goes.
+            let last = records.query(all(keys::MERGE).descending().limit(1)).await?;
+            let last = last.first().map(|item| keys::merge_number(&item.key.sk)).transpose()?;
+            let (identified, forced) =
+                futures::try_join!(records.query(all(keys::IDENTIFIED)), records.query(all(keys::FORCED)))?;
+            let marks = identified.into_iter().chain(forced).map(|item| item.key).collect();
+            let log = Log { left: &[], through: last.unwrap_or(0), marks };
+            match self.swap_log(project, manifest, log, swap, now).await? {
+                Swapped::Done => return Ok(true),
+                Swapped::Changed => return Ok(false),
+                Swapped::Refused => {}
+            }
         }
+        Ok(false)
+    }
+
+    /// Makes `swap`, and puts `log` in the place of the one that there is.
+    async fn swap_log(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        log: Log<'_>,
+        swap: &Swap<'_>,
+        now: Micros,
+    ) -> Result<Swapped, EventStoreError> {
+        let Log { left, through, mut marks } = log;
+        let room = WRITES_MAX.saturating_sub(swap.segments.len() + swap.records.len());
+        let after = marks.split_off(marks.len().min(room));
+        let entry = self.store_log(project, manifest, left, through + 1, now).await?;
+        let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
+        let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
+        let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
+        let swapped = manifest.swap(&self.inner.store, project, &all).await?;
+        match swapped {
+            Swapped::Done => self.inner.store.records.sweep(after).await?,
+            _ => self.inner.objects.delete_all(vec![entry.object]).await?,
+        }
+        Ok(swapped)
+    }
+
+    /// The rows that say of those who go that they have been identified, and what was forced on them.
+    fn marks_of(project: ProjectId, erase: &Erase, gone: &[Merged]) -> Vec<Key> {
         let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
         let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
         let forced = pairs.into_iter().map(|(from, to)| keys::forced_merge(project, from, to));
-        Ok(identified.chain(forced).collect())
+        identified.chain(forced).collect()
     }
 
     /// Stores `merges` as the whole log up to row `through`.

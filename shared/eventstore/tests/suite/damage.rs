@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows};
-use pennon_eventstore::{Event, EventStore, EventStoreError, PersonRecord, derived};
+use pennon_eventstore::{Doomed, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -207,7 +207,7 @@ async fn a_segment_is_dropped_by_whoever_says_so() {
     // What is left is all the rest, and stays so when the remains are removed.
     assert_eq!(asked_rows(&events).await, want(&sent[2000..]));
     events.compact(PROJECT, NOW + 7).await.unwrap();
-    events.sweep(PROJECT, NOW + 7 + 2 * pennon_eventstore::GRACE_MICROS).await.unwrap();
+    events.sweep(PROJECT, NOW + 7 + 2 * GRACE_MICROS).await.unwrap();
     assert_eq!(asked_rows(&place.again()).await, want(&sent[2000..]));
     assert!(place.again().check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
 }
@@ -267,5 +267,87 @@ async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_
         assert_eq!(events.count_people(PROJECT).await.unwrap(), 97, "but for the one who was imported alone");
         let groups = events.groups_of(PROJECT, &kinds, &Default::default()).await.unwrap();
         assert_eq!(groups.len(), 11);
+    }
+}
+
+/// A few events in segments, two of which are one by now, imported persons one of whom has two ids, and two events that
+/// wait, one of them a copy.
+async fn little(place: &Place) -> Vec<Event> {
+    let sent = (0..60).map(made).collect::<Vec<_>>();
+    for (n, part) in (0..).zip(sent[..40].chunks(10)) {
+        place.events.append(PROJECT, part, NOW + n).await.unwrap();
+        place.events.compact(PROJECT, NOW + n).await.unwrap();
+    }
+    let lines = sent[40..59].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, lines.collect(), NOW + 10).await.unwrap();
+    for ids in [vec!["alone"], vec!["p1", "p1 at home"]] {
+        let distinct_ids = ids.into_iter().map(str::to_owned).collect();
+        let person = PersonRecord { distinct_ids, properties: Map::new(), created_at: None };
+        place.events.add_persons(PROJECT, vec![person], NOW + 11).await.unwrap();
+    }
+    place.events.compact(PROJECT, NOW + 12).await.unwrap();
+    place.events.append(PROJECT, &[sent[59].clone(), sent[5].clone()], NOW + 13).await.unwrap();
+    sent
+}
+
+#[tokio::test]
+async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
+    let endings = ["uuids", "persons", "pairs", "blocks", "ids.parquet", "groups.parquet", "sums"];
+    let mut lost_any = [false; 7];
+    for at in 0.. {
+        let place = Place::new().await;
+        let sent = little(&place).await;
+        let Some(lost) = objects(&place).into_iter().nth(at) else { break };
+        let name = name(&lost);
+        endings.iter().zip(&mut lost_any).for_each(|(ending, any)| *any |= name.ends_with(ending));
+        match at % 2 {
+            0 => std::fs::remove_file(&lost).unwrap(),
+            _ => std::fs::write(&lost, b"PAR1 of something else").unwrap(),
+        }
+        let events = place.again();
+        let would = events.would_erase(PROJECT, &Doomed::Project).await.unwrap();
+        let erased = events.erase(PROJECT, &Doomed::Project, &|| NOW + 100).await.unwrap();
+        assert_eq!(erased, would, "{name}");
+        match erased.uncounted {
+            false => assert_eq!((erased.events, erased.persons), (60, 61), "{name}"),
+            true => assert!((59..=60).contains(&erased.events) && erased.persons <= 61, "{name}: {erased:?}"),
+        }
+        // What comes later counts, a copy of what was erased included.
+        let later = [sent[1].clone(), made(5000)];
+        events.append(PROJECT, &later, NOW + 200).await.unwrap();
+        for round in 0..4 {
+            for events in [&place.events, &events, &place.again()] {
+                assert_eq!(asked_rows(events).await, want(&later), "round {round}, {name}");
+                assert_eq!(events.count_people(PROJECT).await.unwrap(), 2, "{name}");
+                let apart = events.person_of(PROJECT, "p1 at home").await.unwrap();
+                assert_eq!(apart, derived(PROJECT, "p1 at home"));
+            }
+            let now = NOW + 300 + round * 2 * GRACE_MICROS;
+            events.compact(PROJECT, now).await.unwrap();
+            events.sweep(PROJECT, now).await.unwrap();
+        }
+        let checked = place.again().check(PROJECT, false, &mut |_| {}).await.unwrap();
+        assert!(checked.damaged.is_empty(), "{name}: {checked:?}");
+    }
+    assert_eq!(lost_any, [true; 7], "something of every kind was lost");
+}
+
+#[tokio::test]
+async fn a_project_of_more_imports_than_a_transaction_takes_is_erased() {
+    let place = Place::new().await;
+    filled(&place).await;
+    for n in 0..165 {
+        let person = PersonRecord {
+            distinct_ids: vec![format!("imported {n}")],
+            properties: Map::new(),
+            created_at: None,
+        };
+        place.events.add_persons(PROJECT, vec![person], NOW + 10 + n).await.unwrap();
+    }
+    let erased = place.again().erase(PROJECT, &Doomed::Project, &|| NOW + 1000).await.unwrap();
+    assert_eq!((erased.events, erased.persons, erased.uncounted), (4000, 98 + 165, false));
+    for events in [place.events.clone(), place.again()] {
+        assert_eq!(events.count_people(PROJECT).await.unwrap(), 0);
+        assert!(asked_rows(&events).await.is_empty());
     }
 }
