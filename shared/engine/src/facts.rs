@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::codes::Codes;
 use crate::error::{CalcError, CalcResult};
+use crate::flag::json::text_bytes;
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
 
 /// What has to be known for a calculation.
@@ -86,12 +87,24 @@ struct Growing {
     codes: Vec<u32>,
     values: Vec<Value>,
     known: Codes<Value>,
+    /// What the values take, about: each is there twice.
+    value_bytes: usize,
+}
+
+/// Bytes of what a value holds, about.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => text_bytes(value),
+    }
 }
 
 impl Growing {
     fn add(&mut self, value: Option<&Value>) {
         let code = value.map_or(MISSING, |value| {
             self.known.get(value).unwrap_or_else(|| {
+                self.value_bytes += 2 * (size_of::<(Value, u32)>() + length(value));
                 self.values.push(value.clone());
                 self.known.code(value.clone()).0
             })
@@ -131,6 +144,11 @@ impl<Id: Eq + Hash> Properties<Id> {
         for (key, column) in &mut self.columns {
             column.add(properties.get(key));
         }
+    }
+
+    /// What the values of all columns take in memory, about.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.columns.values().map(|column| column.value_bytes).sum()
     }
 
     /// All properties of several, in their order.

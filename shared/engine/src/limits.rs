@@ -85,6 +85,10 @@ pub const BEHAVIOURS: usize = 40;
 /// Periods that a criterion on regular events may look at.
 pub const PERIODS: i64 = 1_000;
 
+/// Bytes that the sessions of a question, which are those of all time, may take while they are made: some 500 bytes each,
+/// and more where long texts of them are asked for.
+pub const SESSION_BYTES: usize = 512 << 20;
+
 /// Group types of a project: indexes are below it.
 pub const GROUP_TYPES: u64 = 5;
 
@@ -109,6 +113,15 @@ pub fn too_many(attr: &str, what: &str, most: usize) -> CalcError {
 /// The refusal of a text that is too long.
 pub fn too_long(attr: &str, what: &str, most: usize) -> CalcError {
     CalcError::invalid(attr, format!("The {what} is too long: at most {most} bytes are allowed."))
+}
+
+/// The refusal of a question about sessions that take more than so many bytes.
+pub fn too_many_sessions(most: usize) -> CalcError {
+    let detail = format!(
+        "Too many sessions: those of all the project's events take more than {most} bytes, too many to look at properties \
+         of sessions."
+    );
+    CalcError::coded("invalid_input", None, detail)
 }
 
 /// The refusal of a question that would take too much memory.

@@ -4,6 +4,7 @@
 //! depend on what a question filters. Its entry is the earliest event that has a URL, and the earliest of all where none
 //! has; its end likewise the latest.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::facts::{Properties, session_column};
 use crate::facts::{ROWS_BETWEEN, asked};
 use crate::filter::Operator;
+use crate::limits;
 use crate::scan::{ColumnKey, EventSelection, MISSING, Micros, Partition, RowKey, Run, ScanRequest, Seq};
 use crate::text::{number_of, text_of};
 
@@ -150,17 +152,27 @@ pub(crate) fn ask(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
     Ok(())
 }
 
-/// An event by its order and by where it stands.
-type At<'a> = (Micros, Seq, &'a Run, usize);
+/// An event by its order and by where it stands: which run, and which of its rows.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    time: Micros,
+    seq: Seq,
+    run: u32,
+    row: u32,
+}
+
+/// The names of events that some field counts.
+const COUNTED: [&str; 3] = ["$pageview", "$autocapture", "$screen"];
 
 /// A session as far as its events were read.
-struct Session<'a> {
-    first: At<'a>,
-    last: At<'a>,
+#[derive(Debug)]
+struct Session {
+    first: At,
+    last: At,
     /// The first and the last of those with a URL.
-    pages: Option<(At<'a>, At<'a>)>,
-    /// How many events by name; only names that a field counts.
-    counts: HashMap<&'a str, u64>,
+    pages: Option<(At, At)>,
+    /// How many events of each of [`COUNTED`].
+    counts: [u64; COUNTED.len()],
 }
 
 /// The fields of all sessions whose events these are. `stop` is asked from time to time.
@@ -169,30 +181,53 @@ pub(crate) fn gather(
     partitions: &[Partition],
     stop: &dyn Fn() -> bool,
 ) -> CalcResult<Properties<String>> {
-    let mut sessions: HashMap<String, Session<'_>> = HashMap::new();
-    for run in partitions.iter().flat_map(|partition| &partition.runs) {
+    gather_up_to(limits::SESSION_BYTES, fields, partitions, stop)
+}
+
+/// What a session takes while it is one, and as somebody of whom fields are known: beside its place in a table, half of
+/// which may be empty, its name twice.
+fn bytes_of(name: &str) -> usize {
+    let places = size_of::<(Cow<'_, str>, Session)>() + size_of::<(String, u32)>();
+    2 * (places + name.len() + 16)
+}
+
+/// The same, if it takes at most so many bytes.
+fn gather_up_to(
+    most: usize,
+    fields: &BTreeSet<String>,
+    partitions: &[Partition],
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<Properties<String>> {
+    let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
+    let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
+    let mut held = 0;
+    for (number, run) in (0..).zip(&runs) {
         asked(stop)?;
         let Some(ids) = run.columns.get(&session_column()) else { continue };
-        let names: Vec<Option<String>> =
-            ids.values.iter().map(|id| text_of(id).filter(|id| !id.is_empty()).map(Into::into)).collect();
+        let names: Vec<Option<Cow<'_, str>>> =
+            ids.values.iter().map(|id| text_of(id).filter(|id| !id.is_empty())).collect();
         let urls = run.columns.get(&ColumnKey::Property(URL.to_owned()));
-        for (row, code) in ids.codes.iter().enumerate() {
-            if row % ROWS_BETWEEN == 0 {
+        let counted = COUNTED.iter().position(|name| *name == run.event);
+        for (row, code) in (0..).zip(&ids.codes) {
+            let index = row as usize;
+            if index.is_multiple_of(ROWS_BETWEEN) {
                 asked(stop)?;
             }
             let name =
                 usize::try_from(*code).ok().filter(|_| *code != MISSING).and_then(|code| names.get(code));
             let Some(Some(name)) = name else { continue };
-            let at = (run.times[row], run.order.at(row), run, row);
-            let has_url = urls.and_then(|urls| urls.value(row)).is_some_and(says_something);
-            match sessions.get_mut(name) {
-                Some(session) => session.add(at, has_url),
-                None => {
-                    let pages = has_url.then_some((at, at));
-                    let counts = HashMap::from([(run.event.as_str(), 1)]);
-                    sessions.insert(name.clone(), Session { first: at, last: at, pages, counts });
+            let at = At { time: run.times[index], seq: run.order.at(index), run: number, row };
+            let has_url = urls.and_then(|urls| urls.value(index)).is_some_and(says_something);
+            if !sessions.contains_key(name) {
+                held += bytes_of(name);
+                if held > most {
+                    return Err(limits::too_many_sessions(most));
                 }
+                let counts = [0; COUNTED.len()];
+                sessions.insert(name.clone(), Session { first: at, last: at, pages: None, counts });
             }
+            let Some(session) = sessions.get_mut(name) else { continue };
+            session.add(at, has_url, counted);
         }
     }
     let mut known = Properties::new(fields);
@@ -200,16 +235,23 @@ pub(crate) fn gather(
         if done % ROWS_BETWEEN == 0 {
             asked(stop)?;
         }
-        let values = fields.iter().filter_map(|name| Some((name.clone(), session.value(field(name)?)?)));
-        known.add(id, &values.collect::<Map<_, _>>());
+        if held + known.value_bytes() > most {
+            return Err(limits::too_many_sessions(most));
+        }
+        let values =
+            fields.iter().filter_map(|name| Some((name.clone(), session.value(field(name)?, &runs)?)));
+        known.add(id.into_owned(), &values.collect::<Map<_, _>>());
+    }
+    if held + known.value_bytes() > most {
+        return Err(limits::too_many_sessions(most));
     }
     Ok(known)
 }
 
-impl<'a> Session<'a> {
-    fn add(&mut self, at: At<'a>, has_url: bool) {
-        let order = |at: &At<'a>| (at.0, at.1);
-        let stretch = |first: &mut At<'a>, last: &mut At<'a>| {
+impl Session {
+    fn add(&mut self, at: At, has_url: bool, counted: Option<usize>) {
+        let order = |at: &At| (at.time, at.seq);
+        let stretch = |first: &mut At, last: &mut At| {
             if order(&at) < order(first) {
                 *first = at;
             }
@@ -224,23 +266,28 @@ impl<'a> Session<'a> {
                 None => self.pages = Some((at, at)),
             }
         }
-        *self.counts.entry(at.2.event.as_str()).or_default() += 1;
+        if let Some(count) = counted.and_then(|place| self.counts.get_mut(place)) {
+            *count += 1;
+        }
     }
 
-    fn value(&self, field: Field) -> Option<Value> {
+    fn value(&self, field: Field, runs: &[&Run]) -> Option<Value> {
         let entry = self.pages.map_or(self.first, |pages| pages.0);
         let end = self.pages.map_or(self.last, |pages| pages.1);
-        let property = |at: At<'a>, key: &str| {
-            let value = at.2.columns.get(&ColumnKey::Property(key.to_owned()))?.value(at.3);
-            value.filter(|value| says_something(value)).cloned()
+        let property = |at: At, key: &str| {
+            let column = runs.get(at.run as usize)?.columns.get(&ColumnKey::Property(key.to_owned()))?;
+            column.value(at.row as usize).filter(|value| says_something(value)).cloned()
         };
-        let url = |at: At<'a>| property(at, URL).and_then(|url| text_of(&url).map(String::from));
-        let instant = |at: At<'a>| json!(utc_text(&from_micros(at.0, chrono_tz::UTC)));
+        let url = |at: At| property(at, URL).and_then(|url| text_of(&url).map(String::from));
+        let instant = |at: At| json!(utc_text(&from_micros(at.time, chrono_tz::UTC)));
         match field {
-            Field::Duration => Some(json!((self.last.0 - self.first.0) / 1_000_000)),
+            Field::Duration => Some(json!((self.last.time - self.first.time) / 1_000_000)),
             Field::Start => Some(instant(self.first)),
             Field::End => Some(instant(self.last)),
-            Field::Count(event) => Some(json!(self.counts.get(event).copied().unwrap_or(0))),
+            Field::Count(event) => {
+                let place = COUNTED.iter().position(|name| *name == event)?;
+                self.counts.get(place).map(|count| json!(count))
+            }
             Field::OfEntry(key) => property(entry, key),
             Field::EntryPath => url(entry).map(|url| json!(path(&url))),
             Field::EntryHost => url(entry).and_then(|url| host(&url).map(|host| json!(host))),
@@ -277,7 +324,64 @@ fn host(url: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::scan::Column;
+
+    #[test]
+    fn every_field_that_counts_has_a_name_that_is_counted() {
+        for (name, field) in FIELDS {
+            if let Field::Count(event) = field {
+                assert!(COUNTED.contains(&event), "{name}");
+            }
+        }
+    }
+
+    /// Sessions a, b and c, whose events are in two runs; c saw two pages.
+    fn three() -> [Partition; 1] {
+        let run = |event: &str, ids: &[&str]| {
+            let column = |values: Vec<Value>| Column::new((0..).take(values.len()).collect(), values);
+            let urls = ids.iter().map(|id| json!(format!("https://example.com/{event}/{id}"))).collect();
+            let columns = [
+                (session_column(), column(ids.iter().map(|id| json!(id)).collect())),
+                (ColumnKey::Property(URL.to_owned()), column(urls)),
+            ];
+            Run {
+                event: event.to_owned(),
+                actors: vec![0; ids.len()].into(),
+                times: (0..).take(ids.len()).collect(),
+                order: (0..).take(ids.len()).collect(),
+                columns: columns.into(),
+                ..Run::default()
+            }
+        };
+        let runs = vec![run("$pageview", &["a", "b", "c", "c"]), run("x", &["c", "b", "a", ""])];
+        [Partition { runs, ..Partition::default() }]
+    }
+
+    #[test]
+    fn sessions_take_as_much_memory_as_the_limit_says_and_not_a_byte_more() {
+        let partitions = three();
+        for (field, want) in [
+            ("$pageview_count", [json!(1), json!(1), json!(2)]),
+            (
+                "$entry_current_url",
+                ["$pageview/a", "$pageview/b", "x/c"].map(|at| json!(format!("https://example.com/{at}"))),
+            ),
+        ] {
+            let fields = BTreeSet::from([field.to_owned()]);
+            let gathered = |most| gather_up_to(most, &fields, &partitions, &|| false);
+            let known = gathered(1 << 20).unwrap();
+            let found = ["a", "b", "c"].map(|id| known.value(id, field).cloned());
+            assert_eq!(found, want.map(Some), "{field}");
+            let bytes = 3 * bytes_of("a") + known.value_bytes();
+            assert!(gathered(bytes).is_ok());
+            for less in [1, known.value_bytes(), known.value_bytes() + 1] {
+                let refused = limits::too_many_sessions(bytes - less);
+                assert_eq!(gathered(bytes - less).map(drop), Err(refused));
+            }
+        }
+    }
 
     #[test]
     fn urls_have_paths_and_hosts() {
