@@ -92,7 +92,7 @@ pub use people::{
 pub use person::derived;
 pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
-pub use scan::{Scan, ScanStats};
+pub use scan::{Scan, ScanRoom, ScanStats};
 pub use settings::Settings;
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
@@ -108,6 +108,7 @@ use quarantine::Quarantine;
 use records::PersonsObject;
 use resolved::Resolved;
 use scan::piece::Pieces;
+use scan::room::Turns;
 use segment::read::SegmentFile;
 use waiting::Waiting;
 
@@ -134,6 +135,8 @@ struct Inner {
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
     pieces: Pieces,
+    /// For what scans decode.
+    turns: Turns,
     replaced: Cache<Arc<Vec<BlockId>>>,
 }
 
@@ -188,14 +191,10 @@ impl EventStore {
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             pieces: Pieces::new(settings.cache_bytes),
+            turns: Turns::new(settings.scan_bytes / 2),
             replaced: Cache::new(REPLACED_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
-    }
-
-    /// Most bytes that the events of one scan may take in memory.
-    pub fn scan_bytes(&self) -> u64 {
-        self.inner.settings.scan_bytes
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

@@ -90,26 +90,47 @@ impl ParquetFile {
         selection: Option<RowSelection>,
         columns: &[S],
     ) -> Result<Decoded, EventStoreError> {
+        let rows = self.group_rows(group);
+        let read = Vec::new();
+        let push = |read: &mut Vec<RecordBatch>, batch| {
+            read.push(batch);
+            Ok(())
+        };
+        let (batches, bytes_read) =
+            self.decode_by(objects, (group, selection), columns, rows, read, push).await?;
+        Ok(Decoded { batches, bytes_read })
+    }
+
+    /// The same, at most so many rows at once: `add` is called with `to` and one batch after the other, on threads that
+    /// may block. Returns `to`, and how many bytes were read.
+    pub(crate) async fn decode_by<S: AsRef<str>, T: Send + 'static>(
+        &self,
+        objects: &Objects,
+        (group, selection): (usize, Option<RowSelection>),
+        columns: &[S],
+        rows: usize,
+        mut to: T,
+        add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+    ) -> Result<(T, u64), EventStoreError> {
         let wanted = |name: &str| columns.iter().any(|column| column.as_ref() == name);
         let schema = self.reader.schema();
         let places = schema.fields().iter().enumerate().filter(|(_, field)| wanted(field.name()));
         let mask = ProjectionMask::leaves(self.reader.parquet_schema(), places.map(|(place, _)| place));
         let mut builder = ParquetPushDecoderBuilder::new_with_metadata(self.reader.clone())
             .with_projection(mask)
-            .with_batch_size(self.group_rows(group).max(1))
+            .with_batch_size(rows.max(1))
             .with_row_groups(vec![group]);
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
         let mut decoder = builder.build()?;
-        let mut decoded = Decoded { batches: Vec::new(), bytes_read: 0 };
+        let mut bytes_read = 0;
         loop {
-            let (back, batches, wanted) = tokio::task::spawn_blocking(move || step(decoder)).await??;
-            decoded.batches.extend(batches);
-            let Some(ranges) = wanted else { return Ok(decoded) };
-            decoder = back;
+            let (back, added, wanted) = tokio::task::spawn_blocking(move || step(decoder, to, add)).await??;
+            let Some(ranges) = wanted else { return Ok((added, bytes_read)) };
+            (decoder, to) = (back, added);
             let parts = objects.ranges(&self.object, &ranges).await?;
-            decoded.bytes_read += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+            bytes_read += parts.iter().map(|part| part.len() as u64).sum::<u64>();
             decoder.push_ranges(ranges, parts)?;
         }
     }
@@ -160,16 +181,19 @@ impl ParquetFile {
     }
 }
 
-type Step = (ParquetPushDecoder, Vec<RecordBatch>, Option<Vec<Range<u64>>>);
+type Step<T> = (ParquetPushDecoder, T, Option<Vec<Range<u64>>>);
 
 /// Decodes until bytes are missing (then says which) or there are no more rows.
-fn step(mut decoder: ParquetPushDecoder) -> Result<Step, EventStoreError> {
-    let mut batches = Vec::new();
+fn step<T>(
+    mut decoder: ParquetPushDecoder,
+    mut to: T,
+    add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError>,
+) -> Result<Step<T>, EventStoreError> {
     loop {
         match decoder.try_decode()? {
-            DecodeResult::Data(batch) => batches.push(batch),
-            DecodeResult::NeedsData(ranges) => return Ok((decoder, batches, Some(ranges))),
-            DecodeResult::Finished => return Ok((decoder, batches, None)),
+            DecodeResult::Data(batch) => add(&mut to, batch)?,
+            DecodeResult::NeedsData(ranges) => return Ok((decoder, to, Some(ranges))),
+            DecodeResult::Finished => return Ok((decoder, to, None)),
         }
     }
 }

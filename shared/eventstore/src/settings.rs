@@ -9,7 +9,9 @@ use crate::segment::RANGE_ROWS;
 pub struct Settings {
     /// Most bytes of decoded columns that are kept between scans, of all projects together.
     pub cache_bytes: u64,
-    /// Most bytes that the events of one scan may take in memory; larger questions are refused.
+    /// Most bytes that the events of one question may take in memory, all its scans together; larger questions are
+    /// refused. What is being decoded takes half as much besides, of all questions together, or what one part of one row
+    /// group needs.
     pub scan_bytes: u64,
     /// Rows of a person range of a segment to be written, about.
     pub range_rows: usize,

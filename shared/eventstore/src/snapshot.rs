@@ -17,6 +17,7 @@ use crate::manifest::{Manifest, SegmentEntry};
 use crate::person::derived;
 use crate::resolution::Resolution;
 use crate::resolved::Resolved;
+use crate::scan::room::Taken;
 use crate::segment::read::SegmentFile;
 use crate::tail::{Choice, chosen_rows_of, heads_of};
 
@@ -27,6 +28,8 @@ pub(crate) struct Snapshot {
     pub hot: Vec<Row>,
     /// How many events blocks hold, whether they were asked for or not.
     pub hot_events: u64,
+    /// What their properties take of what the question may.
+    pub hot_taken: Option<Taken>,
     pub resolution: Arc<Resolution>,
     pub resolved: Arc<Resolved>,
 }
@@ -70,6 +73,7 @@ impl EventStore {
             manifest,
             hot: hot.rows,
             hot_events: hot.events,
+            hot_taken: hot.taken,
             resolution: Arc::new(resolved.resolution.clone()),
             resolved,
         })

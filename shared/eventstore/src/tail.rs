@@ -20,6 +20,8 @@ use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
 use crate::person::derived;
+use crate::scan::piece::properties_bytes;
+use crate::scan::room::{ScanRoom, Taken};
 
 /// Most blocks of a shard that wait for compaction and can still be read by one question.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
@@ -152,6 +154,29 @@ impl EventStore {
         complete(shards.into_iter().flat_map(|shard| shard.items)).map(Some)
     }
 
+    /// The ids of all complete blocks of `project`, however many; their content is not looked at.
+    pub(crate) async fn block_ids(&self, project: ProjectId) -> Result<Vec<BlockId>, EventStoreError> {
+        let mut parts: BTreeMap<BlockId, usize> = BTreeMap::new();
+        for shard in 0..keys::SHARDS {
+            let mut after = None;
+            loop {
+                let query = Query::partition(keys::shard_pk(project, shard)).bytes(SHARD_BYTES_MAX);
+                let query = match after.take() {
+                    Some(after) => query.after(after),
+                    None => query,
+                };
+                let items = self.inner.store.blocks.query(query).await?;
+                let Some(last) = items.last() else { break };
+                after = Some(last.key.sk.clone());
+                for item in &items {
+                    *parts.entry(BlockId::of_sk(&item.key.sk)?.0).or_default() += 1;
+                }
+            }
+        }
+        let complete = parts.into_iter().filter(|(id, parts)| *parts == usize::from(id.parts));
+        Ok(complete.map(|(id, _)| id).collect())
+    }
+
     /// The oldest blocks of `project`, and whether there are more. No block that is left out is older than one of them.
     pub(crate) async fn oldest_blocks(
         &self,
@@ -218,6 +243,8 @@ pub(crate) struct Choice {
     pub to: Micros,
     /// Whether the property of this name is.
     pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// From what their properties are taken, if anything bounds them.
+    pub room: Option<ScanRoom>,
 }
 
 impl Choice {
@@ -228,7 +255,8 @@ impl Choice {
 
     /// All events, with those properties whose names are `wanted`.
     pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Choice {
-        Choice { event: Arc::new(|_| true), from: Micros::MIN, to: Micros::MAX, property: Arc::new(wanted) }
+        let (from, to) = (Micros::MIN, Micros::MAX);
+        Choice { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), room: None }
     }
 }
 
@@ -239,6 +267,8 @@ pub(crate) struct HotRows {
     pub rows: Vec<Row>,
     /// How many events there are, copies included.
     pub events: u64,
+    /// What their properties take.
+    pub taken: Option<Taken>,
 }
 
 /// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
@@ -267,6 +297,7 @@ pub(crate) async fn slim_rows_of(
 fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<HotRows, EventStoreError> {
     let mut found = HotRows::default();
     let mut seen = HashSet::new();
+    let mut taken = wanted.room.as_ref().map(ScanRoom::for_now);
     for raw in blocks {
         let (id, block) = (&raw.id, raw.open()?);
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
@@ -277,12 +308,15 @@ fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<H
             let is_new = seen.insert(head.uuid);
             if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
                 let event = block.event(index, &keys).map_err(|error| raw.corrupt(error))?;
+                if let Some(taken) = &mut taken {
+                    taken.more(properties_bytes(&event.properties))?;
+                }
                 let person = derived(project, &event.distinct_id);
                 found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
             }
         }
     }
-    Ok(found)
+    Ok(HotRows { taken, ..found })
 }
 
 /// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.

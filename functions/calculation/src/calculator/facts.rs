@@ -11,7 +11,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{Facts, Needs, Plan, Properties};
-use pennon_eventstore::{GroupType, Scan, derived};
+use pennon_eventstore::{GroupType, ScanRoom, derived};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -27,8 +27,10 @@ impl Calculator {
     /// The events of a plan, and what it has to know beside them.
     pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
         let needs = plan.needs();
-        let scan = Box::pin(self.scan(project, plan.scan()));
-        let further = Box::pin(self.further_scans(project, needs));
+        // All scans of the question share the memory that one question may take.
+        let room = self.events.scan_room();
+        let scan = Box::pin(self.scan(project, plan.scan(), &room));
+        let further = Box::pin(self.further_scans(project, needs, &room));
         let persons = self.persons(project, &needs.persons, needs.whole_persons);
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
         let groups = indexes.into_iter().map(|index| {
@@ -44,13 +46,15 @@ impl Calculator {
         Ok((partitions, Facts { persons, groups, rosters, named, further, ..Facts::default() }))
     }
 
-    async fn scan(&self, project: &Project, request: &ScanRequest) -> ApiResult<Vec<Partition>> {
-        Ok(self.scan_with_stats(project, request).await?.partitions)
-    }
-
-    async fn scan_with_stats(&self, project: &Project, request: &ScanRequest) -> ApiResult<Scan> {
+    async fn scan(
+        &self,
+        project: &Project,
+        request: &ScanRequest,
+        room: &ScanRoom,
+    ) -> ApiResult<Vec<Partition>> {
         let started = Instant::now();
-        let scan = self.events.scan(project.id, &project.group_types, request).await.map_err(unreadable)?;
+        let scan = self.events.scan_within(project.id, &project.group_types, request, room).await;
+        let scan = scan.map_err(unreadable)?;
         let took = &scan.stats;
         tracing::info!(
             project = project.id,
@@ -69,27 +73,19 @@ impl Calculator {
         if let Some(measured) = &self.measured {
             measured.add(scan.stats);
         }
-        Ok(scan)
+        Ok(scan.partitions)
     }
 
-    /// The scans of sessions and behaviours. All of them together may take as much memory as one question.
-    async fn further_scans(&self, project: &Project, needs: &Needs) -> ApiResult<Vec<Vec<Partition>>> {
+    /// The scans of sessions and behaviours.
+    async fn further_scans(
+        &self,
+        project: &Project,
+        needs: &Needs,
+        room: &ScanRoom,
+    ) -> ApiResult<Vec<Vec<Partition>>> {
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let scans = needs.further_scans().map(|scan| self.scan_with_stats(project, scan)).collect::<Vec<_>>();
-        let mut scans = futures::stream::iter(scans).buffered(SCANS_AT_ONCE);
-        let (mut all, mut bytes, most) = (Vec::new(), 0, self.events.scan_bytes());
-        while let Some(Scan { partitions, stats }) = scans.try_next().await? {
-            bytes += stats.bytes_held;
-            if bytes > most {
-                let detail = format!(
-                    "The events that the sessions and cohorts of the question look at take more than {most} bytes \
-                     together."
-                );
-                return Err(ApiError::invalid("invalid_input", detail, None));
-            }
-            all.push(partitions);
-        }
-        Ok(all)
+        let scans = needs.further_scans().map(|scan| self.scan(project, scan, room)).collect::<Vec<_>>();
+        futures::stream::iter(scans).buffered(SCANS_AT_ONCE).try_collect().await
     }
 
     /// Properties of persons, by these keys, or all together as well.

@@ -9,6 +9,8 @@ use arrow::array::RecordBatch;
 use pennon_engine::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
+use super::piece::value_bytes;
+use super::room::Taken;
 use super::wanted::{GROUPS, Origin, group_key};
 use crate::error::EventStoreError;
 use crate::segment::Footer;
@@ -34,12 +36,14 @@ pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a O
     columns
 }
 
-/// The wanted columns of each run, of which `batches` have all rows, so many of each, one run behind the other.
+/// The wanted columns of each run, of which `batches` have all rows, so many of each, one run behind the other. What their
+/// values take is `taken` as they come; all properties of the rows are gathered elsewhere (`objects`).
 pub(crate) fn of_runs(
     batches: &[RecordBatch],
     footer: &Footer,
     rows: &[usize],
     wanted: &[Arc<Origin>],
+    taken: &mut Taken,
 ) -> Result<Vec<Vec<Column>>, EventStoreError> {
     let decoded = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     if decoded != rows.iter().sum::<usize>() {
@@ -61,7 +65,7 @@ pub(crate) fn of_runs(
             for (column, (coded, translation)) in
                 columns[run].iter_mut().zip(coded.iter().zip(&mut translations))
             {
-                column.add(coded, at..at + more, translation);
+                taken.more(column.add(coded, at..at + more, translation))?;
             }
             (at, done) = (at + more, done + more);
             if done == rows[run] {
@@ -97,8 +101,10 @@ impl Gathering {
         Gathering { codes: Vec::with_capacity(rows), values: Vec::new() }
     }
 
-    fn add(&mut self, from: &Coded, rows: std::ops::Range<usize>, translation: &mut Translation) {
+    /// Returns what the values that are new take.
+    fn add(&mut self, from: &Coded, rows: std::ops::Range<usize>, translation: &mut Translation) -> u64 {
         let Translation { new, given } = translation;
+        let before = self.values.len();
         for code in &from.codes[rows] {
             let translated = match new.get_mut(*code as usize) {
                 Some(known) if *known != MISSING => *known,
@@ -113,6 +119,7 @@ impl Gathering {
             self.codes.push(translated);
         }
         given.drain(..).for_each(|code| new[code as usize] = MISSING);
+        self.values[before..].iter().map(value_bytes).sum()
     }
 
     fn column(mut self) -> Column {
@@ -128,10 +135,7 @@ fn of_origin(
     origin: &Origin,
 ) -> Result<Coded, EventStoreError> {
     match origin {
-        Origin::AllProperties => {
-            let rows: Vec<usize> = (0..batch.num_rows()).collect();
-            values::objects(batch, footer, overflow, &rows)
-        }
+        Origin::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
         Origin::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();

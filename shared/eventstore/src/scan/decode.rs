@@ -14,24 +14,31 @@ use uuid::Uuid;
 use super::columns;
 use super::keep::Keep;
 use super::load::{Found, RunFound, RunTask, Slot, Task};
+use super::objects::rows_at_once;
 use super::piece::{Clip, Core, Part, Piece, Pieces, WHOLE, Weighed};
+use super::room::{ScanRoom, Taken};
 use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::parquet_file::Decoded;
 use crate::segment::numbers::{Number, Parts, Reader, bytes_of};
+use crate::segment::values;
+
+/// Bytes of a row of all number columns while they are decoded.
+const NUMBERS_ROW: usize = 48;
 
 impl EventStore {
-    /// Completes what was found.
+    /// Completes what was found. While it is made, its values are taken from `room`.
     pub(super) async fn decode(
         &self,
         mut found: Found,
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
+        room: &ScanRoom,
     ) -> Result<Found, EventStoreError> {
         let objects = &self.inner.objects;
         let numbers = found.missing_numbers();
-        let columns = found.missing_columns();
+        let columns = found.missing_columns(wanted, false);
         let persons = match &found.persons {
             None => Some(task.file.persons(objects, task.group).await?),
             Some(_) => None,
@@ -56,14 +63,32 @@ impl EventStore {
             decoded = Some(read);
         }
         let keeps_whole = self.keeps_whole(task);
-        let (task, wanted) = (task.clone(), wanted.clone());
-        let work = Work { task, wanted, numbers, columns, persons, parts, decoded, keeps_whole };
-        let store = self.clone();
+        let asks_objects = !found.missing_columns(wanted, true).columns.is_empty();
+        let (of, asked) = (task.clone(), wanted.clone());
+        let mut work =
+            Work { task: of, wanted: asked, numbers, columns, persons, parts, decoded, keeps_whole };
+        let (store, mut taken) = (self.clone(), room.for_now());
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
-            work.complete(&mut found, &store.inner.pieces).map(|()| found)
+            work.complete(&mut found, &mut taken, &store.inner.pieces)?;
+            if !asks_objects {
+                clip(&work.task, &work.wanted, &mut found, &store.inner.pieces);
+            }
+            Ok::<_, EventStoreError>((found, taken))
         });
-        done.await?
+        let (found, taken) = done.await??;
+        if !asks_objects {
+            return Ok(found);
+        }
+        // What they take is taken until they are counted among what was loaded.
+        let (found, _taken) = Box::pin(self.add_objects(found, (task, wanted), taken)).await?;
+        let (store, task, wanted) = (self.clone(), task.clone(), wanted.clone());
+        let done = tokio::task::spawn_blocking(move || {
+            let mut found = found;
+            clip(&task, &wanted, &mut found, &store.inner.pieces);
+            found
+        });
+        Ok(done.await?)
     }
 
     /// Whether rows of other times than those asked for are kept: where it is not the first time that some are decoded.
@@ -84,6 +109,29 @@ pub(super) struct MissingNumbers {
     pub runs: Vec<usize>,
     pub core: bool,
     pub seqs: bool,
+}
+
+impl Found {
+    /// What decoding what is missing takes in memory at once, about, as far as the file says.
+    pub(super) fn decoding_bytes(&self, task: &Task, wanted: &Wanted) -> u64 {
+        let file = &task.file;
+        let rows_of = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.len()).sum::<usize>();
+        let numbers = (rows_of(&self.missing_numbers().runs) * NUMBERS_ROW) as u64;
+        let columns = self.missing_columns(wanted, false);
+        let origins = columns.columns.iter().map(|column| wanted.columns[*column].1.as_ref());
+        let places = columns::projection(&file.footer, origins);
+        let mut bytes = numbers;
+        if !places.is_empty() {
+            bytes += file.decoding_bytes(task.group, &places, rows_of(&columns.runs));
+        }
+        let objects = self.missing_columns(wanted, true);
+        if !objects.runs.is_empty() {
+            let places = values::all_places(&file.footer);
+            let rows = rows_of(&objects.runs).min(rows_at_once(places.len()));
+            bytes += file.decoding_bytes(task.group, &places, rows);
+        }
+        bytes
+    }
 }
 
 impl MissingNumbers {
@@ -123,27 +171,21 @@ struct Work {
 }
 
 impl Work {
-    fn complete(mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
-        let object = self.task.file.object().clone();
-        let named = |e: EventStoreError| match e {
-            EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
-            other => other,
-        };
+    fn complete(
+        &mut self,
+        found: &mut Found,
+        taken: &mut Taken,
+        pieces: &Pieces,
+    ) -> Result<(), EventStoreError> {
+        let file = self.task.file.clone();
+        let named = |error| file.named(error);
         if let Some(bytes) = self.persons.take() {
             let persons = Arc::new(persons(&bytes).map_err(named)?);
             pieces.put(self.task.key(0, Part::Persons, WHOLE), Piece::Persons(persons.clone()));
             found.persons = Some(persons);
         }
         self.add_numbers(found, pieces).map_err(named)?;
-        self.add_columns(found, pieces).map_err(named)?;
-        for (task, run) in self.task.runs.iter().zip(&mut found.runs) {
-            if let Some(clip) = task.clip
-                && !run.is_ready()
-            {
-                self.clip(task, run, clip, pieces);
-            }
-        }
-        Ok(())
+        self.add_columns(found, taken, pieces).map_err(named)
     }
 
     /// Keeps what was decoded of a whole run, if that is worth it.
@@ -193,7 +235,12 @@ impl Work {
         Ok(())
     }
 
-    fn add_columns(&mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
+    fn add_columns(
+        &mut self,
+        found: &mut Found,
+        taken: &mut Taken,
+        pieces: &Pieces,
+    ) -> Result<(), EventStoreError> {
         let Some(decoded) = self.decoded.take() else { return Ok(()) };
         let rows = self.columns.runs.iter().map(|run| self.task.runs[*run].rows.len()).collect::<Vec<_>>();
         let origins: Vec<Arc<Origin>> =
@@ -204,7 +251,7 @@ impl Work {
             let missing = |rows: &usize| Column::new(vec![MISSING; *rows], Vec::new());
             rows.iter().map(|rows| origins.iter().map(|_| missing(rows)).collect()).collect()
         } else {
-            columns::of_runs(batches, &self.task.file.footer, &rows, &origins)?
+            columns::of_runs(batches, &self.task.file.footer, &rows, &origins, taken)?
         };
         for (run, columns) in self.columns.runs.iter().zip(of_runs) {
             let task = &self.task.runs[*run];
@@ -217,27 +264,37 @@ impl Work {
         }
         Ok(())
     }
+}
 
-    /// Leaves out the rows of other times.
-    fn clip(&self, task: &RunTask, run: &mut RunFound, clip: Clip, pieces: &Pieces) {
-        let Slot::Whole(whole) = &run.core else { return };
-        let whole = whole.clone();
-        let keep = Keep::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
-        let put = |part: Part, piece: Piece| pieces.put(self.task.key(task.run, part, clip), piece);
-        let core = keep.core(&whole);
-        put(Part::Core, Piece::Core(core.clone()));
-        run.core = Slot::Ready(core);
-        if let Some(Slot::Whole(seqs)) = &run.seqs {
-            let seqs = keep.seqs(seqs);
-            put(Part::Seqs, Piece::Seqs(seqs.clone()));
-            run.seqs = Some(Slot::Ready(seqs));
+/// Leaves out the rows of other times.
+fn clip(task: &Task, wanted: &Wanted, found: &mut Found, pieces: &Pieces) {
+    for (of, run) in task.runs.iter().zip(&mut found.runs) {
+        if let Some(clip) = of.clip
+            && !run.is_ready()
+        {
+            let put = |part: Part, piece: Piece| pieces.put(task.key(of.run, part, clip), piece);
+            clip_run(run, wanted, clip, put);
         }
-        for (slot, (_, origin)) in run.columns.iter_mut().zip(&self.wanted.columns) {
-            if let Slot::Whole(column) = slot {
-                let column = keep.column(column);
-                put(Part::Column(origin.clone()), Piece::Column(column.clone()));
-                *slot = Slot::Ready(column);
-            }
+    }
+}
+
+fn clip_run(run: &mut RunFound, wanted: &Wanted, clip: Clip, put: impl Fn(Part, Piece)) {
+    let Slot::Whole(whole) = &run.core else { return };
+    let whole = whole.clone();
+    let keep = Keep::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
+    let core = keep.core(&whole);
+    put(Part::Core, Piece::Core(core.clone()));
+    run.core = Slot::Ready(core);
+    if let Some(Slot::Whole(seqs)) = &run.seqs {
+        let seqs = keep.seqs(seqs);
+        put(Part::Seqs, Piece::Seqs(seqs.clone()));
+        run.seqs = Some(Slot::Ready(seqs));
+    }
+    for (slot, (_, origin)) in run.columns.iter_mut().zip(&wanted.columns) {
+        if let Slot::Whole(column) = slot {
+            let column = keep.column(column);
+            put(Part::Column(origin.clone()), Piece::Column(column.clone()));
+            *slot = Slot::Ready(column);
         }
     }
 }

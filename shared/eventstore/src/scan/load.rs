@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use super::decode::{MissingColumns, MissingNumbers};
 use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
-use super::wanted::Wanted;
+use super::room::ScanRoom;
+use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::segment::read::SegmentFile;
@@ -63,6 +64,8 @@ pub(crate) struct Took {
     pub misses: u64,
     pub bytes_read: u64,
     pub rows_decoded: u64,
+    /// Of memory.
+    pub bytes_held: u64,
 }
 
 impl Took {
@@ -72,6 +75,7 @@ impl Took {
             misses: self.misses + other.misses,
             bytes_read: self.bytes_read + other.bytes_read,
             rows_decoded: self.rows_decoded + other.rows_decoded,
+            bytes_held: self.bytes_held + other.bytes_held,
         }
     }
 }
@@ -137,14 +141,23 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
         seqs: bool,
+        room: &ScanRoom,
     ) -> Result<(Loaded, Took), EventStoreError> {
         let mut found = Found::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {
             // One at a time decodes of a range; who waited finds what it needs.
-            let _decoding = task.file.decoding[task.group].lock().await;
+            let decoding = task.file.decoding[task.group].clone().lock_owned().await;
             found = Found::look(&self.inner.pieces, task, wanted, seqs);
             if !found.is_complete() {
-                found = self.decode(found, task, wanted).await?;
+                let turn = self.inner.turns.of(found.decoding_bytes(task, wanted)).await;
+                let (store, task, wanted, room) = (self.clone(), task.clone(), wanted.clone(), room.clone());
+                // What has begun goes on when the question is given up, and until it ends nobody else begins with the
+                // same, nor takes the memory that it has.
+                let decoded = tokio::spawn(async move {
+                    let _until_done = (decoding, turn);
+                    store.decode(found, &task, &wanted, &room).await
+                });
+                found = decoded.await??;
             }
         }
         let took = found.took;
@@ -189,12 +202,15 @@ impl Found {
         missing
     }
 
-    pub(super) fn missing_columns(&self) -> MissingColumns {
-        let lacks = |run: &RunFound| run.columns.iter().any(Slot::is_missing);
-        let runs = self.runs.iter().enumerate().filter(|(_, run)| lacks(run)).map(|(at, _)| at).collect();
-        let columns = self.runs.first().map_or(0, |run| run.columns.len());
+    /// What is missing of the column of all properties, or of the others.
+    pub(super) fn missing_columns(&self, wanted: &Wanted, all_properties: bool) -> MissingColumns {
+        let columns = (0..wanted.columns.len())
+            .filter(|column| (*wanted.columns[*column].1 == Origin::AllProperties) == all_properties);
         let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
-        MissingColumns { runs, columns: (0..columns).filter(missing).collect() }
+        let columns = columns.filter(missing).collect::<Vec<_>>();
+        let lacks = |run: &RunFound| columns.iter().any(|column| run.columns[*column].is_missing());
+        let runs = self.runs.iter().enumerate().filter(|(_, run)| lacks(run)).map(|(at, _)| at).collect();
+        MissingColumns { runs, columns }
     }
 
     fn loaded(self, task: &Task) -> Result<Loaded, EventStoreError> {

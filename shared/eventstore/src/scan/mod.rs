@@ -12,8 +12,10 @@ mod keep;
 mod kept;
 mod load;
 mod merge;
+mod objects;
 pub(crate) mod piece;
 mod plan;
+pub(crate) mod room;
 mod side;
 mod wanted;
 
@@ -32,6 +34,7 @@ use kept::{ByNumber, Keeping};
 use load::{Loaded, Task, Took};
 use merge::Source;
 use plan::{Budget, Planned};
+pub use room::ScanRoom;
 use side::Chunk;
 use wanted::Wanted;
 
@@ -60,7 +63,7 @@ pub struct ScanStats {
     pub rows_decoded: u64,
     /// Bytes of column data read from the object store.
     pub bytes_read: u64,
-    /// Bytes of memory that the rows of segments take, those in the cache included.
+    /// Bytes of memory that the rows take, those in the cache included.
     pub bytes_held: u64,
     /// Pieces of columns that the cache had.
     pub cache_hits: u64,
@@ -82,12 +85,28 @@ impl EventStore {
         group_types: &[String],
         request: &ScanRequest,
     ) -> Result<Scan, EventStoreError> {
+        self.scan_within(project, group_types, request, &self.scan_room()).await
+    }
+
+    /// The memory that all scans of one question may take together: [`crate::Settings::scan_bytes`].
+    pub fn scan_room(&self) -> ScanRoom {
+        ScanRoom::new(self.inner.settings.scan_bytes)
+    }
+
+    /// As [`EventStore::scan`], for one of several scans that share `room`.
+    pub async fn scan_within(
+        &self,
+        project: ProjectId,
+        group_types: &[String],
+        request: &ScanRequest,
+        room: &ScanRoom,
+    ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot_of(project, wanted::choice(&wanted)).await?;
+        let snapshot = self.snapshot_of(project, wanted::choice(&wanted, room)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
-        let mut budget = Budget::new(self.inner.settings.scan_bytes, &wanted);
+        let budget = Budget::new(room.clone(), &wanted);
         let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
         stats.segments = files.len() as u64;
         let planned = plan::of(&files, &hot, &wanted);
@@ -95,14 +114,15 @@ impl EventStore {
         budget.expect(planned.rows() + hot.len() as u64)?;
 
         let hot = Chunk::of_rows(&hot, &planned.names, &wanted, &snapshot.resolution);
+        // What the rows took, of which these columns were made, is theirs.
+        drop(snapshot.hot_taken);
+        stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
         let resolved = &snapshot.resolved;
-        let mut loaded = self.load_all(&planned, &wanted, resolved, &mut budget, &mut stats).await?;
+        let mut loaded = self.load_all(&planned, &wanted, resolved, room, &mut stats).await?;
         if !hot.events.is_empty() {
             loaded.side.push(hot);
         }
-        let partitions =
-            self.put_together(planned, loaded, &wanted, resolved, &mut budget, &mut stats).await?;
-        stats.bytes_held = budget.taken();
+        let partitions = self.put_together(planned, loaded, &wanted, resolved, room, &mut stats).await?;
         let runs = partitions.iter().flat_map(|partition| &partition.runs);
         stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
@@ -114,16 +134,15 @@ impl EventStore {
         planned: &Planned,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        budget: &mut Budget,
+        room: &ScanRoom,
         stats: &mut ScanStats,
     ) -> Result<AllLoaded, EventStoreError> {
         let seqs = wanted.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, seqs));
+        let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, (seqs, room)));
         let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
         let mut all = AllLoaded::default();
         while let Some((loaded, chunks, took)) = loads.try_next().await? {
-            budget.take(loaded.bytes())?;
             stats.add(took);
             if !chunks.is_empty() {
                 all.touched.insert(all.ranges.len());
@@ -139,16 +158,18 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        seqs: bool,
+        (seqs, room): (bool, &ScanRoom),
     ) -> Result<(Loaded, Vec<Chunk>, Took), EventStoreError> {
-        let (loaded, took) = self.load(task, wanted, seqs).await?;
+        let (loaded, mut took) = self.load(task, wanted, seqs, room).await?;
+        took.bytes_held = loaded.bytes();
+        room.take(took.bytes_held)?;
         let moved = resolved.moved(task.file.object(), task.group, &loaded.persons);
         if moved.is_empty() || !loaded.runs.iter().any(|run| Chunk::has_any(run, &moved)) {
             return Ok((loaded, Vec::new(), took));
         }
         // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
         let (mut loaded, again) =
-            if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true).await? };
+            if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true, room).await? };
         let split = tokio::task::spawn_blocking(move || {
             let chunks =
                 loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
@@ -166,7 +187,7 @@ impl EventStore {
         loaded: AllLoaded,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        budget: &mut Budget,
+        room: &ScanRoom,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
         let mut shares = Shares::of(&planned, loaded.ranges, loaded.side);
@@ -183,8 +204,7 @@ impl EventStore {
             // Where two sources meet, both are read again with the order of arrival.
             for at in shares.to_read_again() {
                 let task = &planned.tasks[at];
-                let (loaded, _, took) = self.load_resolved(task, wanted, resolved, true).await?;
-                budget.take(loaded.bytes())?;
+                let (loaded, _, took) = self.load_resolved(task, wanted, resolved, (true, room)).await?;
                 stats.add(took);
                 shares.replace(at, task, loaded);
             }
@@ -287,6 +307,7 @@ impl Shares {
 
 impl ScanStats {
     fn add(&mut self, took: Took) {
+        self.bytes_held += took.bytes_held;
         self.cache_hits += took.hits;
         self.cache_misses += took.misses;
         self.bytes_read += took.bytes_read;

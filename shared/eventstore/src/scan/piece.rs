@@ -10,7 +10,7 @@ use arrow::buffer::ScalarBuffer;
 use pennon_engine::scan::{Column, Dictionary, Micros, Partition, Seq};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::kept::Ingredients;
@@ -102,8 +102,12 @@ impl Weighed {
 
 /// What the values of a column take in memory, about.
 pub(super) fn values_bytes(column: &Column) -> u64 {
-    let value = |value| bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64;
-    column.values.iter().map(value).sum()
+    column.values.iter().map(value_bytes).sum()
+}
+
+/// What a value of a column takes in memory, about.
+pub(super) fn value_bytes(value: &Value) -> u64 {
+    bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64
 }
 
 /// What a value takes in memory, about.
@@ -115,11 +119,19 @@ fn bytes_of(value: &Value) -> u64 {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => held(text.capacity()),
         Value::Array(items) => held(0) + items.iter().map(bytes_of).sum::<u64>(),
-        Value::Object(fields) => {
-            let field = |(key, value): (&String, &Value)| held(key.capacity()) + 48 + bytes_of(value);
-            held(0) + fields.iter().map(field).sum::<u64>()
-        }
+        Value::Object(fields) => held(0) + properties_bytes(fields),
     }
+}
+
+/// What properties take in memory, about.
+pub(crate) fn properties_bytes(properties: &Map<String, Value>) -> u64 {
+    let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + bytes_of(value);
+    properties.iter().map(field).sum()
+}
+
+/// What a property of so long a name takes in an object, about, beside its value.
+pub(super) fn field_bytes(name: usize) -> u64 {
+    16 + 48 + name as u64
 }
 
 impl Piece {

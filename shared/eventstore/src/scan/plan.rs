@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_engine::scan::{Micros, Seq};
+use pennon_engine::scan::{Column, Micros, Seq};
 
 use super::load::{RunTask, Task};
-use super::wanted::Wanted;
+use super::piece::values_bytes;
+use super::room::ScanRoom;
+use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
@@ -101,50 +103,43 @@ fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
     Some(Clip { within })
 }
 
-/// How much memory the rows of a scan may take, and take.
+/// How much memory the rows of a scan may take.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    most: u64,
-    taken: u64,
+    room: ScanRoom,
     /// Of one row, without the values of its columns.
     row: u64,
     columns: usize,
+    /// Whether each row has a value of its own with all its properties.
+    objects: bool,
 }
 
 impl Budget {
-    pub(crate) fn new(most: u64, wanted: &Wanted) -> Budget {
+    pub(crate) fn new(room: ScanRoom, wanted: &Wanted) -> Budget {
         let columns = wanted.columns.len();
         let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
-        Budget { most, taken: 0, row: row as u64, columns }
+        let objects = wanted.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
+        Budget { room, row: row as u64, columns, objects }
     }
 
     /// Refuses when so many rows are too many, whatever their values.
     pub(crate) fn expect(&self, rows: u64) -> Result<(), EventStoreError> {
-        if rows.saturating_mul(self.row) <= self.most {
+        if rows.saturating_mul(self.row) <= self.room.left() {
             return Ok(());
         }
-        let (columns, most) = (self.columns, self.most / self.row);
+        let properties = if self.objects { "all".to_owned() } else { self.columns.to_string() };
+        let most = self.room.left() / self.row;
         Err(EventStoreError::TooLarge(format!(
-            "The question covers {rows} events with {columns} properties; at most {most} events with so many are \
+            "The question covers {rows} events with {properties} properties; at most {most} events with so many are \
              read for one. Narrow the dates or the events."
         )))
     }
 
-    /// Takes so many bytes, if they are left.
-    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), EventStoreError> {
-        self.taken = self.taken.saturating_add(bytes);
-        if self.taken <= self.most {
-            return Ok(());
-        }
-        let most = self.most;
-        Err(EventStoreError::TooLarge(format!(
-            "The events of the question and their properties take more than {most} bytes. Narrow the dates or the \
-             events."
-        )))
-    }
-
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken
+    /// Takes what rows of blocks take, whose columns are these. Returns how much that is.
+    pub(crate) fn take_rows(&self, rows: usize, columns: &[Column]) -> Result<u64, EventStoreError> {
+        let values = columns.iter().map(values_bytes).sum::<u64>();
+        let bytes = (rows as u64).saturating_mul(self.row).saturating_add(values);
+        self.room.take(bytes).map(|()| bytes)
     }
 }

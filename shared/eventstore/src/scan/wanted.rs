@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
+use super::room::ScanRoom;
 use crate::event::Row;
 use crate::tail::Choice;
 
@@ -80,8 +81,8 @@ impl Origin {
     }
 }
 
-/// What of the events in blocks is wanted.
-pub(crate) fn choice(wanted: &Arc<Wanted>) -> Choice {
+/// What of the events in blocks is wanted. Their properties are taken from `room` for as long as they are rows.
+pub(crate) fn choice(wanted: &Arc<Wanted>, room: &ScanRoom) -> Choice {
     let (named, asked) = (wanted.clone(), wanted.clone());
     let asks_for = move |key: &str| {
         asked.columns.iter().any(|(_, origin)| match origin.as_ref() {
@@ -96,6 +97,7 @@ pub(crate) fn choice(wanted: &Arc<Wanted>) -> Choice {
         from: wanted.request.from,
         to: wanted.request.to,
         property: Arc::new(asks_for),
+        room: Some(room.clone()),
     }
 }
 

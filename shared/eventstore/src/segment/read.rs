@@ -20,12 +20,17 @@ use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::parquet_file::{Decoded, Index, ParquetFile};
 
+/// Bytes of a row of a column while it is decoded: its place in an array, and its code.
+const DECODED_ROW: u128 = 12;
+/// How many times as long as in the file values are while they are decoded: short texts become values of 64 bytes.
+const DECODED_VALUES: u128 = 5;
+
 /// An opened segment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub footer: Footer,
     /// For each range: held while somebody decodes of it.
-    pub decoding: Vec<tokio::sync::Mutex<()>>,
+    pub decoding: Vec<Arc<tokio::sync::Mutex<()>>>,
     object: Arc<str>,
     /// The object with the persons of the ranges.
     persons: String,
@@ -50,13 +55,21 @@ impl SegmentFile {
             .persons
             .clone()
             .ok_or_else(|| EventStoreError::Corrupt(format!("{object}: there are no persons beside it")))?;
-        let decoding = footer.ranges.iter().map(|_| tokio::sync::Mutex::default()).collect();
+        let decoding = footer.ranges.iter().map(|_| Arc::default()).collect();
         Ok(SegmentFile { footer, decoding, object: object.as_str().into(), persons, file })
     }
 
     /// The name of its object.
     pub(crate) fn object(&self) -> &Arc<str> {
         &self.object
+    }
+
+    /// An error that names it.
+    pub(crate) fn named(&self, error: EventStoreError) -> EventStoreError {
+        match error {
+            EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{}: {what}", self.object)),
+            other => other,
+        }
     }
 
     /// How many rows a row group has.
@@ -93,6 +106,31 @@ impl SegmentFile {
         columns: &[String],
     ) -> Result<Decoded, EventStoreError> {
         self.file.decode(objects, group, selection, columns).await
+    }
+
+    /// As [`ParquetFile::decode_by`].
+    pub(crate) async fn decode_by<T: Send + 'static>(
+        &self,
+        objects: &Objects,
+        place: (usize, Option<RowSelection>),
+        columns: &[String],
+        rows: usize,
+        to: T,
+        add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+    ) -> Result<(T, u64), EventStoreError> {
+        self.file.decode_by(objects, place, columns, rows, to, add).await
+    }
+
+    /// What so many rows of a row group take in memory while these columns of them are decoded, about, as far as the
+    /// file says: it tells how long the values are, once each.
+    pub(crate) fn decoding_bytes(&self, group: usize, columns: &[String], rows: usize) -> u64 {
+        let columns = columns.iter().map(String::as_str).collect::<HashSet<_>>();
+        let leaves = self.metadata().row_group(group).columns().iter();
+        let wanted = leaves.filter(|leaf| columns.contains(leaf.column_descr().name()));
+        let sizes = wanted.map(|leaf| u128::try_from(leaf.uncompressed_size()).unwrap_or(0));
+        let (rows, all) = (rows as u128, self.rows(group).max(1) as u128);
+        let bytes = sizes.map(|size| rows * DECODED_ROW + size * rows / all * DECODED_VALUES).sum::<u128>();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// Those uuids of the segment whose hashes are among `hashes`.

@@ -88,7 +88,7 @@ pub(crate) fn objects(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     rows: &[usize],
-) -> Result<Coded, EventStoreError> {
+) -> Result<Vec<Map<String, Value>>, EventStoreError> {
     let object = |row: &usize| overflow.get(*row).cloned().flatten().unwrap_or_default();
     let mut objects: Vec<Map<String, Value>> = rows.iter().map(object).collect();
     for own in &footer.columns {
@@ -100,10 +100,7 @@ pub(crate) fn objects(
             }
         }
     }
-    Ok(Coded {
-        codes: (0..).take(rows.len()).collect(),
-        values: objects.into_iter().map(Value::Object).collect(),
-    })
+    Ok(objects)
 }
 
 /// The column `name`, of this kind, one code a row.

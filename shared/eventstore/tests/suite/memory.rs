@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{NOW, PROJECT, Place, event, simple, without_arrivals};
+use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_engine::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::{EventStoreError, Settings};
+use pennon_eventstore::{Event, EventStoreError, Settings, derived};
 use serde_json::json;
 
 #[tokio::test]
@@ -14,13 +14,32 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
     for (scan_bytes, fits) in [(1200, true), (1199, false)] {
         let place = Place::with(Settings { scan_bytes, ..Settings::default() }).await;
+        let waiting = Place::with(Settings { scan_bytes, ..Settings::default() }).await;
         place.events.ingest(PROJECT, sent.clone(), NOW).await.unwrap();
-        match place.events.scan(PROJECT, &[], &asked).await {
-            Ok(scan) => assert_eq!((fits, scan.stats.rows, scan.stats.bytes_held), (true, 100, 1200)),
-            Err(EventStoreError::TooLarge(why)) => assert!(!fits && why.contains("100 events"), "{why}"),
-            Err(other) => panic!("{other}"),
+        let events = sent.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>();
+        waiting.events.append(PROJECT, &events, NOW).await.unwrap();
+        for place in [place, waiting] {
+            match place.events.scan(PROJECT, &[], &asked).await {
+                Ok(scan) => assert_eq!((fits, scan.stats.rows, scan.stats.bytes_held), (true, 100, 1200)),
+                Err(EventStoreError::TooLarge(why)) => assert!(!fits && why.contains("100 events"), "{why}"),
+                Err(other) => panic!("{other}"),
+            }
         }
     }
+}
+
+#[tokio::test]
+async fn the_scans_of_one_question_share_what_it_may_take() {
+    let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
+    let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
+    let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
+    place.events.ingest(PROJECT, sent, NOW).await.unwrap();
+    let room = place.events.scan_room();
+    let scan = async || place.events.scan_within(PROJECT, &[], &asked, &room).await;
+    assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
+    assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));
+    // Another question has room of its own.
+    assert!(place.events.scan(PROJECT, &[], &asked).await.is_ok());
 }
 
 #[tokio::test]
@@ -70,4 +89,94 @@ async fn what_was_decoded_is_kept_and_shared_between_questions() {
     let narrow = ScanRequest { from: 500, to: 3500, ..asked };
     let fifth = stats(&narrow).await;
     assert_eq!((fifth.rows, fifth.rows_decoded, fifth.bytes_read), (1501, 0, 0));
+}
+
+/// Events of three names, each with so many properties that their objects are by far the most of what a question takes.
+fn rich(from: u128, to: u128) -> Vec<Event> {
+    let properties = |n: u128| {
+        let fields = (0..n % 40).map(|field| (format!("key {field}"), json!(format!("{n} of {field}"))));
+        serde_json::Value::Object(fields.collect())
+    };
+    let of = |n: u128| {
+        event(n + 1, ["a", "b", "c"][n as usize % 3], &format!("p{}", n % 50), n as i64 * 1000, properties(n))
+    };
+    (from..to).map(of).collect()
+}
+
+fn all_properties(names: &[&str], to: i64) -> ScanRequest {
+    ScanRequest { to, ..without_arrivals(names, &[]) }
+}
+
+#[tokio::test]
+async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
+    let place = Place::new().await;
+    let sent = rich(0, 3000);
+    let lines = sent[..2500].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
+    place.events.append(PROJECT, &sent[2500..], NOW + 1).await.unwrap();
+    let with = |scan_bytes| place.again_with(Settings { scan_bytes, ..Settings::default() });
+    let all = all_properties(&["a", "b"], i64::MAX);
+    let takes = with(1 << 30).scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
+    // Of 2000 events with 19.5 properties each at the mean, of at least 100 bytes.
+    assert!(takes > 2000 * 19 * 100, "{takes}");
+    let enough = with(takes);
+    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    for _ in 0..2 {
+        let scan = enough.scan(PROJECT, &[], &all).await.unwrap();
+        assert_eq!(scan.stats.bytes_held, takes);
+        assert!(rows(&scan) == want);
+    }
+    for less in [1, takes / 2, takes - 2000 * 16] {
+        let refused = with(takes - less).scan(PROJECT, &[], &all).await;
+        assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{less} less");
+    }
+    // Narrower dates take less, also of a process that has decoded nothing, and need no objects of other days.
+    let tenth = all_properties(&["a", "b"], 300_000);
+    let scan = with(takes / 8).scan(PROJECT, &[], &tenth).await.unwrap();
+    assert!(rows(&scan) == expected(&sent, &tenth, |who| derived(PROJECT, who)));
+    assert!(scan.stats.bytes_held < takes / 8);
+}
+
+#[tokio::test]
+async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
+    let place = Place::new().await;
+    let sent = rich(0, 1000);
+    place.events.append(PROJECT, &sent, NOW).await.unwrap();
+    let all = all_properties(&["a", "b", "c"], i64::MAX);
+    let refused = place.again_with(Settings { scan_bytes: 1_000_000, ..Settings::default() });
+    assert!(matches!(refused.scan(PROJECT, &[], &all).await, Err(EventStoreError::TooLarge(_))));
+    let scan = place.events.scan(PROJECT, &[], &all).await.unwrap();
+    assert!(rows(&scan) == expected(&sent, &all, |who| derived(PROJECT, who)));
+    // Of each event with one property asked for: much less.
+    let one = ScanRequest {
+        columns: BTreeSet::from([ColumnKey::Property("key 7".to_owned())]),
+        ..without_arrivals(&["a", "b", "c"], &[])
+    };
+    assert!(refused.scan(PROJECT, &[], &one).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_a_question_began_that_was_given_up_is_in_nobodys_way() {
+    let settings = Settings { range_rows: 500, ..Settings::default() };
+    let place = Place::with(settings).await;
+    let sent = rich(0, 3000);
+    let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
+    place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
+    let all = all_properties(&["a", "b", "c"], i64::MAX);
+    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    for polls in [1, 2, 3, 5, 8, 13] {
+        // Room for one question, and for one range to be decoded at a time.
+        let takes = place.events.scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
+        let events = place.again_with(Settings { scan_bytes: takes, ..settings });
+        {
+            let mut asked = std::pin::pin!(events.scan(PROJECT, &[], &all));
+            for _ in 0..polls {
+                if futures::poll!(asked.as_mut()).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(rows(&events.scan(PROJECT, &[], &all).await.unwrap()) == want, "given up after {polls}");
+    }
 }
