@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 GOAL = 1.5
-EVERYTHING = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": None}],
+EVERYTHING = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": None}], "interval": "month",
               "dateRange": {"date_from": "1990-01-01", "date_to": "2090-01-01"}}
 # Texts with more values than this are no words of a vocabulary, in ClickHouse's own advice.
 FEW_VALUES = 10_000

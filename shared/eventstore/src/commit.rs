@@ -54,7 +54,8 @@ impl NewSegment {
         (self.entry.min_time, self.entry.max_time) = (written.min_time, written.max_time);
         self.entry.bytes = written.segment.len() as u64;
         self.entry.object = Some(self.file("parquet", written.segment));
-        self.entry.hashes = Some(self.file("uuids", written.hashes));
+        self.entry.hashes = Some(self.file("uuids", written.uuids));
+        self.entry.hashed = Some(written.hashed);
         self.entry.persons = Some(self.file("persons", written.persons));
     }
 

@@ -100,7 +100,7 @@ impl EventStore {
             let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
             let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
             let opened = tokio::task::spawn_blocking(move || Opened::of(blocks)).await??;
-            let held = self.held(&manifest, &opened.hashes()).await?;
+            let held = self.held(&manifest, &opened.wanted()).await?;
             let resolution = self.resolution(project).await?;
             let (sent, range_rows) = (opened.events, self.range_rows());
             let made = move || opened.segment(project, &held, &resolution, range_rows, now);

@@ -1,6 +1,6 @@
 //! Which events are copies of events that segments hold.
 //!
-//! Must stay true: an event is told to be a copy only by its full uuid, and to be none only by the file of hashes of
+//! Must stay true: an event is told to be a copy only by its full uuid, and to be none only by the file of uuids of
 //! every segment, or by its uuids themselves where that file is damaged.
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::identity::{self, HashFile};
+use crate::identity::{self, Found, HashFile, Wanted};
 use crate::manifest::{Manifest, SegmentEntry};
 
 /// Segments whose files of hashes are gone through at the same time.
@@ -52,25 +52,21 @@ impl EventStore {
         manifest: &Manifest,
         uuids: impl Iterator<Item = Uuid>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        let mut hashes = uuids.map(identity::hash).collect::<Vec<_>>();
-        hashes.sort_unstable();
-        hashes.dedup();
-        self.held(manifest, &hashes).await
+        self.held(manifest, &Arc::new(Wanted::of(uuids))).await
     }
 
-    /// Uuids of segments of the manifest with one of `hashes`, which ascend.
+    /// Uuids of segments of the manifest that are `wanted`, or have a hash with one that is.
     pub(crate) async fn held(
         &self,
         manifest: &Manifest,
-        hashes: &[u64],
+        wanted: &Arc<Wanted>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        if hashes.is_empty() {
+        if wanted.is_empty() {
             return Ok(HashSet::new());
         }
-        let hashes = Arc::new(hashes.to_vec());
         let mut probes = Vec::new();
         for segment in &manifest.segments {
-            probes.push(Box::pin(self.held_by(segment.clone(), hashes.clone())));
+            probes.push(Box::pin(self.held_by(segment.clone(), wanted.clone())));
         }
         let held = futures::stream::iter(probes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
         Ok(held.into_iter().flatten().collect())
@@ -79,17 +75,19 @@ impl EventStore {
     async fn held_by(
         &self,
         segment: SegmentEntry,
-        hashes: Arc<Vec<u64>>,
+        wanted: Arc<Wanted>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let Some(file) = HashFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
-        let hits = match file.probe(&hashes).await {
+        let found = match file.probe(&wanted).await {
             // The segment itself has the uuids too.
-            Err(EventStoreError::Damaged { .. }) => hashes.to_vec(),
+            Err(EventStoreError::Damaged { .. }) => {
+                Found { hashes: wanted.hashes().to_vec(), uuids: Vec::new() }
+            }
             other => other?,
         };
         let known = |hash: &u64| self.inner.uuids.get(&(segment.id.clone(), *hash));
-        let (mut held, mut open) = (HashSet::new(), HashSet::new());
-        for hash in hits {
+        let (mut held, mut open) = (found.uuids.into_iter().collect::<HashSet<_>>(), HashSet::new());
+        for hash in found.hashes {
             match known(&hash) {
                 Some(uuids) => held.extend(uuids.iter().copied()),
                 None => drop(open.insert(hash)),

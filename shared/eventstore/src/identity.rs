@@ -1,17 +1,19 @@
-//! Which uuids a segment holds: a file of sorted hashes beside it.
+//! Which uuids a segment holds: a file of sorted hashes beside it, and of lines.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 4 each | for each bucket, the number of entries before it, and then that of all entries |
 //! | 4 each | the entries: of each hash the 32 bits behind those that tell its bucket, ascending within the bucket |
+//! | the rest | uuids made of the lines of a file, which have no entries: see [`crate::numbered`] |
 //!
 //! Numbers have their lowest byte first. A bucket is a share of all hashes by their leading bits, so many that it has
 //! 32 to 64 entries, because hashes are spread evenly. A few hashes are found by a page of each part; many by going
 //! through the file once, a piece at a time, so that memory is bounded. Must stay true: a hash that is not found
-//! proves that the uuid is not in the segment; one that is proves nothing, and the full uuid is compared (one in a
+//! proves that the uuid is not in the segment, unless it is among the lines, which are exact; one that is proves nothing, and the full uuid is compared (one in a
 //! hundred million is found in vain; a shorter entry would save a byte an event, and an import would go through the uuids
 //! of the segments before it again and again).
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
+use crate::numbered::{Numbered, Source, line_of, uuid_of};
 use crate::objects::Objects;
 
 /// Bytes of an entry.
@@ -33,6 +36,93 @@ const BUCKET_ENTRIES: u64 = 32;
 const PIECE_BYTES: u64 = 4 << 20;
 /// What a hash that is looked up by itself costs, in bytes gone through.
 const LOOKUP_BYTES: u64 = 16 << 10;
+
+/// Fewer lines of a source than these are hashed like others.
+const LINES_MIN: usize = 16;
+/// Most bytes of lines: they are read at once.
+const LINES_BYTES_MAX: usize = 1 << 20;
+
+/// The uuids of a segment that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Uuids {
+    hashes: Vec<u64>,
+    lines: HashMap<Source, Vec<u64>>,
+}
+
+impl Uuids {
+    pub(crate) fn add(&mut self, uuid: Uuid) {
+        match line_of(uuid) {
+            Some((source, line)) => self.lines.entry(source).or_default().push(line),
+            None => self.hashes.push(hash(uuid)),
+        }
+    }
+
+    /// The file, and of how many uuids it has hashes.
+    pub(crate) fn file(mut self) -> (Bytes, u64) {
+        let mut sources = self.lines.into_iter().collect::<Vec<_>>();
+        sources.sort_unstable_by_key(|(source, _)| *source);
+        let mut bytes = Vec::new();
+        for (source, lines) in sources {
+            let mut of_source = Numbered::default();
+            of_source.insert(source, &lines);
+            let packed = of_source.to_bytes();
+            let is_short = packed.len() as u64 <= lines.len() as u64 * ENTRY;
+            if lines.len() >= LINES_MIN && is_short && bytes.len() + packed.len() <= LINES_BYTES_MAX {
+                bytes.extend(packed);
+            } else {
+                self.hashes.extend(lines.into_iter().map(|line| hash(uuid_of(&source, line))));
+            }
+        }
+        let hashed = self.hashes.len() as u64;
+        let mut file = file(self.hashes);
+        file.extend(bytes);
+        (file.into(), hashed)
+    }
+}
+
+/// Uuids that are looked for in segments.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// The hashes of all of them, ascending.
+    hashes: Vec<u64>,
+    /// Those that are lines of files.
+    lines: Numbered,
+}
+
+impl Wanted {
+    pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> Wanted {
+        let (mut hashes, mut sources) = (Vec::new(), HashMap::<Source, Vec<u64>>::new());
+        for uuid in uuids {
+            hashes.push(hash(uuid));
+            if let Some((source, line)) = line_of(uuid) {
+                sources.entry(source).or_default().push(line);
+            }
+        }
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut lines = Numbered::default();
+        sources.into_iter().for_each(|(source, own)| lines.insert(source, &own));
+        Wanted { hashes, lines }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// The hashes of all of them, ascending.
+    pub(crate) fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+}
+
+/// What a segment's file says of uuids that are looked for.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Found {
+    /// Hashes that uuids of the segment have too.
+    pub hashes: Vec<u64>,
+    /// Uuids that the segment has.
+    pub uuids: Vec<Uuid>,
+}
 
 /// The hash of a uuid: time-ordered and derived uuids come out spread alike.
 pub(crate) fn hash(uuid: Uuid) -> u64 {
@@ -88,8 +178,8 @@ impl Layout {
     }
 }
 
-/// The file for a segment whose uuids have these hashes.
-pub(crate) fn file(mut hashes: Vec<u64>) -> Bytes {
+/// The part of the file for uuids with these hashes.
+fn file(mut hashes: Vec<u64>) -> Vec<u8> {
     hashes.sort_unstable();
     let layout = Layout::of(hashes.len() as u64);
     let mut file = Vec::with_capacity(layout.size() as usize);
@@ -103,7 +193,7 @@ pub(crate) fn file(mut hashes: Vec<u64>) -> Bytes {
     for hash in hashes {
         file.extend(&layout.place(hash).1.to_le_bytes()[..ENTRY as usize]);
     }
-    file.into()
+    file
 }
 
 /// The numbers of entries that `bytes` tell, which must ascend to at most `rows`.
@@ -146,28 +236,46 @@ fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
 pub(crate) struct HashFile {
     objects: Objects,
     object: String,
+    /// Of the hashes.
     layout: Layout,
+    /// Whether lines follow.
+    has_lines: bool,
 }
 
 impl HashFile {
     /// That of a segment; none when the segment holds no event.
     pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<HashFile> {
         let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
-        Some(HashFile { objects: objects.clone(), object, layout: Layout::of(segment.rows) })
+        let hashed = segment.hashed.unwrap_or(segment.rows);
+        let has_lines = hashed < segment.rows;
+        Some(HashFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
     }
 
-    /// Those of `hashes` (ascending) that the file has.
-    pub(crate) async fn probe(&self, hashes: &Arc<Vec<u64>>) -> Result<Vec<u64>, EventStoreError> {
+    /// What the file says of `wanted`.
+    pub(crate) async fn probe(&self, wanted: &Arc<Wanted>) -> Result<Found, EventStoreError> {
         let size = self.objects.size(&self.object).await?;
-        if size != self.layout.size() {
+        let lines = size.checked_sub(self.layout.size());
+        let lines = lines.filter(|lines| (*lines > 0) == self.has_lines && *lines <= LINES_BYTES_MAX as u64);
+        let Some(lines) = lines else {
             let what = format!("it has {size} bytes for {} events", self.layout.rows);
             return Err(self.objects.damaged(&self.object, &what).await);
-        }
-        if hashes.len() as u64 * LOOKUP_BYTES < size {
-            self.look_up(hashes).await
+        };
+        let uuids = if self.has_lines && !wanted.lines.is_empty() {
+            let range = size - lines..size;
+            let parts = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
+            let lines = Numbered::of_bytes(parts.first().map_or(&[], |part| part))?;
+            wanted.lines.both(&lines).collect()
         } else {
-            self.go_through(hashes).await
-        }
+            Vec::new()
+        };
+        let hashes = if self.layout.rows == 0 {
+            Vec::new()
+        } else if wanted.hashes.len() as u64 * LOOKUP_BYTES < size {
+            self.look_up(&wanted.hashes).await?
+        } else {
+            self.go_through(wanted).await?
+        };
+        Ok(Found { hashes, uuids })
     }
 
     fn wrong(&self) -> EventStoreError {
@@ -189,7 +297,7 @@ impl HashFile {
     }
 
     /// Reads the whole file, a piece at a time.
-    async fn go_through(&self, hashes: &Arc<Vec<u64>>) -> Result<Vec<u64>, EventStoreError> {
+    async fn go_through(&self, wanted: &Arc<Wanted>) -> Result<Vec<u64>, EventStoreError> {
         let all = self.layout.fences(&(0..self.layout.buckets()));
         let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
         let fences = parts.first().and_then(|part| fences(part, self.layout.rows));
@@ -203,8 +311,9 @@ impl HashFile {
             let range = self.layout.entries(&(begin..fences[last]));
             let part = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
             let part = part.into_iter().next().unwrap_or_default();
-            let (layout, fences, hashes) = (self.layout, fences.clone(), hashes.clone());
+            let (layout, fences, wanted) = (self.layout, fences.clone(), wanted.clone());
             let piece = move || {
+                let hashes = &wanted.hashes;
                 let bucket = |hash: &u64| layout.place(*hash).0 as usize;
                 let from = hashes.partition_point(|hash| bucket(hash) < first);
                 let to = hashes.partition_point(|hash| bucket(hash) < last);
@@ -239,20 +348,25 @@ mod tests {
     }
 
     async fn held(hashes: Vec<u64>) -> Held {
+        let rows = hashes.len() as u64;
+        written(file(hashes).into(), rows, rows).await
+    }
+
+    async fn written(file: Bytes, rows: u64, hashed: u64) -> Held {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
-        let segment = crate::segment::tests::entry("h", hashes.len() as u64);
-        objects.create("h", file(hashes)).await.unwrap();
+        let segment = SegmentEntry { hashed: Some(hashed), ..crate::segment::tests::entry("h", rows) };
+        objects.create("h", file).await.unwrap();
         Held { file: HashFile::of(&objects, &segment).unwrap(), _directory: directory }
     }
 
     /// Looks all of `asked` up in both ways.
     async fn found(held: &Held, mut asked: Vec<u64>) -> Vec<u64> {
         asked.sort_unstable();
-        let asked = Arc::new(asked);
+        let asked = Arc::new(Wanted { hashes: asked, lines: Numbered::default() });
         let found = held.file.go_through(&asked).await.unwrap();
-        assert_eq!(held.file.look_up(&asked).await.unwrap(), found);
-        assert_eq!(held.file.probe(&asked).await.unwrap(), found);
+        assert_eq!(held.file.look_up(&asked.hashes).await.unwrap(), found);
+        assert_eq!(held.file.probe(&asked).await.unwrap().hashes, found);
         found
     }
 
@@ -283,6 +397,41 @@ mod tests {
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(found(&held, asked).await, hashes);
+    }
+
+    #[tokio::test]
+    async fn lines_of_a_file_take_hardly_any_room_and_are_told_exactly() {
+        let line = |source: u8, line: u64| {
+            let mut bytes = [source; 16];
+            bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
+            uuid::Builder::from_custom_bytes(bytes).into_uuid()
+        };
+        let mut uuids = Uuids::default();
+        // Of one file all but every thousandth line, of another too few to tell, and others.
+        let lines = (1..=50_000).filter(|n| n % 1000 != 0).map(|n| line(1, n)).collect::<Vec<_>>();
+        let few = (1..=10).map(|n| line(2, n)).collect::<Vec<_>>();
+        let others = (0..100).map(uuid).collect::<Vec<_>>();
+        lines.iter().chain(&few).chain(&others).for_each(|uuid| uuids.add(*uuid));
+        let (bytes, hashed) = uuids.file();
+        assert_eq!(hashed, 110);
+        assert!(bytes.len() < 1000, "{}", bytes.len());
+        let rows = (lines.len() + 110) as u64;
+        let held = written(bytes.clone(), rows, hashed).await;
+        let asked = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
+        let asked = asked.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
+        let found = held.file.probe(&Arc::new(Wanted::of(asked))).await.unwrap();
+        assert_eq!(found.uuids, lines);
+        let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
+        hashes.sort_unstable();
+        assert_eq!(found.hashes, hashes);
+        // One of none of them, and a file that is cut.
+        let none = Arc::new(Wanted::of((200..210).map(uuid)));
+        assert_eq!(held.file.probe(&none).await.unwrap(), Found::default());
+        for cut in [bytes.slice(..bytes.len() - 1), bytes.slice(..600), Bytes::new()] {
+            let held = written(cut, rows, hashed).await;
+            let all = Arc::new(Wanted::of(lines.iter().copied()));
+            assert!(held.file.probe(&all).await.is_err());
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod members;
 mod merges;
 mod merging;
 mod moved;
+mod numbered;
 mod objects;
 mod orphans;
 mod packing;

@@ -38,8 +38,11 @@ pub(crate) struct SegmentEntry {
     pub format: u32,
     /// The Parquet object; none when the segment holds no event but still replaces something.
     pub object: Option<String>,
-    /// The object with the sorted hashes of its uuids.
+    /// The object that tells its uuids.
     pub hashes: Option<String>,
+    /// Of how many of them it has hashes; of all where this is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<u64>,
     /// The object with the persons of its ranges.
     #[serde(default)]
     pub persons: Option<String>,
@@ -106,6 +109,7 @@ impl SegmentEntry {
             format: FORMAT,
             object: None,
             hashes: None,
+            hashed: None,
             persons: None,
             rows: 0,
             bytes: 0,

@@ -6,6 +6,7 @@
 //! no copy.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::{Micros, Seq};
@@ -17,7 +18,7 @@ use crate::block::Block;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::event::seq;
-use crate::identity;
+use crate::identity::Wanted;
 use crate::keys::BlockId;
 use crate::person::derived;
 use crate::profile::changes::{At, Changes};
@@ -63,12 +64,9 @@ impl Opened {
         Ok(opened)
     }
 
-    /// The hashes of the uuids, ascending.
-    pub(crate) fn hashes(&self) -> Vec<u64> {
-        let mut hashes = self.first.iter().map(|place| identity::hash(self.uuid(*place))).collect::<Vec<_>>();
-        hashes.sort_unstable();
-        hashes.dedup();
-        hashes
+    /// The uuids, to be looked for.
+    pub(crate) fn wanted(&self) -> Arc<Wanted> {
+        Arc::new(Wanted::of(self.first.iter().map(|place| self.uuid(*place))))
     }
 
     fn uuid(&self, (block, index): (u32, u32)) -> Uuid {

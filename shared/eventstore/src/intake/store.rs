@@ -16,7 +16,7 @@ use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::identity::hash;
+use crate::identity::{Wanted, hash};
 use crate::ingest::{EVENTS_PER_SEGMENT_MAX, Ingested, TRIES};
 use crate::person::derived;
 use crate::profile::file::encode_presence;
@@ -60,7 +60,7 @@ impl EventStore {
         for _ in 0..TRIES {
             let there = self.outline(project).await?;
             // An event that is there already stays the one that counts.
-            let mut held = self.held(&there.manifest, &single.hashes).await?;
+            let mut held = self.held(&there.manifest, &single.wanted).await?;
             held.extend(there.hot.iter().map(|(uuid, _)| *uuid));
             let (of, single, resolved) = (events.clone(), single.clone(), there.resolved);
             let range_rows = self.range_rows();
@@ -97,8 +97,8 @@ pub(super) fn check(events: &EventColumns) -> Result<(), EventStoreError> {
 struct Single {
     /// Of each uuid the row that arrived first.
     rows: Vec<u32>,
-    /// Ascending.
-    hashes: Vec<u64>,
+    /// The uuids, to be looked for.
+    wanted: Arc<Wanted>,
 }
 
 impl Single {
@@ -111,9 +111,8 @@ impl Single {
             a.0.cmp(&b.0).then_with(|| (uuid(a.1), seq(a.1), a.1).cmp(&(uuid(b.1), seq(b.1), b.1)))
         });
         order.dedup_by(|later, first| uuid(later.1) == uuid(first.1));
-        let mut hashes = order.iter().map(|(hash, _)| *hash).collect::<Vec<_>>();
-        hashes.dedup();
-        Single { rows: order.into_iter().map(|(_, row)| row).collect(), hashes }
+        let wanted = Arc::new(Wanted::of(order.iter().map(|(_, row)| uuid(*row))));
+        Single { rows: order.into_iter().map(|(_, row)| row).collect(), wanted }
     }
 }
 

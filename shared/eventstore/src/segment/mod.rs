@@ -15,7 +15,8 @@
 //! | `timestamp` | timestamp, µs, UTC | when it happened |
 //! | `tie` | unsigned 32-bit | of the events of this person at this time, which one by arrival, counted from 0 |
 //! | `seq_high`, `seq_low` | unsigned 64-bit | arrival order: arrival time in µs; position among arrivals of that instant |
-//! | `uuid` | 16 bytes | identity |
+//! | `uuid` | 16 bytes, or null | identity, where it is not made of the line |
+//! | `uuid_source` | 10 bytes, or null | what the uuid made of the line begins with; the line, `seq_low`, is the rest |
 //! | `properties` | string, or null | JSON object with the properties that have no column, or whose value does not fit its column |
 //! | `p.{key}` | see [`columns::Kind`] | one property; null where the event has no such property, or has it in `properties` |
 //!
@@ -31,6 +32,7 @@ mod overflow;
 mod placed;
 pub(crate) mod read;
 mod schema;
+mod uuids;
 pub(crate) mod values;
 pub(crate) mod write;
 
@@ -40,7 +42,9 @@ use serde::{Deserialize, Serialize};
 use columns::PropertyColumn;
 
 /// Form of the files written by this release.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
+/// The oldest form that is read: it has every uuid.
+pub(crate) const OLDEST_FORMAT: u32 = 3;
 /// Key of the footer's entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page: what a scan reads beside a run is at most two of these.

@@ -14,7 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::{FOOTER, FORMAT, Footer, Range};
+use super::{FOOTER, FORMAT, Footer, OLDEST_FORMAT, Range, uuids};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
@@ -97,7 +97,7 @@ impl SegmentFile {
         self.file.columns()
     }
 
-    /// The named columns of the selected rows of a row group.
+    /// The named columns of the selected rows of a row group, some beside them.
     pub(crate) async fn decode(
         &self,
         objects: &Objects,
@@ -105,7 +105,13 @@ impl SegmentFile {
         selection: Option<RowSelection>,
         columns: &[String],
     ) -> Result<Decoded, EventStoreError> {
-        self.file.decode(objects, group, selection, columns).await
+        let decoded = self.file.decode(objects, group, selection, &uuids::beside(columns)).await?;
+        if columns.iter().all(|column| column != uuids::UUID) {
+            return Ok(decoded);
+        }
+        let Decoded { batches, bytes_read } = decoded;
+        let join = move || batches.into_iter().map(uuids::joined).collect::<Result<_, _>>();
+        Ok(Decoded { batches: tokio::task::spawn_blocking(join).await??, bytes_read })
     }
 
     /// As [`ParquetFile::decode_by`].
@@ -162,7 +168,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
         .and_then(|entry| entry.value.as_deref());
     let footer: Footer =
         serde_json::from_str(entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?)?;
-    if footer.format != FORMAT {
+    if !(OLDEST_FORMAT..=FORMAT).contains(&footer.format) {
         return Err(EventStoreError::Corrupt(format!("format {} is of another release", footer.format)));
     }
     let rows = |range: &Range| range.runs.iter().map(|run| i64::from(run.rows)).sum::<i64>();

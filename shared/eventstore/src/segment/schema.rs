@@ -7,6 +7,7 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::columns::Kind;
+use super::uuids::{SOURCE_BYTES, UUID, UUID_SOURCE};
 use super::{PAGE_ROWS, PROPERTY};
 use crate::error::EventStoreError;
 
@@ -29,7 +30,7 @@ pub(super) fn taken<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> S
         Field::new("timestamp", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
         Field::new("seq_high", DataType::UInt64, false),
         Field::new("seq_low", DataType::UInt64, false),
-        Field::new("uuid", DataType::FixedSizeBinary(16), false),
+        Field::new(UUID, DataType::FixedSizeBinary(16), false),
         Field::new("properties", DataType::Utf8, true),
     ];
     fields.extend(
@@ -42,6 +43,11 @@ pub(super) fn taken<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> S
 pub(super) fn written(taken: &Schema) -> SchemaRef {
     let mut fields = Vec::new();
     for field in taken.fields() {
+        if field.name() == UUID {
+            fields.push(Field::new(UUID, DataType::FixedSizeBinary(16), true));
+            fields.push(Field::new(UUID_SOURCE, DataType::FixedSizeBinary(SOURCE_BYTES), true));
+            continue;
+        }
         fields.push(field.as_ref().clone());
         let made = MADE.iter().filter(|(_, behind)| behind == field.name());
         fields.extend(made.map(|(name, _)| Field::new(*name, DataType::UInt32, false)));
@@ -70,8 +76,8 @@ pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
         .set_max_row_group_row_count(None)
         // Every person and distinct id of a range once, however many.
         .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
-        .set_column_dictionary_enabled("uuid".into(), false)
-        .set_column_statistics_enabled("uuid".into(), EnabledStatistics::None)
+        .set_column_dictionary_enabled(UUID.into(), false)
+        .set_column_statistics_enabled(UUID.into(), EnabledStatistics::None)
         .set_column_statistics_enabled("properties".into(), EnabledStatistics::None);
     for column in ["person_code", "timestamp", "seq_high", "seq_low"] {
         properties = properties

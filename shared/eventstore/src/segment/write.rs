@@ -3,7 +3,7 @@
 //! [`SegmentWriter::new`] takes the property columns and how many leading bits of a person's id tell its range. Then
 //! [`SegmentWriter::write`] takes the rows of each range that has any, ascending by its number, as one [`RecordBatch`] with
 //! the columns of [`SegmentWriter::schema`] (found by name; others are ignored, so that the batch of another segment may be
-//! handed on), ordered by (event, person, time, seq). It adds `person_code` and `tie`, finds the runs, the persons and what
+//! handed on), ordered by (event, person, time, seq). It adds `person_code` and `tie`, splits uuids ([`super::uuids`]), finds the runs, the persons and what
 //! `properties` holds, and forgets the rows: only what is encoded stays. [`SegmentWriter::finish`] gives the files and what
 //! the manifest says of them.
 //!
@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{Int32Type, SchemaRef, TimestampMicrosecondType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
@@ -24,6 +24,8 @@ use uuid::Uuid;
 use super::columns::{Kind, PropertyColumn};
 use super::overflow::OverflowKeys;
 use super::placed::{Keys, Placed, Run};
+use super::read::ids;
+use super::uuids::{Split, UUID, UUID_SOURCE};
 use super::{FOOTER, FORMAT, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
 use crate::identity;
@@ -53,8 +55,9 @@ pub(crate) struct Written {
     pub segment: Bytes,
     /// The persons of its ranges.
     pub persons: Bytes,
-    /// The hashes of its uuids.
-    pub hashes: Bytes,
+    /// What tells its uuids, and of how many it has hashes.
+    pub uuids: Bytes,
+    pub hashed: u64,
     pub rows: u64,
     pub min_time: Micros,
     pub max_time: Micros,
@@ -73,7 +76,8 @@ pub(crate) struct SegmentWriter {
     names: HashMap<String, u32>,
     ranges: Vec<Range>,
     persons: Vec<u8>,
-    hashes: Vec<u64>,
+    rows: u64,
+    uuids: identity::Uuids,
     overflow: OverflowKeys,
     times: Option<(Micros, Micros)>,
 }
@@ -100,7 +104,8 @@ impl SegmentWriter {
             names: HashMap::new(),
             ranges: Vec::new(),
             persons: Vec::new(),
-            hashes: Vec::new(),
+            rows: 0,
+            uuids: identity::Uuids::default(),
             times: None,
         })
     }
@@ -120,7 +125,10 @@ impl SegmentWriter {
         let placed = Placed::of(&keys)?;
         let number = self.number(&placed)?;
         let runs = placed.runs.iter().map(|run| self.run(run, keys.times)).collect();
-        self.hashes.extend(uuids(&rows)?.map(identity::hash));
+        self.rows += rows.num_rows() as u64;
+        let uuids = ids(&rows, UUID)?;
+        uuids.iter().for_each(|uuid| self.uuids.add(*uuid));
+        let split = Split::of(&uuids, keys.seq_low)?;
         self.overflow.take(&rows)?;
         self.persons.extend(placed.persons.iter().flat_map(|person| person.to_be_bytes()));
         let ties = placed.ties.iter().any(|tie| *tie > 0);
@@ -133,6 +141,8 @@ impl SegmentWriter {
             arrays.push(match field.name().as_str() {
                 "person_code" => codes.clone(),
                 "tie" => ties.clone(),
+                UUID => split.uuids.clone(),
+                UUID_SOURCE => split.sources.clone(),
                 name => column(&rows, name)?.clone(),
             });
         }
@@ -166,11 +176,13 @@ impl SegmentWriter {
         let entry = KeyValue::new(FOOTER.to_owned(), serde_json::to_string(&footer)?);
         self.writer.append_key_value_metadata(entry);
         let (min_time, max_time) = self.times.unwrap_or_default();
+        let (uuids, hashed) = self.uuids.file();
         Ok(Written {
             segment: self.writer.into_inner()?.into(),
             persons: self.persons.into(),
-            rows: self.hashes.len() as u64,
-            hashes: identity::file(self.hashes),
+            rows: self.rows,
+            uuids,
+            hashed,
             min_time,
             max_time,
             events: SegmentEntry::listed(&footer.names.iter().map(String::as_str).collect::<BTreeSet<_>>()),
@@ -228,12 +240,6 @@ fn keys(rows: &RecordBatch) -> Result<Keys<'_>, EventStoreError> {
         seq_high: number("seq_high")?,
         seq_low: number("seq_low")?,
     })
-}
-
-fn uuids(rows: &RecordBatch) -> Result<impl Iterator<Item = Uuid>, EventStoreError> {
-    let uuids = column(rows, "uuid")?.as_fixed_size_binary_opt();
-    let uuids = uuids.ok_or_else(|| EventStoreError::corrupt("uuid has an unexpected type"))?;
-    Ok((0..uuids.len()).map(|row| Uuid::from_slice(uuids.value(row)).unwrap_or_default()))
 }
 
 #[cfg(test)]
