@@ -107,7 +107,7 @@ async fn keys_are_judged_and_numbers_that_are_not_there_are_refused() {
     let app = shop().await;
     assert_eq!(app.call("", "GET", PEOPLE, Value::Null).await.status, 401);
     let refused = app.call(Keys::READ_FLAGS, "GET", PEOPLE, Value::Null).await.expect(403);
-    assert_eq!(refused["detail"], "API key missing required scope 'insight:read'");
+    assert_eq!(refused["detail"], "API key missing required scope 'person:read'");
     assert_eq!(app.call(Keys::STRANGER, "GET", PEOPLE, Value::Null).await.status, 403);
     app.get(PEOPLE).await.expect_invalid("required", "This field is required.", Some("events"));
     app.post(PEOPLE, steps()).await.expect_invalid(
