@@ -95,7 +95,7 @@ pub async fn import_file(
     let (content, persons) = check(path, &options, progress).await?;
     let failed = |error: pennon_eventstore::EventStoreError| ImportError::of_file(path, error.to_string());
     let mut summary = Summary::default();
-    for part in of_persons(persons, now) {
+    for part in of_persons(persons, now).map_err(failed)? {
         summary.lines += part.records;
         part.store(store, &mut summary).await.map_err(failed)?;
     }

@@ -79,10 +79,14 @@ impl Source {
                 Form::Rows(rows) => {
                     rows.take(&self.options, &self.content, |project| chunk.columns(project))?
                 }
-                Form::Lines(lines) => {
-                    let record = next(lines, &self.options, &self.content)?;
-                    record.map(|record| chunk.put(record)).is_some()
-                }
+                Form::Lines(lines) => match next(lines, &self.options, &self.content)? {
+                    None => false,
+                    Some(placed) => {
+                        let line = placed.line;
+                        let put = chunk.put(placed);
+                        put.map(|()| true).map_err(|error| ImportError::of_line(line, error.to_string()))?
+                    }
+                },
             };
             if !more {
                 break;

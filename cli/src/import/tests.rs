@@ -1,9 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
-use pennon_eventstore::EventStore;
-use serde_json::json;
+use pennon_eventstore::{Event, EventStore, GroupRecord, PersonRecord};
+use serde_json::{Map, Value, json};
 
 use super::chunk::Chunk;
+use super::record::{Placed, Record};
 use super::{ImportOptions, Summary, check, import_file};
 use crate::embedded::Embedded;
 
@@ -34,4 +35,49 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
         let summary = import_file(&events, &path, options(), NOW, &mut |_| {}).await.unwrap();
         assert_eq!((summary.events, summary.copies), (new, copies));
     }
+}
+
+/// How many records of a kind one chunk takes, and how many bytes of texts that is.
+fn fills(record: impl Fn(u64) -> Record, bytes: usize) -> (u64, usize) {
+    let mut chunk = Chunk::new(NOW);
+    let mut count = 0;
+    while !chunk.is_full() {
+        count += 1;
+        let placed = Placed { line: count, project: 1 + count % 3, record: record(count) };
+        chunk.put(placed).unwrap();
+        assert!(count < 200_000, "it is never full");
+    }
+    (count, count as usize * bytes)
+}
+
+#[test]
+fn a_chunk_is_full_of_few_records_where_they_are_long() {
+    let text = |n: u64, bytes: usize| format!("{n:0bytes$}");
+    let properties = |n: u64, bytes: usize| Map::from_iter([("k".to_owned(), Value::from(text(n, bytes)))]);
+    let person = |n: u64| PersonRecord {
+        distinct_ids: vec![n.to_string()],
+        properties: properties(n, 20_000),
+        created_at: None,
+    };
+    let (_, bytes) = fills(|n| Record::Person(person(n)), 20_000);
+    assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of persons");
+    let group = |n: u64| GroupRecord {
+        type_name: "company".to_owned(),
+        index: 0,
+        key: n.to_string(),
+        properties: properties(n, 20_000),
+    };
+    let (_, bytes) = fills(|n| Record::Group(group(n)), 20_000);
+    assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of groups");
+    let event = |n: u64| Event {
+        uuid: uuid::Uuid::from_u128(n.into()),
+        event: "a".to_owned(),
+        distinct_id: n.to_string(),
+        timestamp: NOW,
+        properties: properties(n, 3 << 20),
+    };
+    let (_, bytes) = fills(|n| Record::Event(event(n)), 3 << 20);
+    assert!(bytes > 64 << 20 && bytes < 192 << 20, "{bytes} bytes of events");
+    let short = |n: u64| PersonRecord { properties: properties(n, 1), ..person(0) };
+    assert_eq!(fills(|n| Record::Person(short(n)), 1).0, 100_000);
 }

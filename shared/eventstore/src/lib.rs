@@ -48,6 +48,7 @@ mod person;
 mod profile;
 mod quarantine;
 mod records;
+mod records_columns;
 mod records_entry;
 mod replaced;
 mod resolution;
@@ -93,6 +94,7 @@ pub use people::{
 pub use person::derived;
 pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
+pub use records_columns::{GroupColumns, PersonColumns};
 pub use scan::{Scan, ScanRoom, ScanStats};
 pub use settings::Settings;
 pub use snapshot::FinalPersons;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
@@ -26,7 +26,8 @@ use crate::keys;
 use crate::manifest::Manifest;
 use crate::parquet_file::{Index, ParquetFile};
 use crate::person::{Link, derived};
-use crate::profile::file::{self, texts};
+use crate::profile::file::texts;
+use crate::records_columns::{GroupColumns, PersonColumns};
 use crate::records_entry::RecordsEntry;
 
 /// A person as imported.
@@ -120,11 +121,20 @@ impl EventStore {
         persons: Vec<PersonRecord>,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        if persons.iter().any(|person| person.distinct_ids.is_empty()) {
-            return Err(EventStoreError::corrupt("a person without a distinct id"));
-        }
-        let rows = persons.len() as u64;
-        let bytes = tokio::task::spawn_blocking(move || encode_persons(project, &persons)).await??;
+        let mut columns = PersonColumns::new(project);
+        persons.iter().try_for_each(|person| columns.push(person))?;
+        drop(persons);
+        self.add_person_columns(columns, now).await
+    }
+
+    /// As [`EventStore::add_persons`], for persons that are columns already.
+    pub async fn add_person_columns(
+        &self,
+        persons: PersonColumns,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let (project, rows) = (persons.project(), persons.len() as u64);
+        let bytes = tokio::task::spawn_blocking(move || persons.encode()).await??;
         self.add_records(project, keys::PERSONS, "persons", rows, bytes, now).await
     }
 
@@ -135,8 +145,21 @@ impl EventStore {
         groups: Vec<GroupRecord>,
         now: Micros,
     ) -> Result<(), EventStoreError> {
+        let mut columns = GroupColumns::default();
+        groups.iter().try_for_each(|group| columns.push(group))?;
+        drop(groups);
+        self.add_group_columns(project, columns, now).await
+    }
+
+    /// As [`EventStore::add_groups`], for groups that are columns already.
+    pub async fn add_group_columns(
+        &self,
+        project: ProjectId,
+        groups: GroupColumns,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
         let rows = groups.len() as u64;
-        let bytes = tokio::task::spawn_blocking(move || encode_groups(&groups)).await??;
+        let bytes = tokio::task::spawn_blocking(move || groups.encode()).await??;
         self.add_records(project, keys::GROUPS, "groups", rows, bytes, now).await
     }
 
@@ -236,31 +259,6 @@ impl EventStore {
         }
         Ok(found)
     }
-}
-
-fn json_texts<T: serde::Serialize>(values: impl Iterator<Item = T>) -> Result<ArrayRef, EventStoreError> {
-    let texts = values.map(|value| serde_json::to_string(&value)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Arc::new(StringArray::from(texts)))
-}
-
-fn encode_persons(project: ProjectId, persons: &[PersonRecord]) -> Result<Bytes, EventStoreError> {
-    let ids = persons.iter().map(|person| derived(project, &person.distinct_ids[0])).collect::<Vec<_>>();
-    let created = persons.iter().map(|person| person.created_at).collect::<Vec<_>>();
-    file::write(vec![
-        ("person", file::id_column(ids.iter())?),
-        ("distinct_ids", json_texts(persons.iter().map(|person| &person.distinct_ids))?),
-        ("properties", json_texts(persons.iter().map(|person| &person.properties))?),
-        ("created_at", Arc::new(TimestampMicrosecondArray::from(created).with_timezone("UTC"))),
-    ])
-}
-
-fn encode_groups(groups: &[GroupRecord]) -> Result<Bytes, EventStoreError> {
-    file::write(vec![
-        ("type", Arc::new(StringArray::from_iter_values(groups.iter().map(|group| &group.type_name)))),
-        ("index", Arc::new(UInt32Array::from_iter_values(groups.iter().map(|group| group.index)))),
-        ("key", Arc::new(StringArray::from_iter_values(groups.iter().map(|group| &group.key)))),
-        ("properties", json_texts(groups.iter().map(|group| &group.properties))?),
-    ])
 }
 
 /// All rows of a small file.

@@ -26,6 +26,8 @@ use rows::Rows;
 
 /// Keys beyond these get no column, however frequent they turn out to be; their values are kept one by one.
 const KEYS_MAX: usize = 20_000;
+/// What an event takes besides its texts and properties.
+const FIXED_BYTES: usize = 48;
 /// Most bytes of texts of one segment's events: the arrays of a range count bytes in 31 bits.
 pub const TEXT_BYTES_MAX: usize = 1 << 30;
 
@@ -50,6 +52,7 @@ pub struct EventColumns {
     /// The key before, of the event that is being taken.
     last_key: Option<u32>,
     text_bytes: usize,
+    taken_bytes: usize,
 }
 
 impl std::fmt::Debug for EventColumns {
@@ -76,6 +79,7 @@ impl EventColumns {
             rest: Vec::new(),
             last_key: None,
             text_bytes: 0,
+            taken_bytes: 0,
         }
     }
 
@@ -102,6 +106,7 @@ impl EventColumns {
         self.times.push(timestamp);
         self.seqs.push(seq);
         self.uuids.push(uuid);
+        self.taken_bytes += event.len() + distinct_id.len() + FIXED_BYTES;
         self.last_key = None;
     }
 
@@ -133,6 +138,11 @@ impl EventColumns {
         self.text_bytes
     }
 
+    /// How much has come in, about: what they take in memory is no more than a few times this.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes
+    }
+
     /// The number of a key. Events name their keys in the same order mostly, so the one that followed last time is tried
     /// first.
     fn key(&mut self, key: &str) -> u32 {
@@ -158,8 +168,10 @@ impl Properties for EventColumns {
     fn property(&mut self, key: &str, cell: Cell<'_>) {
         let Some(row) = self.len().checked_sub(1) else { return };
         let number = self.key(key);
+        self.taken_bytes += key.len() + size_of::<Stored>();
         if let Cell::Text(text) | Cell::Json(text) = &cell {
             self.text_bytes += text.len();
+            self.taken_bytes += text.len();
         }
         let value = Stored::of(&cell, &mut self.texts);
         if number as usize >= KEYS_MAX {
