@@ -248,6 +248,7 @@ async fn compact(options: &Compact) -> Result<(), String> {
         Some(id) if projects.contains(&id) => vec![id],
         Some(id) => return Err(format!("project {id} has no events")),
     };
+    let mut failed_merges = 0;
     for project in projects {
         let bar = ProgressBar::new_spinner();
         let mut step = |done: &pennon_eventstore::Compacted| {
@@ -263,8 +264,15 @@ async fn compact(options: &Compact) -> Result<(), String> {
              with {merged_rows} rows merged; {} removed",
             done.removed
         )?;
+        failed_merges += done.all.failed_merges;
     }
-    Ok(())
+    match failed_merges {
+        0 => Ok(()),
+        n => Err(format!(
+            "{n} merges of segments failed, because something of them cannot be read; all else was done. `pennon check` says \
+             what is damaged"
+        )),
+    }
 }
 
 async fn delete(options: &Delete) -> Result<(), String> {

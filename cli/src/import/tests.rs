@@ -52,7 +52,7 @@ fn fills(record: impl Fn(u64) -> Record, bytes: usize) -> (u64, usize) {
 
 #[test]
 fn a_chunk_is_full_of_few_records_where_they_are_long() {
-    let text = |n: u64, bytes: usize| format!("{n:0bytes$}");
+    let text = |n: u64, bytes: usize| format!("{n:06}{}", "x".repeat(bytes.saturating_sub(6)));
     let properties = |n: u64, bytes: usize| Map::from_iter([("k".to_owned(), Value::from(text(n, bytes)))]);
     let person = |n: u64| PersonRecord {
         distinct_ids: vec![n.to_string()],

@@ -110,13 +110,17 @@ async fn compact_one(
     if pennon_core::ids::random_below(ORPHANS_ONE_IN) == 0 {
         run.removed += events.sweep_orphans(project, span.micros()).await?;
     }
+    let mut failed_merges = 0;
     for done in [blocks, merges] {
         let (done, is_all) = done?;
+        failed_merges += done.failed_merges;
         run.blocks += done.blocks;
         run.events += done.events;
         run.merged_segments += done.merged_segments;
         run.unfinished |= !is_all;
     }
+    // The log says which; all else of the project has been done.
+    run.failed += usize::from(failed_merges > 0);
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use pennon_engine::scan::Micros;
 use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
-use crate::ingest::TRIES;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::merges::fold::MergesEntry;
 use crate::quarantine::Damage;
 use crate::records_entry::RecordsEntry;
+use crate::time::Began;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 8 << 20;
@@ -164,8 +164,12 @@ impl EventStore {
         id: &str,
         now: Micros,
     ) -> Result<bool, EventStoreError> {
-        for _ in 0..TRIES {
-            let manifest = Manifest::load(&self.inner.store, project).await?;
+        let began = Began::at(now);
+        let mut turns = self.turns_of_a_command();
+        loop {
+            let seen = Manifest::load(&self.inner.store, project).await;
+            let Some(manifest) = turns.seen(seen).await? else { continue };
+            let now = began.now();
             let import = manifest.all_records().find(|(_, entry)| entry.id == id);
             let is_segment = manifest.segments.iter().any(|entry| entry.id == id);
             let is_dropped = if let Some((prefix, entry)) = import {
@@ -185,7 +189,7 @@ impl EventStore {
                 self.lift(project, id).await?;
                 return Ok(true);
             }
+            turns.lost().await?;
         }
-        Err(EventStoreError::Contended)
     }
 }

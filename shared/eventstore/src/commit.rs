@@ -64,6 +64,11 @@ impl NewSegment {
         self.entry.ids = Some(self.profile("ids", bytes, rows));
     }
 
+    /// Forgets what lies safely in the store; the names of the objects stay.
+    pub(crate) fn forget_content(&mut self) {
+        self.files.iter_mut().for_each(|(_, bytes)| *bytes = Bytes::new());
+    }
+
     /// Gives it the file of its groups.
     pub(crate) fn put_groups(&mut self, bytes: Bytes, rows: u64) {
         self.entry.groups = Some(self.profile("groups", bytes, rows));
@@ -89,22 +94,6 @@ impl EventStore {
         new: &NewSegment,
     ) -> Result<bool, EventStoreError> {
         manifest.add(&self.inner.store, project, keys::SEGMENT, &new.entry.id, &new.entry).await
-    }
-
-    /// Stores the objects of a segment and lists it on top of `manifest`. None, and nothing stays, when the manifest has
-    /// changed.
-    pub(crate) async fn add_new(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        new: NewSegment,
-    ) -> Result<Option<SegmentEntry>, EventStoreError> {
-        self.write_objects(&new).await?;
-        if self.list(project, manifest, &new).await? {
-            return Ok(Some(new.entry));
-        }
-        self.drop_objects(&new).await?;
-        Ok(None)
     }
 
     /// Removes the objects of a segment that was not listed, and is not going to be.

@@ -2,7 +2,8 @@
 //!
 //! Must stay true: doing it twice, at the same time or halfway changes no answer; a run takes a bounded number of
 //! blocks and rows, so that it ends. A merge adds and takes away no event, so it may be put on top of a manifest that has
-//! changed meanwhile, if what it replaces is still there.
+//! changed meanwhile, if what it replaces is still there. A merge that cannot be done keeps no other one from its turn
+//! ([`crate::apart`]). What is replaced is noted as replaced when that happens, however long making the new segment took.
 
 use std::sync::Arc;
 
@@ -11,23 +12,31 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::commit::NewSegment;
+use crate::copies::Compared;
 use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::TRIES;
+use crate::identity::Wanted;
 use crate::intake::Opened;
+use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::profile::Profile;
 use crate::profile::file::encode_groups;
 use crate::profile::merge::merged_ids;
+use crate::quarantine;
 use crate::replaced::ReplacedBlocks;
 use crate::resolution::Resolution;
+use crate::retry::Turns;
 use crate::segment::values;
+use crate::sweep::GRACE_MICROS;
 use crate::tail::RawBlock;
 use crate::tiers::{self, Effort};
+use crate::time::Began;
 
 /// Most bytes of blocks of one run, after inflation; one block at least is taken.
 const INFLATED_BYTES_MAX: usize = 64 << 20;
+/// Merges that may fail in one run. Each time half as many segments are tried, so that the one in the way is found.
+const FAILED_MERGES_MAX: usize = 8;
 
 /// What a compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,6 +54,9 @@ pub struct Compacted {
     pub merged_segments: usize,
     /// Rows of the segments that were merged.
     pub merged_rows: u64,
+    /// Merges that failed because of what was to be merged: it cannot be read, or its rows are not what they should be. The
+    /// log says which, once; other segments are merged, and these are tried again after an hour.
+    pub failed_merges: usize,
     /// Whether blocks are left for another run.
     pub more: bool,
 }
@@ -63,8 +75,22 @@ impl Compacted {
         self.inflated = self.inflated.max(other.inflated);
         self.merged_segments += other.merged_segments;
         self.merged_rows += other.merged_rows;
+        self.failed_merges += other.failed_merges;
         self.more = other.more;
     }
+}
+
+/// Blocks on their way into a segment.
+struct Batch {
+    /// When they had been read.
+    read: Began,
+    ids: Vec<BlockId>,
+    /// Events, copies included.
+    sent: u64,
+    inflated: u64,
+    wanted: Arc<Wanted>,
+    compared: Compared,
+    new: NewSegment,
 }
 
 impl EventStore {
@@ -72,8 +98,8 @@ impl EventStore {
     pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
         let blocks = self.compact_blocks(project, now).await?;
         let merged = self.merge_segments(project, now, Effort::Due).await?;
-        let (merged_segments, merged_rows) = (merged.merged_segments, merged.merged_rows);
-        Ok(Compacted { merged_segments, merged_rows, ..blocks })
+        let Compacted { merged_segments, merged_rows, failed_merges, .. } = merged;
+        Ok(Compacted { merged_segments, merged_rows, failed_merges, ..blocks })
     }
 
     /// Turns the oldest blocks of a project into a segment.
@@ -82,48 +108,117 @@ impl EventStore {
         project: ProjectId,
         now: Micros,
     ) -> Result<Compacted, EventStoreError> {
-        for _ in 0..TRIES {
-            let (blocks, mut more) = self.oldest_blocks(project).await?;
-            if blocks.is_empty() {
-                return Ok(Compacted::default());
-            }
-            // After the blocks, as every reader does.
-            let manifest = Manifest::load(&self.inner.store, project).await?;
-            let (mut blocks, replaced) = self.split_replaced(&manifest, blocks).await?;
-            // What an earlier run left behind when it stopped; it would be in the way of this one.
-            let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
-            self.remove_blocks(project, &replaced).await?;
-            more |= truncate(&mut blocks);
+        let began = Began::at(now);
+        let mut turns = self.turns_of_a_task();
+        loop {
+            let seen = self.waiting_blocks(project).await;
+            let Some((manifest, blocks, more)) = turns.seen(seen).await? else { continue };
             if blocks.is_empty() {
                 return Ok(Compacted { more, ..Compacted::default() });
             }
-            let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
-            let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
-            let opened = tokio::task::spawn_blocking(move || Opened::of(blocks)).await??;
-            let held = self.held(&manifest, &opened.wanted()).await?;
-            let resolution = self.resolution(project).await?;
-            let (sent, range_rows) = (opened.events, self.range_rows());
-            let made = move || opened.segment(project, &held, &resolution, range_rows, now);
-            let made = tokio::task::spawn_blocking(made).await??;
-            if let Some(entry) = self.add_new(project, &manifest, made).await? {
+            let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
+            if let Some(entry) = self.list_blocks(project, manifest, &batch, &mut turns).await? {
                 // Whoever read them before reads the manifest after, which lists the segment.
-                self.remove_blocks(project, &ids).await?;
-                let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at: Some(now), ..blocks });
-                let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry };
+                self.remove_blocks(project, &batch.ids).await?;
+                let removed_at = Some(began.now());
+                let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at, ..blocks });
+                let entry = SegmentEntry { blocks, ..entry };
                 Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
-                let (blocks, events) = (ids.len(), entry.rows);
-                let done = Compacted {
-                    blocks,
-                    events,
-                    copies: sent - events,
-                    inflated,
-                    more,
-                    ..Compacted::default()
-                };
-                return Ok(done);
+                let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
+                let copies = batch.sent - events;
+                return Ok(Compacted { blocks, events, copies, inflated, more, ..Compacted::default() });
             }
         }
-        Err(EventStoreError::Contended)
+    }
+
+    /// The manifest, the oldest blocks that no segment of it replaces, and whether there are more.
+    async fn waiting_blocks(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Manifest, Vec<RawBlock>, bool), EventStoreError> {
+        let (blocks, mut more) = self.oldest_blocks(project).await?;
+        if blocks.is_empty() {
+            return Ok((Manifest::default(), blocks, more));
+        }
+        // After the blocks, as every reader does.
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let (mut blocks, replaced) = self.split_replaced(&manifest, blocks).await?;
+        // What an earlier run left behind when it stopped; it would be in the way of this one.
+        let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
+        self.remove_blocks(project, &replaced).await?;
+        more |= truncate(&mut blocks);
+        Ok((manifest, blocks, more))
+    }
+
+    /// The segment with those events of `blocks` that no segment of the manifest holds; its objects are stored.
+    async fn segment_of_blocks(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+        now: Micros,
+    ) -> Result<Batch, EventStoreError> {
+        let read = Began::at(now);
+        let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
+        let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
+        let opened = tokio::task::spawn_blocking(move || Opened::of(blocks)).await??;
+        let (sent, wanted) = (opened.events, opened.wanted());
+        let mut compared = Compared::new(manifest);
+        self.compare(&mut compared, manifest, &wanted).await?;
+        let resolution = self.resolution(project).await?;
+        let (held, range_rows) = (compared.held.clone(), self.range_rows());
+        let made = move || opened.segment(project, &held, &resolution, range_rows, now);
+        let mut new = tokio::task::spawn_blocking(made).await??;
+        self.write_objects(&new).await?;
+        new.forget_content();
+        Ok(Batch { read, ids, sent, inflated, wanted, compared, new })
+    }
+
+    /// Lists the segment of a batch, on top of `manifest` or of a later one that holds none of its events either. None, and
+    /// nothing stays of it, where it has to be made anew.
+    async fn list_blocks(
+        &self,
+        project: ProjectId,
+        mut manifest: Manifest,
+        batch: &Batch,
+        turns: &mut Turns,
+    ) -> Result<Option<SegmentEntry>, EventStoreError> {
+        let mut compared = batch.compared.clone();
+        let outcome = loop {
+            if self.list(project, &manifest, &batch.new).await? {
+                return Ok(Some(SegmentEntry { head: manifest.next_version(), ..batch.new.entry.clone() }));
+            }
+            if let Err(error) = turns.lost().await {
+                break Err(error);
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+            match self.still_holds(batch, &mut compared, &manifest).await {
+                Ok(true) => {}
+                // Also where something was replaced and removed while it was read.
+                Ok(false) | Err(EventStoreError::Contended) => break Ok(None),
+                Err(error) => break Err(error),
+            }
+        };
+        self.drop_objects(&batch.new).await?;
+        outcome
+    }
+
+    /// Whether the segment of a batch is what it would be if it were made on top of `manifest`: its blocks wait, none of its
+    /// events is held, and nobody was erased.
+    async fn still_holds(
+        &self,
+        batch: &Batch,
+        compared: &mut Compared,
+        manifest: &Manifest,
+    ) -> Result<bool, EventStoreError> {
+        // Events that somebody else made a segment of may be erased already, and be held by none. Which blocks were
+        // replaced is told for as long as the grace period.
+        let is_late = batch.read.lasted() > GRACE_MICROS / 2;
+        if compared.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
+            return Ok(false);
+        }
+        self.compare(compared, manifest, &batch.wanted).await?;
+        Ok(compared.held.len() == batch.compared.held.len())
     }
 
     /// Merges the segments that are due first, or else writes one anew in which many persons are others by now. Does
@@ -134,21 +229,76 @@ impl EventStore {
         now: Micros,
         effort: Effort,
     ) -> Result<Compacted, EventStoreError> {
-        self.fold_merges(project, now).await?;
+        let began = Began::at(now);
+        self.fold_merges(project, began).await?;
         let mut manifest = Manifest::load(&self.inner.store, project).await?;
-        if self.write_links(project, &manifest, now).await? {
+        if self.write_links(project, &manifest, began).await? {
             manifest = Manifest::load(&self.inner.store, project).await?;
         }
+        let mut failed_merges = 0;
+        for _ in 0..FAILED_MERGES_MAX {
+            let entries = self.due(project, &manifest, effort).await?;
+            if entries.is_empty() {
+                break;
+            }
+            // Where this fails it is of no segment, and no other merge would do better.
+            let resolution = self.resolution(project).await?;
+            match self.merge(project, manifest, &entries, &resolution, began).await {
+                Ok(done) => return Ok(Compacted { failed_merges, ..done }),
+                Err(error) => failed_merges += usize::from(self.set_apart(project, &entries, error)?),
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        }
+        Ok(Compacted { failed_merges, ..Compacted::default() })
+    }
+
+    /// The segments that are to be written as one, or the one that is to be written anew; none when none is.
+    async fn due(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        effort: Effort,
+    ) -> Result<Vec<SegmentEntry>, EventStoreError> {
         // What is damaged is left alone; the others go on.
         let whole = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
-        let together = tiers::next(&whole.cloned().collect::<Vec<_>>(), effort);
+        let together = tiers::next(&whole.cloned().collect::<Vec<_>>(), effort, &self.inner.apart.failed());
         if !together.is_empty() {
-            return self.merge(project, manifest, &together, now).await;
+            return Ok(together);
         }
-        match self.with_moved_persons(project, &manifest).await? {
-            Some(entry) => self.merge(project, manifest, &[entry], now).await,
-            None => Ok(Compacted::default()),
-        }
+        Ok(self.with_moved_persons(project, manifest).await?.into_iter().collect())
+    }
+
+    /// Sees to it that `entries` are not chosen again that could not be written as one, if that is because of what they are;
+    /// of a damaged one that no other has to suffer for it. Whether it is a failure: that they are too large for it is none.
+    fn set_apart(
+        &self,
+        project: ProjectId,
+        entries: &[SegmentEntry],
+        error: EventStoreError,
+    ) -> Result<bool, EventStoreError> {
+        let entries = match &error {
+            EventStoreError::Damaged { object, .. } => {
+                let owner = quarantine::segment_of(object);
+                let owner = entries.iter().position(|entry| Some(entry.id.as_str()) == owner);
+                let Some(owner) = owner else { return Err(error) };
+                &entries[owner..=owner]
+            }
+            _ => entries,
+        };
+        let segments = entries.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>().join(" ");
+        let is_failure = match &error {
+            EventStoreError::TooLarge(why) => {
+                tracing::info!(project, segments, why, "segments stay apart");
+                false
+            }
+            EventStoreError::Damaged { .. } | EventStoreError::Corrupt(_) => {
+                tracing::error!(project, segments, %error, "segments could not be merged, and others are");
+                true
+            }
+            _ => return Err(error),
+        };
+        self.inner.apart.note(entries);
+        Ok(is_failure)
     }
 
     /// Writes `entries` of `manifest` as one segment, and puts it in their place.
@@ -157,27 +307,38 @@ impl EventStore {
         project: ProjectId,
         mut manifest: Manifest,
         entries: &[SegmentEntry],
-        now: Micros,
+        resolution: &Resolution,
+        began: Began,
     ) -> Result<Compacted, EventStoreError> {
-        let resolution = self.resolution(project).await?;
-        let new = self.merged_segment(project, entries, &Erase::default(), &resolution, now).await?;
+        let made = self.merged_segment(project, entries, &Erase::default(), resolution, began.now()).await;
+        let mut new = match made {
+            // Another run was faster, and what was read is gone already.
+            Err(EventStoreError::Contended) => return Ok(Compacted::default()),
+            made => made?,
+        };
         self.write_objects(&new).await?;
-        for _ in 0..TRIES {
+        new.forget_content();
+        let mut turns = self.turns_of_a_task();
+        let outcome = loop {
             let are_there =
                 entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
             if !are_there {
                 // Another run was faster, with some of them at least.
-                self.drop_objects(&new).await?;
-                return Ok(Compacted::default());
+                break Ok(Compacted::default());
             }
+            // Whoever has begun with what is there reads on for the grace period, however long it took to come here.
+            new.entry.at = began.now();
             if self.list(project, &manifest, &new).await? {
                 let merged_rows = entries.iter().map(|entry| entry.rows).sum();
                 return Ok(Compacted { merged_segments: entries.len(), merged_rows, ..Compacted::default() });
             }
+            if let Err(error) = turns.lost().await {
+                break Err(error);
+            }
             manifest = Manifest::load(&self.inner.store, project).await?;
-        }
+        };
         self.drop_objects(&new).await?;
-        Err(EventStoreError::Contended)
+        outcome
     }
 
     /// The segment that holds the events of `entries` but those that `erase` names, under whom they are by `resolution`.

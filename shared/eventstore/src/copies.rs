@@ -1,7 +1,8 @@
 //! Which events are copies of events that segments hold.
 //!
 //! Must stay true: an event is told to be a copy only by its full uuid, and to be none only by the file of uuids of
-//! every segment, or by its uuids themselves where that file is damaged.
+//! every segment, or by its uuids themselves where that file is damaged. A segment that is left out was gone through
+//! already: it is not changed ever.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +16,35 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::identity::{self, Found, HashFile, Wanted};
 use crate::manifest::{Manifest, SegmentEntry};
+
+/// Which of some events are copies, as far as segments have been compared with them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Compared {
+    /// Uuids that are held. Some may be of other events.
+    pub held: HashSet<Uuid>,
+    /// Segments that need not be gone through any more.
+    done: HashSet<String>,
+    /// How many erasures the project had been through.
+    erasures: u64,
+}
+
+impl Compared {
+    /// Nothing is compared yet.
+    pub(crate) fn new(manifest: &Manifest) -> Compared {
+        Compared { held: HashSet::new(), done: HashSet::new(), erasures: manifest.erasures() }
+    }
+
+    /// Whether somebody was erased since, so that persons and copies have to be looked at anew.
+    pub(crate) fn is_stale(&self, manifest: &Manifest) -> bool {
+        self.erasures != manifest.erasures()
+    }
+
+    /// Notes which of `uuids`, of events that wait, may be among those that are `wanted`.
+    pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, wanted: &Wanted) {
+        let own = uuids.filter(|uuid| wanted.hashes().binary_search(&identity::hash(*uuid)).is_ok());
+        self.held.extend(own);
+    }
+}
 
 /// Segments whose files of hashes are gone through at the same time.
 const AT_ONCE: usize = 2;
@@ -56,20 +86,34 @@ impl EventStore {
     }
 
     /// Uuids of segments of the manifest that are `wanted`, or have a hash with one that is.
-    pub(crate) async fn held(
+    async fn held(
         &self,
         manifest: &Manifest,
         wanted: &Arc<Wanted>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let mut compared = Compared::new(manifest);
+        self.compare(&mut compared, manifest, wanted).await?;
+        Ok(compared.held)
+    }
+
+    /// Goes through those segments of the manifest that are not done, for what is `wanted`.
+    pub(crate) async fn compare(
+        &self,
+        compared: &mut Compared,
+        manifest: &Manifest,
+        wanted: &Arc<Wanted>,
+    ) -> Result<(), EventStoreError> {
         if wanted.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(());
         }
         let mut probes = Vec::new();
-        for segment in &manifest.segments {
+        for segment in manifest.segments.iter().filter(|segment| !compared.done.contains(&segment.id)) {
             probes.push(Box::pin(self.held_by(segment.clone(), wanted.clone())));
         }
         let held = futures::stream::iter(probes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
-        Ok(held.into_iter().flatten().collect())
+        compared.held.extend(held.into_iter().flatten());
+        compared.done.extend(manifest.segments.iter().map(|segment| segment.id.clone()));
+        Ok(())
     }
 
     async fn held_by(

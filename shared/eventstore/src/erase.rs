@@ -22,7 +22,6 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::TRIES;
 use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::members;
@@ -122,23 +121,37 @@ impl EventStore {
         if *doomed == Doomed::Project {
             return self.erase_everything(project, now).await;
         }
-        while self.compact_blocks(project, now()).await?.more {}
-        let mut made = Made::default();
-        let mut outcome = Err(EventStoreError::Contended);
-        let mut cohorts = 0;
-        for _ in 0..TRIES {
-            let (manifest, resolved) = self.manifest_and_persons(project).await?;
-            let erase = self.erase_of(project, &manifest, &resolved.resolution, &[], doomed).await?;
-            made = self.still_of(made, &erase.persons).await?;
-            // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
-            cohorts += members::erase(&self.inner.store.records, project, &erase).await?;
-            if let Some(erased) =
-                self.try_erase(project, &manifest, &resolved, &erase, &mut made, now).await?
-            {
-                outcome = Ok(Erased { cohorts, ..erased });
+        let mut turns = self.turns_of_a_command();
+        loop {
+            // Done again it does no harm, whatever it ended with.
+            let done = self.compact_blocks(project, now()).await;
+            if turns.seen(done).await?.is_some_and(|done| !done.more) {
                 break;
             }
         }
+        let mut made = Made::default();
+        let mut cohorts = 0;
+        let outcome = loop {
+            let seen = self.manifest_and_persons(project).await;
+            let (manifest, resolved) = match turns.seen(seen).await {
+                Ok(Some(seen)) => seen,
+                Ok(None) => continue,
+                Err(error) => break Err(error),
+            };
+            let erase = self.erase_of(project, &manifest, &resolved.resolution, &[], doomed).await?;
+            made = self.still_of(made, &erase.persons).await?;
+            // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
+            cohorts += members::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            match self.try_erase(project, &manifest, &resolved, &erase, &mut made, now).await {
+                Ok(Some(erased)) => break Ok(Erased { cohorts, ..erased }),
+                // Somebody else was faster, or has replaced and removed what was read; nothing was written.
+                Ok(None) | Err(EventStoreError::Contended) => {}
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = turns.lost().await {
+                break Err(error);
+            }
+        };
         // What was made for segments that others replaced meanwhile, or for nothing.
         self.discard(made).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;

@@ -33,7 +33,10 @@ pub enum EventStoreError {
     #[error("{0}")]
     Location(String),
     /// Other writers changed the project's segments each time; nothing was written.
-    #[error("the segments are being changed by others")]
+    #[error(
+        "other writers kept changing the project's segments, and nothing of this step was written; what was done before stays, \
+         and the same call goes on from there"
+    )]
     Contended,
 }
 

@@ -17,6 +17,7 @@ use crate::manifest::{Listed, Manifest, new_id};
 use crate::records;
 use crate::resolution::Resolution;
 use crate::sweep::GRACE_MICROS;
+use crate::time::Began;
 
 /// The entry of an object that says who is who.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +27,7 @@ pub(crate) struct LinksEntry {
     pub object: Option<String>,
     /// Of which imports it was made: a digest of the names of their objects.
     pub of: String,
-    /// When it was written.
+    /// When it was listed.
     pub at: Micros,
     /// The version of the manifest that it came with.
     #[serde(default)]
@@ -110,7 +111,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        now: Micros,
+        began: Began,
     ) -> Result<bool, EventStoreError> {
         let nothing_to_say = manifest.persons.is_empty() && manifest.links.is_empty();
         let all_readable = manifest.persons.iter().all(|entry| !manifest.damaged.contains(&entry.id));
@@ -119,11 +120,12 @@ impl EventStore {
         }
         let resolution = self.by_records(project, manifest).await?;
         let pairs = tokio::task::spawn_blocking(move || resolution.encode()).await?;
-        let id = new_id(now);
+        let id = new_id(began.now());
         let object = (!pairs.is_empty()).then(|| format!("project={project}/links/{id}.pairs"));
-        let entry = LinksEntry { id, object, of: digest(manifest), at: now, head: 0 };
+        let mut entry = LinksEntry { id, object, of: digest(manifest), at: 0, head: 0 };
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
         self.inner.objects.create_all(&files).await?;
+        entry.at = began.now();
         let added = manifest.add(&self.inner.store, project, keys::LINKS, &entry.id, &entry).await?;
         if !added {
             // Somebody else changed the manifest; the next run makes it.

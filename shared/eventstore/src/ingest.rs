@@ -5,8 +5,6 @@ use crate::EventStore;
 /// Most events of one call of [`EventStore::ingest`]: what fits into the memory of an import, twice, beside a
 /// segment that is being written.
 pub const EVENTS_PER_SEGMENT_MAX: usize = 1_250_000;
-/// How often a writer starts anew when others change the manifest meanwhile.
-pub(crate) const TRIES: usize = 8;
 
 /// What became of imported events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

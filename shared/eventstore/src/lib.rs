@@ -14,6 +14,7 @@
 //! 4. Segments hold no copies of each other's events: whoever adds one has compared with all that the manifest lists,
 //!    and adds it only if the manifest is still that one.
 
+mod apart;
 mod block;
 mod cache;
 mod captured;
@@ -134,6 +135,7 @@ struct Inner {
     resolutions: Cache<Arc<Resolved>>,
     tails: merges::Tails,
     looked: moved::Looked,
+    apart: apart::Apart,
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
@@ -191,6 +193,7 @@ impl EventStore {
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
             tails: merges::Tails::default(),
             looked: moved::Looked::default(),
+            apart: apart::Apart::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             pieces: Pieces::new(settings.cache_bytes),
@@ -198,6 +201,16 @@ impl EventStore {
             replaced: Cache::new(REPLACED_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
+    }
+
+    /// The tries of work that somebody waits for.
+    fn turns_of_a_command(&self) -> retry::Turns {
+        retry::Turns::of_a_command(&self.inner.settings)
+    }
+
+    /// The tries of work that comes again by itself.
+    fn turns_of_a_task(&self) -> retry::Turns {
+        retry::Turns::of_a_task(&self.inner.settings)
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

@@ -63,7 +63,7 @@ pub(crate) struct SegmentEntry {
     /// What its events say of groups, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<FileEntry>,
-    /// When it was written.
+    /// When it was written; where it replaces segments, when it took their place.
     pub at: Micros,
     /// The version of the manifest that it came with.
     #[serde(default)]

@@ -1,12 +1,15 @@
 //! Writing several segments as one: what is read of them, range after range, and what comes of it.
 //!
 //! Must stay true: in memory are the rows of one range of the new segment, and what is encoded already; every row of every
-//! source comes out once, under the person that it is by now.
+//! source comes out once, under the person that it is by now. How many bytes the rows of a range are is known before any is
+//! read, and bounded ([`ranges`]).
+
+mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::arrow_reader::RowSelection;
 use pennon_engine::scan::Micros;
@@ -16,6 +19,7 @@ use crate::EventStore;
 use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
+use crate::objects::Objects;
 use crate::resolution::Resolution;
 use crate::segment::columns::{Kind, Tally};
 use crate::segment::merge::{Counts, MADE_ANEW, NOBODY, Part, assemble, disagreed, plan, rows_for, tally};
@@ -30,6 +34,25 @@ struct Source {
     /// One for each row group.
     ranges: Vec<SourceRange>,
     rows: u64,
+}
+
+impl Source {
+    /// Deals its rows to ranges that `bits` tell.
+    fn narrow(&mut self, bits: u32) {
+        self.ranges.iter_mut().for_each(|range| range.narrow(bits));
+    }
+
+    /// The person codes of a row group.
+    async fn codes(&self, objects: &Objects, group: usize) -> Result<Vec<RecordBatch>, EventStoreError> {
+        Ok(self.file.decode(objects, group, None, &["person_code".to_owned()]).await?.batches)
+    }
+}
+
+/// The person codes of a batch.
+fn codes_of(batch: &RecordBatch) -> Result<&[u32], EventStoreError> {
+    let codes = batch.column_by_name("person_code");
+    let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
+    Ok(codes.ok_or_else(|| EventStoreError::corrupt("a segment without person codes"))?.values())
 }
 
 /// A person range of a source.
@@ -47,10 +70,27 @@ impl SourceRange {
     fn is_whole(&self) -> bool {
         self.present.len() == 1 && !self.targets.contains(&NOBODY)
     }
+
+    fn narrow(&mut self, bits: u32) {
+        let target = |(person, before): (&u128, &u32)| match *before {
+            NOBODY => NOBODY,
+            _ => range_of(Uuid::from_u128(*person), bits) as u32,
+        };
+        self.targets = Arc::new(self.finals.iter().zip(self.targets.iter()).map(target).collect());
+        self.present = present(&self.targets);
+    }
+}
+
+/// The ranges that rows go to.
+fn present(targets: &[u32]) -> BTreeSet<u32> {
+    targets.iter().copied().filter(|target| *target != NOBODY).collect()
 }
 
 impl EventStore {
     /// The files of the segment that holds all rows of `entries` but those that `erase` names; none when there are none.
+    ///
+    /// [`EventStoreError::TooLarge`] before any row is read, where rows of several entries are too many for one range,
+    /// however narrow.
     pub(crate) async fn merged(
         &self,
         entries: &[SegmentEntry],
@@ -62,6 +102,7 @@ impl EventStore {
         for entry in entries.iter().filter(|entry| entry.rows > 0) {
             sources.push(self.source(entry, resolution, bits, erase).await?);
         }
+        let bits = self.bits_that_fit(&mut sources, bits).await?;
         let columns = self.columns_of(&sources).await?;
         let mut writer = SegmentWriter::new(columns.clone(), bits)?;
         let columns: Arc<[(String, Kind)]> = columns.into();
@@ -193,18 +234,13 @@ impl EventStore {
         group: usize,
         range: u32,
     ) -> Result<RowSelection, EventStoreError> {
-        let column = ["person_code".to_owned()];
-        let decoded = source.file.decode(&self.inner.objects, group, None, &column).await?;
+        let batches = source.codes(&self.inner.objects, group).await?;
         let targets = source.ranges[group].targets.clone();
         let selected = tokio::task::spawn_blocking(move || {
             let mut rows = Vec::new();
             let mut before = 0;
-            for batch in &decoded.batches {
-                let codes = batch.column_by_name("person_code");
-                let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
-                let codes =
-                    codes.ok_or_else(|| EventStoreError::corrupt("a segment without person codes"))?;
-                let found = rows_for(codes.values(), &targets, range);
+            for batch in &batches {
+                let found = rows_for(codes_of(batch)?, &targets, range);
                 rows.extend(found.into_iter().map(|rows| before + rows.start..before + rows.end));
                 before += batch.num_rows();
             }
@@ -235,7 +271,7 @@ fn ranges(
             finals.push(last.as_u128());
             targets.push(target(id, last));
         }
-        let present = targets.iter().copied().filter(|target| *target != NOBODY).collect();
+        let present = present(&targets);
         ranges.push(SourceRange { finals: Arc::new(finals), targets: Arc::new(targets), present });
     }
     left.is_empty().then_some(ranges)

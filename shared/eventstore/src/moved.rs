@@ -56,6 +56,7 @@ impl EventStore {
         project: ProjectId,
         manifest: &Manifest,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
+        let failed = self.inner.apart.failed();
         let resolution = self.resolution(project).await?;
         let linked = resolution.count();
         if linked == 0 {
@@ -65,11 +66,18 @@ impl EventStore {
         let due = manifest.segments.iter().filter(|entry| {
             entry.rows >= least
                 && !manifest.damaged.contains(&entry.id)
+                && !failed.is_alone(&entry.id)
                 && !self.inner.looked.is_early(&entry.id, linked)
         });
         for entry in due.take(LOOKED_AT_ONCE) {
             let Some(persons) = &entry.persons else { continue };
-            let (bytes, resolution) = (self.inner.objects.get(persons).await?, resolution.clone());
+            let bytes = match self.inner.objects.get(persons).await {
+                Ok(bytes) => bytes,
+                // That is noted; or it was replaced meanwhile. The others go on.
+                Err(EventStoreError::Damaged { .. } | EventStoreError::Contended) => continue,
+                Err(error) => return Err(error),
+            };
+            let resolution = resolution.clone();
             let (moved, all) = tokio::task::spawn_blocking(move || moved(&bytes, &resolution)).await?;
             if moved > 0 && moved * SHARE >= all {
                 return Ok(Some(entry.clone()));

@@ -132,6 +132,11 @@ fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
     folders.next().is_none().then_some((project, prefix, id))
 }
 
+/// The id of the segment that an object belongs to; none where it is another's.
+pub(crate) fn segment_of(object: &str) -> Option<&str> {
+    owner(object).filter(|(_, prefix, _)| *prefix == keys::SEGMENT).map(|(_, _, id)| id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +153,7 @@ mod tests {
         ];
         for (object, of) in known {
             assert_eq!(owner(object), Some(of), "{object}");
+            assert_eq!(segment_of(object), Some(of.2).filter(|_| of.1 == keys::SEGMENT), "{object}");
         }
         for object in [
             "",

@@ -21,7 +21,6 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::ingest::TRIES;
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::parquet_file::{Index, ParquetFile};
@@ -29,6 +28,7 @@ use crate::person::{Link, derived};
 use crate::profile::file::texts;
 use crate::records_columns::{GroupColumns, PersonColumns};
 use crate::records_entry::RecordsEntry;
+use crate::retry::Turns;
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,20 +175,39 @@ impl EventStore {
         if rows == 0 {
             return Ok(());
         }
-        let mut manifest = Manifest::load(&self.inner.store, project).await?;
+        let mut turns = self.turns_of_a_command();
+        let mut manifest = self.manifest_in_turn(project, &mut turns).await?;
         let id = manifest.records_id(now);
         let object = format!("project={project}/{folder}/{id}.parquet");
         let size = bytes.len() as u64;
         self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
         let entry =
             RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: Vec::new() };
-        for _ in 0..TRIES {
+        loop {
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
                 return Ok(());
             }
-            manifest = Manifest::load(&self.inner.store, project).await?;
+            if let Err(error) = turns.lost().await {
+                // The manifest has said no to it.
+                self.inner.objects.delete_all(vec![entry.object]).await?;
+                return Err(error);
+            }
+            manifest = self.manifest_in_turn(project, &mut turns).await?;
         }
-        Err(EventStoreError::Contended)
+    }
+
+    /// The manifest, for a writer who has `turns`.
+    async fn manifest_in_turn(
+        &self,
+        project: ProjectId,
+        turns: &mut Turns,
+    ) -> Result<Manifest, EventStoreError> {
+        loop {
+            let seen = Manifest::load(&self.inner.store, project).await;
+            if let Some(manifest) = turns.seen(seen).await? {
+                return Ok(manifest);
+            }
+        }
     }
 
     /// All groups that records tell of, by type index and key.

@@ -107,6 +107,25 @@ impl EventStore {
         Ok(self.split_replaced(manifest, blocks).await?.0)
     }
 
+    /// Whether a segment of the manifest replaces one of these blocks.
+    pub(crate) async fn is_any_replaced(
+        &self,
+        manifest: &Manifest,
+        ids: &[BlockId],
+    ) -> Result<bool, EventStoreError> {
+        for entry in manifest.replaced_blocks() {
+            let own = ids.iter().filter(|id| (entry.first..=entry.last).contains(*id)).collect::<Vec<_>>();
+            if own.is_empty() {
+                continue;
+            }
+            let replaced = self.replaced_ids(entry).await?;
+            if own.into_iter().any(|id| replaced.binary_search(id).is_ok()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The ids of an entry's list, ascending.
     async fn replaced_ids(&self, entry: &ReplacedBlocks) -> Result<Arc<Vec<BlockId>>, EventStoreError> {
         if let Some(known) = self.inner.replaced.get(&entry.object) {

@@ -1,12 +1,108 @@
-//! Trying again what failed for a passing reason: a throttled, failing or slow object store.
+//! Trying again what failed for a passing reason: a throttled, failing or slow object store, or another writer who was
+//! faster with the manifest.
 //!
 //! Must stay true: tries and waits are bounded, so that whoever waits gets an answer; what will not change by waiting
-//! (an object that is not there, credentials that do not fit) is not tried again.
+//! (an object that is not there, credentials that do not fit) is not tried again; waits differ by chance, so that those
+//! who failed together do not come back together.
 
 use std::time::Duration;
 
 use object_store::Error;
+use pennon_core::store::StoreError;
 use tokio::time::Instant;
+
+use crate::error::EventStoreError;
+use crate::settings::Settings;
+
+/// Tries that a writer has, however long each takes.
+const LEAST_TURNS: u32 = 8;
+/// About so long a writer waits who lost the first time.
+const FIRST_TURN_WAIT: Duration = Duration::from_millis(20);
+/// Work that comes again by itself goes on no longer than this.
+const OF_A_TASK: Duration = Duration::from_secs(60);
+
+/// Waits between tries: each twice as long as the one before, up to a longest one.
+#[derive(Debug)]
+struct Backoff {
+    wait: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    fn new(first: Duration, longest: Duration) -> Backoff {
+        Backoff { wait: first.min(longest), longest }
+    }
+
+    /// Waits between half and all of the time whose turn it is.
+    async fn wait(&mut self) {
+        let half = self.wait / 2;
+        let micros = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).saturating_add(1);
+        tokio::time::sleep(half + Duration::from_micros(pennon_core::ids::random_below(micros))).await;
+        self.wait = (self.wait * 2).min(self.longest);
+    }
+}
+
+/// The tries of a writer who changes the manifest, or what else others change too: it looks at what is there, judges, and
+/// writes only where nobody was faster.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    begun: Instant,
+    lost: u32,
+    /// After this no other try begins, unless there were few.
+    in_all: Duration,
+    backoff: Backoff,
+}
+
+impl Turns {
+    /// Those of work that somebody waits for, who would have to begin anew by hand.
+    pub(crate) fn of_a_command(settings: &Settings) -> Turns {
+        let backoff = Backoff::new(FIRST_TURN_WAIT, settings.longest_turn_wait);
+        Turns { begun: Instant::now(), lost: 0, in_all: settings.turns_in_all, backoff }
+    }
+
+    /// Those of work that comes again by itself.
+    pub(crate) fn of_a_task(settings: &Settings) -> Turns {
+        let turns = Turns::of_a_command(settings);
+        Turns { in_all: turns.in_all.min(OF_A_TASK), ..turns }
+    }
+
+    /// After a try for which somebody else was faster. [`EventStoreError::Contended`] when time is up.
+    pub(crate) async fn lost(&mut self) -> Result<(), EventStoreError> {
+        self.lost += 1;
+        if self.lost >= LEAST_TURNS && self.begun.elapsed() >= self.in_all {
+            tracing::warn!(
+                lost = self.lost,
+                seconds = self.begun.elapsed().as_secs(),
+                "others were always faster"
+            );
+            return Err(EventStoreError::Contended);
+        }
+        self.backoff.wait().await;
+        Ok(())
+    }
+
+    /// What somebody found who looked at what is there; none where others were in the way, and it is to be looked at again.
+    /// Only of what writes nothing: a write that failed may have been carried out.
+    pub(crate) async fn seen<T>(
+        &mut self,
+        found: Result<T, EventStoreError>,
+    ) -> Result<Option<T>, EventStoreError> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if is_of_others(&error) => match self.lost().await {
+                Ok(()) => Ok(None),
+                Err(_) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether it is because of what others do meanwhile: what was to be read was replaced and removed, or changed
+/// faster than it was read, or too much waited for a compaction.
+fn is_of_others(error: &EventStoreError) -> bool {
+    matches!(error, EventStoreError::Contended | EventStoreError::Store(StoreError::Busy(_)))
+}
 
 /// How long is waited for an object store.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +143,7 @@ impl Patience {
         F: Future<Output = Result<T, Error>>,
     {
         let begin = Instant::now();
-        let mut wait = self.first_wait;
+        let mut backoff = Backoff::new(self.first_wait, self.longest_wait);
         let mut tried = 0;
         loop {
             let error = match tokio::time::timeout(self.one_try, work()).await {
@@ -59,15 +155,11 @@ impl Patience {
                 },
             };
             tried += 1;
-            if !is_passing(&error) || tried >= self.tries || begin.elapsed() + wait > self.in_all {
+            if !is_passing(&error) || tried >= self.tries || begin.elapsed() + backoff.wait > self.in_all {
                 return Err(error);
             }
             tracing::warn!(%error, tried, "the object store is tried again");
-            // Between half and all of it, so that those who failed together do not come back together.
-            let half = wait / 2;
-            let micros = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).saturating_add(1);
-            tokio::time::sleep(half + Duration::from_micros(pennon_core::ids::random_below(micros))).await;
-            wait = (wait * 2).min(self.longest_wait);
+            backoff.wait().await;
         }
     }
 }

@@ -1,7 +1,33 @@
-//! Times of events out of text.
+//! Times of events out of text, and the time by now in work that takes long.
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime};
 use pennon_engine::scan::Micros;
+use tokio::time::Instant;
+
+/// The time of work that was told when it began. What it notes late must not look older than it is: readers rely on the
+/// grace period, which counts from then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Began {
+    at: Micros,
+    by: Instant,
+}
+
+impl Began {
+    /// Work that begins now, which is `now`.
+    pub(crate) fn at(now: Micros) -> Began {
+        Began { at: now, by: Instant::now() }
+    }
+
+    /// What the time is by now.
+    pub(crate) fn now(&self) -> Micros {
+        self.at.saturating_add(self.lasted())
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn lasted(&self) -> Micros {
+        Micros::try_from(self.by.elapsed().as_micros()).unwrap_or(Micros::MAX)
+    }
+}
 
 /// An ISO 8601 instant, or none when `text` is not one: date and time divided by `T` or a blank, seconds and their
 /// fraction optional, with `Z`, an offset, or neither for UTC; a date alone is its midnight. Digits below the

@@ -12,7 +12,6 @@ use super::{Erase, Erased, SEGMENTS_MAX};
 use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
-use crate::ingest::TRIES;
 use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::members;
@@ -32,30 +31,55 @@ impl EventStore {
     ) -> Result<Erased, EventStoreError> {
         let erased = self.count_everything(project).await?;
         let erase = Erase { everything: true, ..Erase::default() };
-        for _ in 0..TRIES {
-            // Before the manifest, as every reader does.
-            let blocks = self.block_ids(project).await?;
-            let manifest = Manifest::load(&self.inner.store, project).await?;
-            members::erase(&self.inner.store.records, project, &erase).await?;
-            let Some(manifest) = self.emptied_but_some(project, manifest, now()).await? else { continue };
-            let new = nothing_left(project, &manifest, &blocks, now())?;
-            self.write_objects(&new).await?;
-            let at = now();
-            // Whoever has begun with what is there reads on for the grace period.
-            let entry = SegmentEntry { at, ..new.entry.clone() };
-            let records = emptied(&manifest, at);
-            let segments = std::slice::from_ref(&entry);
-            let swap = Swap { segments, records: &records, ..Swap::default() };
-            if self.forget_everybody(project, &manifest, &swap, at).await? {
-                self.remove_blocks(project, &blocks).await?;
-                self.say_removed(project, &manifest, &entry, now()).await?;
-                let manifest = Manifest::load(&self.inner.store, project).await?;
-                self.sweep_merges(project, &manifest, now()).await?;
+        let mut turns = self.turns_of_a_command();
+        loop {
+            let seen = self.blocks_and_manifest(project).await;
+            let Some((blocks, manifest)) = turns.seen(seen).await? else { continue };
+            members::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            let left = self.emptied_but_some(project, manifest, now()).await?;
+            if let Some(manifest) = left
+                && self.try_empty(project, &manifest, &blocks, now).await?
+            {
                 return Ok(erased);
             }
-            self.drop_objects(&new).await?;
+            turns.lost().await?;
         }
-        Err(EventStoreError::Contended)
+    }
+
+    /// The blocks that wait, and the manifest, which every reader reads after them.
+    async fn blocks_and_manifest(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Vec<BlockId>, Manifest), EventStoreError> {
+        let blocks = self.block_ids(project).await?;
+        Ok((blocks, Manifest::load(&self.inner.store, project).await?))
+    }
+
+    /// Puts nothing in the place of all that `manifest` lists and of `blocks`. Whether nobody else was faster.
+    async fn try_empty(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: &[BlockId],
+        now: &(dyn Fn() -> Micros + Sync),
+    ) -> Result<bool, EventStoreError> {
+        let new = nothing_left(project, manifest, blocks, now())?;
+        self.write_objects(&new).await?;
+        let at = now();
+        // Whoever has begun with what is there reads on for the grace period.
+        let entry = SegmentEntry { at, ..new.entry.clone() };
+        let records = emptied(manifest, at);
+        let segments = std::slice::from_ref(&entry);
+        let swap = Swap { segments, records: &records, ..Swap::default() };
+        if !self.forget_everybody(project, manifest, &swap, at).await? {
+            self.drop_objects(&new).await?;
+            return Ok(false);
+        }
+        self.remove_blocks(project, blocks).await?;
+        self.say_removed(project, manifest, &entry, now()).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        self.sweep_merges(project, &manifest, now()).await?;
+        Ok(true)
     }
 
     /// What [`EventStore::erase_everything`] would erase. What is damaged, or too much, is not counted.

@@ -88,7 +88,7 @@ impl EventStore {
         let entries = std::slice::from_ref(entry);
         let mut new = self.merged_segment(project, entries, erase, resolution, now).await?;
         self.write_objects(&new).await?;
-        new.files.iter_mut().for_each(|(_, bytes)| *bytes = Bytes::new());
+        new.forget_content();
         let left = new.entry.clone();
         made.segments.insert(entry.id.clone(), new);
         Ok(left)

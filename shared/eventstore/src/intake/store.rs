@@ -1,7 +1,9 @@
 //! Columns of events into the store: history as a segment of its own.
 //!
 //! Must stay true: of copies the one that arrived first stays, and one that is in the store before any that is sent; a
-//! segment is added only on top of the manifest that its events were compared with.
+//! segment is added only on top of a manifest that its events were compared with. Where others were faster, only what they
+//! added is compared, and the segment is made anew only if that holds some of its events or somebody was erased meanwhile:
+//! who was merged meanwhile is merged by readers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,14 +16,16 @@ use super::encode::{Choice, encode};
 use super::{EventColumns, TEXT_BYTES_MAX};
 use crate::EventStore;
 use crate::commit::NewSegment;
+use crate::copies::Compared;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::identity::{Wanted, hash};
-use crate::ingest::{EVENTS_PER_SEGMENT_MAX, Ingested, TRIES};
+use crate::ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 use crate::person::derived;
 use crate::profile::file::encode_presence;
 use crate::resolution::Resolution;
 use crate::segment::write::Replaces;
+use crate::snapshot::Outline;
 
 impl EventStore {
     /// Stores history straight as a segment, each event with the number of its line. `now` is the beginning of the
@@ -43,6 +47,8 @@ impl EventStore {
     }
 
     /// As [`EventStore::ingest`], for events that are columns already.
+    ///
+    /// [`EventStoreError::Contended`] when other writers were faster each time; nothing of the part is stored then.
     pub async fn ingest_columns(
         &self,
         project: ProjectId,
@@ -57,23 +63,79 @@ impl EventStore {
         let single = events.clone();
         let single = Arc::new(tokio::task::spawn_blocking(move || Single::of(&single)).await?);
         self.mark_project(project).await?;
-        for _ in 0..TRIES {
-            let there = self.outline(project).await?;
-            // An event that is there already stays the one that counts.
-            let mut held = self.held(&there.manifest, &single.wanted).await?;
-            held.extend(there.hot.iter().map(|(uuid, _)| *uuid));
-            let (of, single, resolved) = (events.clone(), single.clone(), there.resolved);
-            let range_rows = self.range_rows();
-            let made = tokio::task::spawn_blocking(move || {
-                segment(project, &of, &single, &held, &resolved.resolution, range_rows)
-            });
-            let Some(made) = made.await?? else { return Ok(Ingested { stored: 0, copies: sent }) };
-            let stored = made.entry.rows;
-            if self.add_new(project, &there.manifest, made).await?.is_some() {
-                return Ok(Ingested { stored, copies: sent - stored });
+        let mut turns = self.turns_of_a_command();
+        let mut made: Option<(NewSegment, Compared)> = None;
+        let outcome = loop {
+            let seen = self.compared(project, &single.wanted, made.as_ref()).await;
+            let (there, compared, is_same) = match turns.seen(seen).await {
+                Ok(Some(seen)) => seen,
+                Ok(None) => continue,
+                Err(error) => break Err(error),
+            };
+            let new = match made.take() {
+                Some((new, _)) if is_same => new,
+                before => {
+                    if let Some((old, _)) = before {
+                        self.drop_objects(&old).await?;
+                    }
+                    match self.made(project, &events, &single, &compared, &there).await? {
+                        Some(new) => new,
+                        None => break Ok(Ingested { stored: 0, copies: sent }),
+                    }
+                }
+            };
+            let stored = new.entry.rows;
+            if self.list(project, &there.manifest, &new).await? {
+                break Ok(Ingested { stored, copies: sent - stored });
             }
+            made = Some((new, compared));
+            if let Err(error) = turns.lost().await {
+                break Err(error);
+            }
+        };
+        // The manifest has said no to it.
+        if let Some((new, _)) = made {
+            self.drop_objects(&new).await?;
         }
-        Err(EventStoreError::Contended)
+        outcome
+    }
+
+    /// The project as it is now, compared with the events that are `wanted`; and whether what was `made` of them still holds.
+    async fn compared(
+        &self,
+        project: ProjectId,
+        wanted: &Arc<Wanted>,
+        made: Option<&(NewSegment, Compared)>,
+    ) -> Result<(Outline, Compared, bool), EventStoreError> {
+        let there = self.outline(project).await?;
+        let before = made.map(|(_, compared)| compared).filter(|it| !it.is_stale(&there.manifest));
+        let mut compared = before.cloned().unwrap_or_else(|| Compared::new(&there.manifest));
+        let held = before.map(|before| before.held.len());
+        // An event that is there already stays the one that counts.
+        compared.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
+        self.compare(&mut compared, &there.manifest, wanted).await?;
+        let is_same = held == Some(compared.held.len());
+        Ok((there, compared, is_same))
+    }
+
+    /// The segment of those events that are not held, its objects stored; none when all are held.
+    async fn made(
+        &self,
+        project: ProjectId,
+        events: &Arc<EventColumns>,
+        single: &Arc<Single>,
+        compared: &Compared,
+        there: &Outline,
+    ) -> Result<Option<NewSegment>, EventStoreError> {
+        let (events, single, held) = (events.clone(), single.clone(), compared.held.clone());
+        let (resolved, range_rows) = (there.resolved.clone(), self.range_rows());
+        let made = tokio::task::spawn_blocking(move || {
+            segment(project, &events, &single, &held, &resolved.resolution, range_rows)
+        });
+        let Some(mut made) = made.await?? else { return Ok(None) };
+        self.write_objects(&made).await?;
+        made.forget_content();
+        Ok(Some(made))
     }
 }
 

@@ -18,10 +18,9 @@ use crate::erase::Erase;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::person::derived;
+use crate::retry::Turns;
 use crate::segment::write::range_of;
 
-/// How often a list is read again because somebody else changed its cohort.
-const TRIES: usize = 8;
 /// Most writes of a transaction, but the record's, the version's and the declaration's.
 const PARTS_MAX: usize = 97;
 
@@ -53,10 +52,11 @@ pub(crate) async fn erase(
     records: &Table,
     project: ProjectId,
     erase: &Erase,
+    turns: &mut Turns,
 ) -> Result<usize, EventStoreError> {
     let mut count = 0;
     for item in cohorts(records, project).await? {
-        count += usize::from(erase_from(records, project, item, erase).await?);
+        count += usize::from(erase_from(records, project, item, erase, turns).await?);
     }
     Ok(count)
 }
@@ -70,8 +70,9 @@ async fn erase_from(
     project: ProjectId,
     mut item: Item,
     erase: &Erase,
+    turns: &mut Turns,
 ) -> Result<bool, EventStoreError> {
-    for _ in 0..TRIES {
+    loop {
         let Some(changed) = changed(records, project, &item, erase).await? else { return Ok(false) };
         if changed.parts.len() > PARTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
@@ -99,12 +100,13 @@ async fn erase_from(
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        // Somebody else changed the cohort.
+        turns.lost().await?;
         match records.get(&item.key).await? {
             Some(now) => item = now,
             None => return Ok(false),
         }
     }
-    Err(EventStoreError::Contended)
 }
 
 /// What the cohort is without those who go; none where it is no static one, or names none of them.

@@ -20,6 +20,7 @@ use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::{Manifest, new_id};
 use crate::sweep::GRACE_MICROS;
+use crate::time::Began;
 
 /// Rows of the log that are left as they are: less than a page of the store.
 const ROWS_LEFT: usize = 256;
@@ -38,7 +39,7 @@ pub(crate) struct MergesEntry {
     /// How many erasures the log has been through: what was remembered before the last one is not to be used.
     #[serde(default)]
     pub erasures: u64,
-    /// When it was written.
+    /// When it was listed.
     pub at: Micros,
     /// The version of the manifest that it came with.
     #[serde(default)]
@@ -84,7 +85,7 @@ impl EventStore {
     pub(crate) async fn fold_merges(
         &self,
         project: ProjectId,
-        now: Micros,
+        began: Began,
     ) -> Result<usize, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         // Where the newest object is damaged, what the one before holds is folded with the rows that are kept for it.
@@ -112,17 +113,18 @@ impl EventStore {
         let (through, count) = (last, rows.len());
         merges.extend(rows.into_iter().flat_map(|row| row.merges));
         let bytes = Bytes::from(encode(&merges));
-        let id = new_id(now);
-        let entry = MergesEntry {
+        let id = new_id(began.now());
+        let mut entry = MergesEntry {
             object: format!("merges/project={project}/{id}.bin"),
             through,
             merges: merges.len() as u64,
             erasures: manifest.erasures(),
-            at: now,
+            at: 0,
             head: 0,
             id,
         };
         self.inner.objects.create_all(&[(entry.object.clone(), bytes)]).await?;
+        entry.at = began.now();
         if manifest.add(&self.inner.store, project, keys::MERGES, &entry.id, &entry).await? {
             return Ok(count);
         }

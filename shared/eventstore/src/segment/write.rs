@@ -43,9 +43,12 @@ pub(crate) fn range_of(person: Uuid, bits: u32) -> u64 {
     if bits == 0 { 0 } else { person.as_u64_pair().0 >> (64 - bits) }
 }
 
+/// Most bits that tell a range.
+pub(crate) const RANGE_BITS_MAX: u32 = 16;
+
 /// How many bits of a person id tell its range, for so many rows.
 pub(crate) fn range_bits(rows: usize, rows_per_range: usize) -> u32 {
-    rows.div_ceil(rows_per_range).max(1).next_power_of_two().trailing_zeros().min(16)
+    rows.div_ceil(rows_per_range).max(1).next_power_of_two().trailing_zeros().min(RANGE_BITS_MAX)
 }
 
 /// A segment's files, and what the manifest says of them.

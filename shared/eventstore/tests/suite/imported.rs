@@ -9,7 +9,7 @@ use pennon_eventstore::{Doomed, Event, EventStore, GRACE_MICROS, PersonRecord, d
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-const LATER: i64 = GRACE_MICROS + 1;
+const LATER: i64 = GRACE_MICROS + 60_000_000;
 
 fn person(ids: &[&str]) -> PersonRecord {
     let distinct_ids = ids.iter().map(|id| (*id).to_owned()).collect();

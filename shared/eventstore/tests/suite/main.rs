@@ -1,7 +1,9 @@
 //! Tests of the whole event store, in one program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
+mod apart;
 mod compaction;
+mod contended;
 mod damage;
 mod erased_merges;
 mod erasure;
