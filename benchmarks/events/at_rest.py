@@ -35,8 +35,10 @@ def live(binary, data, project):
 def columns(files):
     """The columns of events in ClickHouse: name, type, and how the file has it."""
     uuid = "reinterpretAsUUID(reverse(substring({0}, 1, 8)) || reverse(substring({0}, 9, 8)))"
+    # A row without a uuid has what it begins with; the rest is the line.
+    whole = "ifNull(uuid, assumeNotNull(uuid_source) || unhex(leftPad(hex(assumeNotNull(seq_low)), 12, '0')))"
     found = {"event": ("LowCardinality(String)", "event"), "person": ("UUID", uuid.format("person")), "distinct_id": ("String", "distinct_id"),
-             "timestamp": ("DateTime64(6, 'UTC')", "timestamp"), "uuid": ("UUID", uuid.format("uuid")),
+             "timestamp": ("DateTime64(6, 'UTC')", "timestamp"), "uuid": ("UUID", uuid.format(whole)),
              "properties": ("Nullable(String)", "properties")}
     of_arrow = {"int64": "Nullable(Int64)", "double": "Nullable(Float64)", "bool": "Nullable(Bool)"}
     for file in files:
