@@ -43,8 +43,6 @@ use columns::PropertyColumn;
 
 /// Form of the files written by this release.
 pub(crate) const FORMAT: u32 = 4;
-/// The oldest form that is read: it has every uuid.
-pub(crate) const OLDEST_FORMAT: u32 = 3;
 /// Key of the footer's entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page: what a scan reads beside a run is at most two of these.

@@ -14,7 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::{FOOTER, FORMAT, Footer, OLDEST_FORMAT, Range, uuids};
+use super::{FOOTER, FORMAT, Footer, Range, uuids};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
@@ -168,7 +168,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
         .and_then(|entry| entry.value.as_deref());
     let footer: Footer =
         serde_json::from_str(entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?)?;
-    if !(OLDEST_FORMAT..=FORMAT).contains(&footer.format) {
+    if footer.format != FORMAT {
         return Err(EventStoreError::Corrupt(format!("format {} is of another release", footer.format)));
     }
     let rows = |range: &Range| range.runs.iter().map(|run| i64::from(run.rows)).sum::<i64>();
