@@ -111,8 +111,9 @@ use parquet_file::ParquetFile;
 use quarantine::Quarantine;
 use records::PersonsObject;
 use resolved::Resolved;
+use retry::Turns;
 use scan::piece::Pieces;
-use scan::room::Turns;
+use scan::room::DecodingTurns;
 use segment::read::SegmentFile;
 use waiting::Waiting;
 
@@ -141,7 +142,7 @@ struct Inner {
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
     pieces: Pieces,
     /// For what scans decode.
-    turns: Turns,
+    turns: DecodingTurns,
     replaced: Cache<Arc<Vec<BlockId>>>,
 }
 
@@ -197,20 +198,20 @@ impl EventStore {
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             pieces: Pieces::new(settings.cache_bytes),
-            turns: Turns::new(settings.scan_bytes / 2),
+            turns: DecodingTurns::new(settings.scan_bytes / 2),
             replaced: Cache::new(REPLACED_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
     }
 
     /// The tries of work that somebody waits for.
-    fn turns_of_a_command(&self) -> retry::Turns {
-        retry::Turns::of_a_command(&self.inner.settings)
+    fn turns_of_a_command(&self) -> Turns {
+        Turns::of_a_command(&self.inner.settings)
     }
 
     /// The tries of work that comes again by itself.
-    fn turns_of_a_task(&self) -> retry::Turns {
-        retry::Turns::of_a_task(&self.inner.settings)
+    fn turns_of_a_task(&self) -> Turns {
+        Turns::of_a_task(&self.inner.settings)
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

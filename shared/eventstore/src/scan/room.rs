@@ -91,7 +91,7 @@ impl Drop for Taken {
 
 /// The memory of a process for what is being decoded: who needs more than is left waits.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct DecodingTurns {
     units: Arc<Semaphore>,
     all: u32,
 }
@@ -99,11 +99,11 @@ pub(crate) struct Turns {
 /// Bytes that are given out together.
 const UNIT: u64 = 1 << 10;
 
-impl Turns {
+impl DecodingTurns {
     /// So many bytes for all.
-    pub(crate) fn new(bytes: u64) -> Turns {
+    pub(crate) fn new(bytes: u64) -> DecodingTurns {
         let all = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, 1 << 28);
-        Turns { units: Arc::new(Semaphore::new(all as usize)), all }
+        DecodingTurns { units: Arc::new(Semaphore::new(all as usize)), all }
     }
 
     /// So many bytes until what is returned goes. Who needs more than there are in all is alone. None is never said.
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_needs_more_than_is_left_waits_and_who_needs_more_than_all_is_alone() {
-        let turns = Turns::new(100 * UNIT);
+        let turns = DecodingTurns::new(100 * UNIT);
         let one = turns.of(60 * UNIT).await;
         assert!(turns.of(41 * UNIT).now_or_never().is_none());
         let other = turns.of(40 * UNIT).now_or_never().unwrap();
