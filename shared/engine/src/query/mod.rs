@@ -15,6 +15,7 @@ mod legacy;
 mod math;
 mod node;
 mod normal;
+mod refresh;
 mod trends;
 mod validate;
 
@@ -27,6 +28,7 @@ pub(crate) use field::{Field, switch, whole};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 pub use funnels::{Attribution, FirstTime, FunnelsQuery, Order, StepRule, Viz};
 pub use math::{Math, MathArguments, NumberSource, Statistic, Who};
+pub use refresh::{Decision, Refresh, Start, Then, decide};
 pub use validate::{accept_query, validate_node};
 
 use crate::dates::Interval;
