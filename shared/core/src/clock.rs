@@ -25,6 +25,14 @@ impl Clock {
         };
         at.with_nanosecond(at.nanosecond() / 1000 * 1000).unwrap_or(at)
     }
+
+    /// The instant of work that was asked for at `asked`: never before that, and the same where the clock is frozen.
+    pub fn now_for(&self, asked: DateTime<Utc>) -> DateTime<Utc> {
+        match self {
+            Clock::Running => self.now(None).max(asked),
+            Clock::Frozen(_) => asked,
+        }
+    }
 }
 
 fn parse(text: &str) -> Option<DateTime<Utc>> {

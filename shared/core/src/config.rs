@@ -1,7 +1,12 @@
 //! The only reader of the environment: what a function is told by its deployment.
 
+use std::time::Duration;
+
 use crate::payload_keys::{self, PayloadKeys};
 use crate::throttle::Rates;
+
+/// Longest that a request may wait for a calculation.
+const ANSWER_SECONDS_MAX: u64 = 25;
 
 /// Names of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +79,17 @@ fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
     own.or_else(|| megabytes("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").map(|all| all.saturating_mul(1 << 19)))
 }
 
+/// How long a request may wait for a calculation before that goes on in the background: `PENNON_ANSWER_SECONDS`, from 1 to
+/// 25 because gateways give up after 29; none where nothing is said.
+pub fn answer_time() -> Option<Duration> {
+    answer_time_of(|name| std::env::var(name).ok())
+}
+
+fn answer_time_of(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+    let seconds = variable("PENNON_ANSWER_SECONDS")?.trim().parse::<u64>().ok()?;
+    (1..=ANSWER_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
 pub fn log_filter() -> String {
     std::env::var("PENNON_LOG").unwrap_or_else(|_| "info".to_owned())
@@ -109,6 +125,17 @@ mod tests {
         assert_eq!(of(Some("300"), Some("1769")), Some(300 << 20));
         assert_eq!(of(Some("many"), Some("1024")), Some(1 << 29));
         assert_eq!(of(Some("0"), None), None);
+    }
+
+    #[test]
+    fn requests_wait_as_long_as_is_said_and_a_gateway_allows() {
+        let of = |text: Option<&str>| answer_time_of(|_| text.map(str::to_owned));
+        assert_eq!(of(None), None);
+        assert_eq!(of(Some("1")), Some(Duration::from_secs(1)));
+        assert_eq!(of(Some(" 25 ")), Some(Duration::from_secs(25)));
+        for wrong in ["0", "26", "-1", "long", ""] {
+            assert_eq!(of(Some(wrong)), None, "{wrong}");
+        }
     }
 
     #[test]

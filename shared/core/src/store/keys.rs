@@ -20,6 +20,8 @@
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
 //! | number of a log's entries on a day | `PROJECT#{id}#ACTIVITY#{scope}#DAYS` | day |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
+//! | what is known of a question's calculation in the background; what a caller's name for calculations stands for | `PROJECT#{id}#QUERY` | `KEY#{cache key}`, `ID#{name}` |
+//! | calculation that waits for a worker | `JOB#{its number modulo 8}` | uuid |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
 //! | calls of an API key in a window of time | `CALLS#{hash}` | limit and number of the window |
@@ -358,6 +360,43 @@ pub fn erasures(project: ProjectId) -> Key {
 /// A stored calculation result.
 pub fn result(project: ProjectId, cache_key: &str) -> Key {
     Key::new(format!("PROJECT#{project}#RESULT"), cache_key)
+}
+
+/// Longest name that a caller can give to a calculation, in bytes: the store takes no longer keys.
+pub const QUERY_NAME_BYTES_MAX: usize = 1000;
+
+fn queries_pk(project: ProjectId) -> String {
+    format!("PROJECT#{project}#QUERY")
+}
+
+/// What is known of the calculation in the background of the question with this cache key.
+pub fn query_state(project: ProjectId, cache_key: &str) -> Key {
+    Key::new(queries_pk(project), format!("KEY#{cache_key}"))
+}
+
+/// Which calculations a caller's name stands for.
+pub fn query_name(project: ProjectId, name: &str) -> Key {
+    Key::new(queries_pk(project), format!("ID#{name}"))
+}
+
+/// Over how many partitions calculations that wait are spread.
+pub const JOB_SHARDS: u128 = 8;
+/// What the partitions of calculations that wait begin with, and no others do.
+pub const JOB_PREFIX: &str = "JOB#";
+
+/// One of the partitions of calculations that wait.
+pub fn jobs_pk(shard: u128) -> String {
+    format!("{JOB_PREFIX}{shard}")
+}
+
+/// A calculation that waits for a worker. Its uuid ends in random bits.
+pub fn job(id: Uuid) -> Key {
+    Key::new(jobs_pk(id.as_u128() % JOB_SHARDS), id.to_string())
+}
+
+/// The calculations that wait are in these partitions.
+pub fn jobs_pks() -> impl Iterator<Item = String> {
+    (0..JOB_SHARDS).map(jobs_pk)
 }
 
 /// The calls of an API key that count against `limit` in a window of time.
