@@ -470,3 +470,19 @@ fn a_person_is_erased_beside_a_running_server() {
     assert_eq!(server.get("/api/projects/1/persons/?distinct_id=d")["count"], 0);
     assert_eq!(server.stop(), 0);
 }
+
+#[test]
+fn a_server_works_on_calculations_that_nobody_waits_for() {
+    let (_directory, server) = served();
+    let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "purchase"}]});
+    let asked = json!({"query": query, "refresh": "async", "client_query_id": "mine"});
+    let (status, asked) = server.post("/api/projects/1/query/", &asked);
+    assert_eq!((status, &asked["query_status"]["complete"]), (200, &json!(false)), "{asked}");
+    let done = loop {
+        match server.request("GET", "/api/projects/1/query/mine/", KEY, &Value::Null) {
+            (202, _) => {}
+            (status, told) => break (status, told),
+        }
+    };
+    assert_eq!((done.0, &done.1["query_status"]["results"]["results"][0]["count"]), (200, &json!(0.0)));
+}

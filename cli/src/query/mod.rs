@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::calculator::{Asked, Known, Measured, Purpose, Question};
+use pennon_calculation::calculator::{Asked, AskedBy, Known, Measured, Purpose, Question};
 use pennon_calculation::{Calculated, Calculator, Refresh};
 use pennon_core::app::App;
 use pennon_core::clock::{Clock, timestamp};
@@ -73,10 +73,18 @@ async fn answer(
 ) -> Result<String, String> {
     let begin = Instant::now();
     let deadline = calculator.deadline();
-    let question =
-        Question { project: &wanted.project, asked: &wanted.asked, stored: None, known, now, deadline };
+    let question = Question {
+        project: &wanted.project,
+        asked: &wanted.asked,
+        stored: None,
+        tracked: None,
+        known,
+        now,
+        deadline,
+        by: AskedBy::default(),
+    };
     let answered = calculator.answer(&question, Refresh::ForceBlocking).await.map_err(|e| said(&e))?;
-    let answered = answered.ok_or("the calculation gave no result")?;
+    let answered = answered.calculated.ok_or("the calculation gave no result")?;
     let mut text = if options.json {
         json_of(&answered)
     } else {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use pennon_calculation::Calculator;
+use pennon_calculation::{Calculator, Limits};
 use pennon_core::app::App;
+use pennon_core::config::answer_time;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
@@ -36,7 +37,7 @@ impl Services {
     /// Over `app`, with events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
-        let calculator = Calculator::new(&app, events.clone());
+        let calculator = Calculator::with_limits(&app, events.clone(), Limits::within(answer_time()));
         let flags = Flags::new(app.clone(), events.clone());
         Ok(Services { app, events, calculator, flags })
     }

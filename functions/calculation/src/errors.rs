@@ -12,8 +12,19 @@ pub fn refusal(error: CalcError) -> ApiError {
     match error.kind {
         ErrorKind::Validation => ApiError::invalid(error.code, error.detail, error.attr.as_deref()),
         ErrorKind::Parse => ApiError::parse(error.detail),
-        ErrorKind::Timeout => ApiError::busy(RETRY_AFTER_SECONDS),
+        ErrorKind::Timeout => out_of_time(),
     }
+}
+
+/// The answer to a question that took too long.
+pub(crate) fn out_of_time() -> ApiError {
+    ApiError::busy(RETRY_AFTER_SECONDS)
+}
+
+/// Whether a calculation failed because its time was up. What else is answered in the same words can be tried again in
+/// the background as well.
+pub(crate) fn is_out_of_time(error: &ApiError) -> bool {
+    *error == out_of_time()
 }
 
 /// The answer when the events cannot be read.

@@ -13,13 +13,12 @@ use pennon_core::http::{Call, json, link};
 use pennon_engine::{CalcError, Parsed, unbox_breakdown};
 use serde_json::{Value, json as object};
 
-use crate::Calculation;
-use crate::calculator::{Asked, Purpose, Question, days};
+use crate::calculator::{Asked, AskedBy, Purpose, Question, days};
 use crate::csv;
-use crate::errors::refusal;
+use crate::errors::{out_of_time, refusal};
 use crate::format::{Format, shaped, table};
-use crate::refresh::Refresh;
 use crate::request::{self, Endpoint, Request};
+use crate::{Calculation, Refresh};
 
 pub(crate) const READ_INSIGHTS: &str = "insight:read";
 /// How many series fill a page where the request does not say.
@@ -109,20 +108,23 @@ async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResu
         }
     };
     let deadline = state.calculator.deadline();
+    let query_id = request.query_id.as_deref();
     let read = state.calculator.read_after(project, &asked, found).await?;
-    let stored = read.stored.into_iter().next().flatten().filter(|stored| !stored.is_empty());
     let question = Question {
         project,
         asked: &asked,
-        stored: stored.as_ref(),
+        stored: read.stored.first().and_then(Option::as_ref),
+        tracked: read.tracked.first().and_then(Option::as_ref),
         known: &read.known,
         now: call.now,
         deadline,
+        by: AskedBy { query_id, comes_again: true, ..AskedBy::default() },
     };
     // These endpoints always answer with a result: what is not fresh is calculated.
     let refresh = if request.refresh.mode.is_forced() { Refresh::ForceBlocking } else { Refresh::Blocking };
     let shown = state.calculator.answer(&question, refresh).await?;
-    let shown = shown.ok_or_else(|| ApiError::internal(&"a calculation gave no result"))?;
+    // It goes on in the background, and the same request finds its result.
+    let shown = shown.calculated.ok_or_else(out_of_time)?;
     let body = envelope(shown.result, &shown.timezone, timestamp(shown.last_refresh), shown.is_cached);
     Ok(Answered { body, request, days: Some(days(project, &asked.query, call.now)?) })
 }
@@ -157,7 +159,7 @@ fn exported(call: &Call, answered: &Answered) -> Response {
 pub(crate) fn asked(request: &Request) -> Option<Asked> {
     let Parsed::Query(query) = &request.parsed else { return None };
     let asked = Asked::new(query.clone(), Purpose::Request, request.invalidation_key.as_deref());
-    Some(Asked { passes_over_stored: request.refresh.mode.is_forced(), ..asked })
+    Some(asked.sent_as(request.source.clone()))
 }
 
 /// The link to the next page of a trend's series, when this one is full.

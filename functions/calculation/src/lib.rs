@@ -8,11 +8,14 @@ mod csv;
 mod errors;
 mod format;
 mod handlers;
+pub mod jobs;
 mod nodes;
 mod people;
 mod persons;
 mod refresh;
 mod request;
+mod source;
+mod status;
 
 use axum::Router;
 use axum::http::Method;
@@ -23,7 +26,10 @@ pub use crate::csv::safe as text_for_spreadsheets;
 pub use calculator::{Calculated, Calculator, Limits, Stored};
 pub use errors::refusal;
 pub use format::{Format, require_json};
-pub use refresh::Refresh;
+pub use pennon_engine::query::Refresh;
+pub use refresh::Said;
+pub use request::{QUERY_ID, query_id};
+pub use source::Source;
 
 /// What the handlers are given. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -39,6 +45,8 @@ pub fn routes() -> Routes<Calculation> {
     const PROJECT: &str = "/api/projects/{project_id}";
     let mut routes = Routes::new()
         .add(Method::POST, &format!("{PROJECT}/query"), nodes::query)
+        .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), status::retrieve)
+        .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), status::cancel)
         .add(Method::GET, &format!("{PROJECT}/persons"), persons::list)
         .add(Method::GET, &format!("{PROJECT}/persons/{{id}}"), persons::retrieve);
     for method in [Method::GET, Method::POST] {

@@ -1,9 +1,9 @@
 //! The function `calculation`.
 
-use pennon_calculation::{Calculation, Calculator};
+use pennon_calculation::{Calculation, Calculator, Limits};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, events_memory};
+use pennon_core::config::{Config, answer_time, events_memory};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::Store;
@@ -17,7 +17,8 @@ async fn main() -> Result<(), lambda::Error> {
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
     let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
-    let calculator = Calculator::new(&app, EventStore::open_with(app.store.clone(), &url, settings)?);
+    let events = EventStore::open_with(app.store.clone(), &url, settings)?;
+    let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));
     let state = Calculation { app, calculator };
     lambda::run(edge(pennon_calculation::router(&state), state.app.clock)).await
 }

@@ -1,17 +1,20 @@
-//! `POST P/query/`: query nodes, calculated at once. Results are shared with saved insights of the same query.
+//! `POST P/query/`: query nodes. Results are shared with saved insights of the same query.
 
 use axum::extract::State;
 use axum::response::Response;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json};
+use pennon_core::store::keys::ProjectId;
 use pennon_engine::{CalcError, Parsed, Query};
 use serde_json::{Value, json as object};
 
-use crate::Calculation;
-use crate::calculator::{Asked, Calculated, Purpose, Question};
+use crate::calculator::{Asked, AskedBy, Purpose, Question, Shown};
 use crate::errors::refusal;
-use crate::refresh::Refresh;
+use crate::refresh::Said;
+use crate::request::query_id;
+use crate::source::Source;
+use crate::{Calculation, Refresh};
 
 const READ_QUERIES: &str = "query:read";
 
@@ -20,6 +23,8 @@ struct Request {
     /// Its question; else a kind that is not calculated, or none when it asks for nothing.
     asked: Result<Asked, Option<String>>,
     refresh: Refresh,
+    /// The caller's own name for the calculation.
+    query_id: Option<String>,
 }
 
 /// `POST P/query/`
@@ -39,35 +44,36 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
     };
     let deadline = state.calculator.deadline();
     let read = state.calculator.read_after(project, &asked, found).await?;
-    let stored = read.stored.into_iter().next().flatten();
     let question = Question {
         project,
         asked: &asked,
-        stored: stored.as_ref(),
+        stored: read.stored.first().and_then(Option::as_ref),
+        tracked: read.tracked.first().and_then(Option::as_ref),
         known: &read.known,
         now: call.now,
         deadline,
+        by: AskedBy { query_id: request.query_id.as_deref(), ..AskedBy::default() },
     };
     let shown = state.calculator.answer(&question, request.refresh).await?;
-    Ok(json(envelope(shown, &asked.key)))
+    Ok(json(envelope(&shown, &asked.key, project.id)))
 }
 
 fn read(call: &Call) -> ApiResult<Request> {
     let fields = call.json_fields()?;
-    let parsed = parse(&fields)?;
-    let said = Refresh::read(call.query_value("refresh"), fields.get("refresh"));
+    let (node, parsed) = parse(&fields)?;
+    let said = Said::read(call.query_value("refresh"), fields.get("refresh"));
     // Whoever asks a question here wants its answer, unless the request says otherwise.
     let refresh = if said.explicit { said.mode } else { Refresh::Blocking };
-    refresh.require_synchronous()?;
+    let query_id = query_id(call, Some(&fields))?;
     let asked = match parsed {
-        Parsed::Query(query) => Ok(Asked::new(query, Purpose::Saved, None)),
+        Parsed::Query(query) => Ok(Asked::new(query, Purpose::Saved, None).sent_as(Source::Node(node))),
         Parsed::OtherKind(kind) => Err(Some(kind)),
         Parsed::Empty => Err(None),
     };
-    Ok(Request { asked, refresh })
+    Ok(Request { asked, refresh, query_id })
 }
 
-fn parse(fields: &Fields) -> ApiResult<Parsed> {
+fn parse(fields: &Fields) -> ApiResult<(Value, Parsed)> {
     let node = match fields.get("query") {
         None => return Err(ApiError::invalid("required", "This field is required.", Some("query"))),
         Some(Value::Null) => {
@@ -75,7 +81,7 @@ fn parse(fields: &Fields) -> ApiResult<Parsed> {
         }
         Some(node) => node,
     };
-    Query::from_node(node).map_err(refusal)
+    Ok((node.clone(), Query::from_node(node).map_err(refusal)?))
 }
 
 fn empty(timezone: &str, now: String) -> Value {
@@ -85,8 +91,9 @@ fn empty(timezone: &str, now: String) -> Value {
     })
 }
 
-fn envelope(shown: Option<Calculated>, key: &str) -> Value {
-    let shown = shown.as_ref();
+fn envelope(shown: &Shown, key: &str, project: ProjectId) -> Value {
+    let status = shown.status.as_ref().map(|status| status.shown(project, None, None));
+    let shown = shown.calculated.as_ref();
     object!({
         "results": shown.map(|it| &it.result),
         "timezone": shown.map(|it| &it.timezone),
@@ -97,6 +104,6 @@ fn envelope(shown: Option<Calculated>, key: &str) -> Value {
         "cache_key": key,
         "hasMore": shown.and_then(|it| it.has_more),
         "hogql": shown.map(|it| &it.hogql),
-        "query_status": null,
+        "query_status": status,
     })
 }

@@ -11,7 +11,7 @@ use pennon_engine::{CalcError, Parsed};
 use serde_json::json as object;
 
 use crate::Calculation;
-use crate::calculator::Question;
+use crate::calculator::{AskedBy, Question};
 use crate::errors::refusal;
 use crate::handlers::asked;
 use crate::persons::READ_PERSONS;
@@ -52,9 +52,11 @@ async fn page(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult
         project: &access.project,
         asked: &asked,
         stored: None,
+        tracked: None,
         known: &read.known,
         now: call.now,
         deadline,
+        by: AskedBy::default(),
     };
     let Page { limit, offset } = Page::of(call);
     let found = state.calculator.people(&question, selector, limit, offset).await?;

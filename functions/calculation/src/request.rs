@@ -4,13 +4,16 @@
 //! without changing its numbers is not part of the question.
 
 use axum::http::Method;
-use pennon_core::error::ApiResult;
+use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
-use pennon_engine::{CalcResult, Parsed};
+use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
+use pennon_engine::Parsed;
 use serde_json::Value;
 
 use crate::errors::refusal;
-use crate::refresh::{Refresh, Said};
+use crate::jobs::query_name_is_too_long;
+use crate::refresh::Said;
+use crate::source::Source;
 
 /// Which endpoint asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +35,21 @@ pub struct Request {
     pub refresh: Said,
     /// Query string and body as one object.
     pub merged: Fields,
+    /// The same, for whoever calculates it later.
+    pub source: Source,
+    /// The caller's own name for the calculation.
+    pub query_id: Option<String>,
     /// Told apart from the same question with another value, as clients do when they know that data changed.
     pub invalidation_key: Option<String>,
 }
 
+/// The parameter by which a caller names a calculation.
+pub const QUERY_ID: &str = "client_query_id";
+
 /// Parameters that are about the request, not about the numbers.
 const ABOUT_THE_REQUEST: [&str; 10] = [
     "refresh",
-    "client_query_id",
+    QUERY_ID,
     "cache_invalidation_key",
     "personal_api_key",
     "token",
@@ -53,7 +63,8 @@ const ABOUT_THE_REQUEST: [&str; 10] = [
 /// Reads the request of an endpoint.
 pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
     let body = if call.method == Method::POST { call.json_fields()? } else { Fields::new() };
-    let refresh = Refresh::read(call.query_value("refresh"), body.get("refresh"));
+    let query_id = query_id(call, Some(&body))?;
+    let refresh = Said::read(call.query_value("refresh"), body.get("refresh"));
     let invalidation_key =
         match (body.get("cache_invalidation_key"), call.query_value("cache_invalidation_key")) {
             (Some(Value::String(key)), _) => Some(key.clone()),
@@ -61,16 +72,24 @@ pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
             (Some(other), _) => Some(other.to_string()),
         };
     let merged = merge(call.query(), body);
-    let parsed = parse(&merged, endpoint).map_err(refusal)?;
-    Ok(Request { parsed, refresh, merged, invalidation_key })
+    let source = match endpoint {
+        Endpoint::Funnel => Source::Funnel(merged.clone()),
+        Endpoint::Correlation => Source::Correlation(merged.clone()),
+        Endpoint::Trend => Source::Trend(merged.clone()),
+    };
+    let parsed = source.parse().map_err(refusal)?;
+    Ok(Request { parsed, refresh, merged, source, query_id, invalidation_key })
 }
 
-fn parse(merged: &Fields, endpoint: Endpoint) -> CalcResult<Parsed> {
-    match endpoint {
-        Endpoint::Funnel => pennon_engine::Query::from_legacy_funnel(merged),
-        Endpoint::Correlation => pennon_engine::Query::from_legacy_correlation(merged),
-        Endpoint::Trend => pennon_engine::Query::from_legacy_trends(merged),
+/// The caller's own name for the calculation, from the query string or else a body; an empty one is none.
+pub fn query_id(call: &Call, body: Option<&Fields>) -> ApiResult<Option<String>> {
+    let sent =
+        call.query_value(QUERY_ID).or_else(|| body?.get(QUERY_ID)?.as_str()).filter(|id| !id.is_empty());
+    if sent.is_some_and(query_name_is_too_long) {
+        let detail = format!("Ensure this field has no more than {QUERY_NAME_BYTES_MAX} bytes.");
+        return Err(ApiError::invalid("max_length", detail, Some(QUERY_ID)));
     }
+    Ok(sent.map(str::to_owned))
 }
 
 /// The parameters with the body laid over them.

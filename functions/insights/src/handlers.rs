@@ -38,7 +38,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
     let context = Dashboard::read(found.next().flatten().as_ref())?.zip(context);
     let (refresh, explicit) = numbers::wanted(&call)?;
     let over = overrides::of(&call)?;
-    let viewer = Viewer::new(&access, &call, explicit);
+    let viewer = Viewer::new(&access, explicit);
     let records = &state.app.store.records;
     let dashboards = Dashboards::load(records, access.project.id, tiles::kept_dashboards(&insight.tiles));
     if call.query_value("basic").is_some_and(is_true) {
@@ -52,7 +52,8 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
         None => (over, None),
     };
     let insight = over.map_or_else(|| insight.clone(), |over| overrides::apply(&insight, &over));
-    let wish = Wish { project: &access.project, refresh, now: call.now };
+    let dashboard_id = tile.as_ref().map(|tile| tile.dashboard_id);
+    let wish = Wish { dashboard_id, ..Wish::of(&call, &access.project, refresh) };
     let (numbers, dashboards) = tokio::try_join!(state.numbers(&insight, wish), dashboards)?;
     let placement = Placement::of(&insight, &dashboards, &access);
     Ok(json(shown::full(&insight, &numbers, &placement, &viewer, tile.as_ref())))

@@ -6,6 +6,7 @@
 //! The function also answers the calculation routes: a gateway may hand it a request with a trailing slash that belongs
 //! to them.
 
+mod cancel;
 mod changes;
 mod dashboards;
 pub mod generated;
@@ -47,6 +48,7 @@ pub fn routes() -> Routes<Insights> {
     Routes::new()
         .add(Method::GET, LIST, list::list)
         .add(Method::POST, LIST, writes::create)
+        .add(Method::POST, &format!("{LIST}/cancel"), cancel::cancel)
         .add(Method::GET, ONE, handlers::retrieve)
         .add(Method::PATCH, ONE, writes::update)
         .add(Method::DELETE, ONE, handlers::destroy)

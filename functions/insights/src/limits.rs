@@ -16,7 +16,5 @@ pub const SEARCH_CHARS: usize = 400;
 pub const PARAMETER_ENTRIES: usize = 500;
 /// How often a write that others overtook is judged again.
 pub const WRITE_TRIES: usize = 10;
-/// Rows of a page that are calculated side by side.
-pub const ROWS_AT_ONCE: usize = 4;
 /// Letters and digits of a short id.
 pub const SHORT_ID_CHARS: usize = 8;

@@ -43,7 +43,7 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
 
     let page = Page::of(&call);
     let mut insights = store::insights(&state.app.store.records, access.project.id, page.slice(&ids)).await?;
-    let viewer = Viewer::new(&access, &call, explicit);
+    let viewer = Viewer::new(&access, explicit);
     let place = |insight: &Insight| Placement::of(insight, &dashboards, &access);
     let results: Vec<Value> = if query.basic {
         insights.iter().map(|insight| shown::short(insight, &place(insight), &viewer)).collect()
@@ -51,7 +51,7 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
         if let Some(over) = over {
             insights = insights.iter().map(|insight| overrides::apply(insight, &over)).collect();
         }
-        let wish = Wish { project: &access.project, refresh, now: call.now };
+        let wish = Wish::of(&call, &access.project, refresh);
         let numbers = state.numbers_of_page(&insights, wish).await?;
         insights
             .iter()

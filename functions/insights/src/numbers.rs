@@ -7,24 +7,28 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use futures::StreamExt;
-use pennon_calculation::calculator::{Asked as Wanted, Purpose, Question};
-use pennon_calculation::{Calculated, Refresh, refusal};
+use pennon_calculation::calculator::{Asked as Wanted, AskedBy, Purpose, Question, Shown};
+use pennon_calculation::jobs::{Failure, Status};
+use pennon_calculation::{Calculated, QUERY_ID, Refresh, Said, Source, query_id, refusal};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
-use pennon_engine::{CalcError, CalcResult, Parsed, Query};
+use pennon_engine::{CalcError, CalcResult, Parsed};
 
 use crate::Insights;
-use crate::limits;
 use crate::record::Insight;
+
+/// The question that an insight is, as it was sent.
+fn source(insight: &Insight) -> Source {
+    match &insight.query {
+        Some(node) => Source::Node(node.clone()),
+        None => Source::Filters(insight.filters.clone()),
+    }
+}
 
 /// The question that an insight is.
 pub(crate) fn question(insight: &Insight) -> CalcResult<Parsed> {
-    match &insight.query {
-        Some(node) => Query::from_node(node),
-        None => Query::from_filters(&insight.filters),
-    }
+    source(insight).parse()
 }
 
 /// What an insight asks.
@@ -42,9 +46,10 @@ enum Asked {
 
 impl Asked {
     fn by(insight: &Insight, refresh: Refresh) -> Asked {
-        match question(insight) {
+        let source = source(insight);
+        match source.parse() {
             Ok(Parsed::Query(query)) => {
-                let asked = Wanted::new(query, Purpose::Saved, None);
+                let asked = Wanted::new(query, Purpose::Saved, None).sent_as(source);
                 Asked::Query(Box::new(Wanted { passes_over_stored: refresh.is_forced(), ..asked }))
             }
             Ok(Parsed::Empty) => Asked::Nothing,
@@ -68,15 +73,8 @@ pub struct Numbers {
     pub calculated: Option<Calculated>,
     /// The name of the result.
     pub key: Option<String>,
-    /// Why there is none although it was asked for.
-    pub failure: Option<Failure>,
-}
-
-/// Why a calculation gave no result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// What may be shown of the cause.
-    pub message: Option<String>,
+    /// What is told of a calculation in the background, or of why there is no result although it was asked for.
+    pub status: Option<Status>,
 }
 
 /// How a request wants numbers.
@@ -88,12 +86,40 @@ pub struct Wish<'a> {
     pub refresh: Refresh,
     /// The instant of the request.
     pub now: DateTime<Utc>,
+    /// The caller's own name for the calculation.
+    pub query_id: Option<&'a str>,
+    /// The dashboard that the insights are shown on.
+    pub dashboard_id: Option<u64>,
 }
 
-/// What a request says about stored results; modes that need a calculation in the background are refused.
+impl<'a> Wish<'a> {
+    /// What the request `call` wants, whose mode is `refresh`.
+    pub fn of(call: &'a Call, project: &'a Project, refresh: Refresh) -> Wish<'a> {
+        let query_id = call.query_value(QUERY_ID).filter(|id| !id.is_empty());
+        Wish { project, refresh, now: call.now, query_id, dashboard_id: None }
+    }
+
+    fn by(&self, insight: &Insight) -> AskedBy<'a> {
+        AskedBy {
+            query_id: self.query_id,
+            // An insight that is being made has no number yet.
+            insight_id: Some(insight.id).filter(|id| *id > 0),
+            dashboard_id: self.dashboard_id,
+            comes_again: false,
+        }
+    }
+
+    fn failed(&self, insight: &Insight, key: Option<&String>, failure: Failure) -> Status {
+        let id = self.query_id.map(str::to_owned).or_else(|| key.cloned());
+        let id = id.unwrap_or_else(|| format!("insight_{}", insight.id));
+        Status::failed(id, failure, self.now)
+    }
+}
+
+/// What a request says about stored results.
 pub fn wanted(call: &Call) -> ApiResult<(Refresh, bool)> {
-    let said = Refresh::read(call.query_value("refresh"), None);
-    said.mode.require_synchronous()?;
+    query_id(call, None)?;
+    let said = Said::read(call.query_value("refresh"), None);
     Ok((said.mode, said.explicit))
 }
 
@@ -103,67 +129,80 @@ impl Insights {
         let deadline = self.calculator.deadline();
         let asked = Asked::by(insight, wish.refresh);
         let key = asked.key().cloned();
-        let (calculated, failure) = match &asked {
+        let shown = match &asked {
             Asked::Query(asked) => {
                 let read = self.calculator.read(wish.project, &[asked]).await?;
                 let question = Question {
                     project: wish.project,
                     asked,
                     stored: read.stored.first().and_then(Option::as_ref),
+                    tracked: read.tracked.first().and_then(Option::as_ref),
                     known: &read.known,
                     now: wish.now,
                     deadline,
+                    by: wish.by(insight),
                 };
-                (Box::pin(self.calculator.answer(&question, wish.refresh)).await?, None)
+                Box::pin(self.calculator.answer(&question, wish.refresh)).await?
             }
-            Asked::Refused(error) if calculates(wish.refresh) => return Err(refusal(error.clone())),
-            other => (None, other.failure(wish.refresh)),
+            Asked::Refused(error) if wish.refresh.calculates() => return Err(refusal(error.clone())),
+            other => {
+                let failure = other.failure(wish.refresh);
+                let status = failure.map(|failure| wish.failed(insight, key.as_ref(), failure));
+                Shown { calculated: None, status }
+            }
         };
-        Ok(Numbers { calculated, key, failure })
+        Ok(Numbers { calculated: shown.calculated, key, status: shown.status })
     }
 
     /// The numbers of the insights of a page, in their order. All of them share the time of one request.
     pub async fn numbers_of_page(&self, insights: &[Insight], wish: Wish<'_>) -> ApiResult<Vec<Numbers>> {
         let deadline = self.calculator.deadline();
         let asked: Vec<Asked> = insights.iter().map(|insight| Asked::by(insight, wish.refresh)).collect();
+        // Insights with the same question are calculated once, for the first of them.
         let mut questions = BTreeMap::new();
-        for one in &asked {
+        for (insight, one) in insights.iter().zip(&asked) {
             if let Asked::Query(asked) = one {
-                questions.insert(&asked.key, &**asked);
+                questions.entry(&asked.key).or_insert((insight, &**asked));
             }
         }
-        let questions: Vec<&Wanted> = questions.into_values().collect();
-        let read = Box::pin(self.calculator.read(wish.project, &questions)).await?;
-        let known = &read.known;
-        let questions: Vec<_> = questions.into_iter().cloned().zip(read.stored).collect();
-        let answers = questions.into_iter().map(|(asked, stored)| async move {
-            let question = Question {
+        let distinct: Vec<(&Insight, &Wanted)> = questions.into_values().collect();
+        let wanted: Vec<&Wanted> = distinct.iter().map(|(_, asked)| *asked).collect();
+        let read = Box::pin(self.calculator.read(wish.project, &wanted)).await?;
+        let questions: Vec<Question<'_>> = distinct
+            .iter()
+            .enumerate()
+            .map(|(at, (insight, asked))| Question {
                 project: wish.project,
-                asked: &asked,
-                stored: stored.as_ref(),
-                known,
+                asked,
+                stored: read.stored.get(at).and_then(Option::as_ref),
+                tracked: read.tracked.get(at).and_then(Option::as_ref),
+                known: &read.known,
                 now: wish.now,
                 deadline,
-            };
-            let answer = Box::pin(self.calculator.answer(&question, wish.refresh)).await;
-            (asked.key, answer)
-        });
-        let answers: BTreeMap<String, ApiResult<Option<Calculated>>> =
-            futures::stream::iter(answers).buffered(limits::ROWS_AT_ONCE).collect().await;
-        let numbers = asked.iter().map(|one| {
+                by: wish.by(insight),
+            })
+            .collect();
+        let answers = Box::pin(self.calculator.answers(&questions, wish.refresh)).await;
+        let answers: BTreeMap<&str, ApiResult<Shown>> =
+            wanted.iter().map(|asked| asked.key.as_str()).zip(answers).collect();
+        let numbers = insights.iter().zip(&asked).map(|(insight, one)| {
             let key = one.key().cloned();
-            match key.as_ref().and_then(|key| answers.get(key)) {
-                Some(Ok(calculated)) => Numbers { calculated: calculated.clone(), key, failure: None },
-                Some(Err(error)) => Numbers { calculated: None, key, failure: Some(Failure::of(error)) },
-                None => Numbers { calculated: None, key, failure: one.failure(wish.refresh) },
-            }
+            let (calculated, failure) = match key.as_deref().and_then(|key| answers.get(key)) {
+                Some(Ok(shown)) => {
+                    return Numbers {
+                        calculated: shown.calculated.clone(),
+                        status: shown.status.clone(),
+                        key,
+                    };
+                }
+                Some(Err(error)) => (None, Some(failure_of(error))),
+                None => (None, one.failure(wish.refresh)),
+            };
+            let status = failure.map(|failure| wish.failed(insight, key.as_ref(), failure));
+            Numbers { calculated, key, status }
         });
         Ok(numbers.collect())
     }
-}
-
-fn calculates(refresh: Refresh) -> bool {
-    refresh != Refresh::ForceCache
 }
 
 impl Asked {
@@ -174,13 +213,11 @@ impl Asked {
             Asked::Refused(error) => error.detail.clone(),
             Asked::Nothing | Asked::Query(..) => return None,
         };
-        calculates(refresh).then_some(Failure { message: Some(message) })
+        refresh.calculates().then_some(Failure { message: Some(message) })
     }
 }
 
-impl Failure {
-    fn of(error: &ApiError) -> Failure {
-        let may_be_shown = !error.status().is_server_error() || error.status().as_u16() == 503;
-        Failure { message: may_be_shown.then(|| error.detail().to_owned()) }
-    }
+fn failure_of(error: &ApiError) -> Failure {
+    let may_be_shown = !error.status().is_server_error() || error.status().as_u16() == 503;
+    Failure { message: may_be_shown.then(|| error.detail().to_owned()) }
 }

@@ -1,9 +1,7 @@
 //! Insights as answers show them.
 
-use chrono::{DateTime, Duration, Utc};
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
-use pennon_core::http::Call;
 use serde_json::{Map, Value, json};
 
 use crate::numbers::Numbers;
@@ -11,26 +9,19 @@ use crate::placement::Placement;
 use crate::record::Insight;
 use crate::tiles::Tile;
 
-/// How long the status of a calculation is told.
-const STATUS_LIFETIME: Duration = Duration::minutes(10);
-/// For whom, when, and how a request is answered.
+/// For whom, and how a request is answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
     /// Who asks, and in which project.
     pub access: &'a Access,
-    /// The instant of the request.
-    pub now: DateTime<Utc>,
     /// Whether the request named a mode of calculation.
     pub explicit_refresh: bool,
-    /// The caller's own name for the calculation.
-    pub client_query_id: Option<&'a str>,
 }
 
 impl<'a> Viewer<'a> {
     /// The viewer of a request.
-    pub fn new(access: &'a Access, call: &'a Call, explicit_refresh: bool) -> Viewer<'a> {
-        let client_query_id = call.query_value("client_query_id").filter(|id| !id.is_empty());
-        Viewer { access, now: call.now, explicit_refresh, client_query_id }
+    pub fn new(access: &'a Access, explicit_refresh: bool) -> Viewer<'a> {
+        Viewer { access, explicit_refresh }
     }
 
     /// What the caller may do with an insight, in a word. No rules say otherwise than by creation and membership.
@@ -53,6 +44,9 @@ pub fn full(
         true => Some(&viewer.access.project.timezone),
         false => shown.map(|it| &it.timezone),
     };
+    let (project, dashboard) = (viewer.access.project.id, tile.map(|tile| tile.dashboard_id));
+    let status = numbers.status.as_ref();
+    let query_status = status.map(|status| status.shown(project, Some(insight.id), dashboard));
     let mut answer = json!({
         "id": insight.id,
         "short_id": insight.short_id,
@@ -85,7 +79,7 @@ pub fn full(
         "user_access_level": viewer.level(insight),
         "timezone": timezone,
         "is_cached": shown.is_some_and(|it| it.is_cached),
-        "query_status": query_status(insight, numbers, viewer, tile),
+        "query_status": query_status,
         "hogql": shown.map(|it| &it.hogql),
         "types": null,
         "filters_hash": numbers.key,
@@ -132,33 +126,4 @@ fn filters(insight: &Insight) -> Map<String, Value> {
         filters.entry("insight").or_insert_with(|| json!("TRENDS"));
     }
     filters
-}
-
-/// The status of a calculation that failed; none of any other, because all of them are done when they are answered.
-fn query_status(
-    insight: &Insight,
-    numbers: &Numbers,
-    viewer: &Viewer<'_>,
-    tile: Option<&Tile>,
-) -> Option<Value> {
-    let failure = numbers.failure.as_ref()?;
-    let id = viewer.client_query_id.map(str::to_owned).or_else(|| numbers.key.clone());
-    Some(json!({
-        "id": id.unwrap_or_else(|| format!("insight_{}", insight.id)),
-        "team_id": viewer.access.project.id,
-        "insight_id": insight.id,
-        "dashboard_id": tile.map(|tile| tile.dashboard_id),
-        "query_async": true,
-        "complete": true,
-        "error": true,
-        "error_message": failure.message,
-        "results": null,
-        "start_time": timestamp(viewer.now),
-        "pickup_time": timestamp(viewer.now),
-        "end_time": timestamp(viewer.now),
-        "expiration_time": timestamp(viewer.now + STATUS_LIFETIME),
-        "task_id": null,
-        "query_progress": null,
-        "labels": null,
-    }))
 }

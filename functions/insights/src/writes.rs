@@ -40,7 +40,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let mut dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
     placement::check(&wanted, None, &dashboards, &access)?;
     let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), call.now);
-    let wish = Wish { project: &access.project, refresh, now: call.now };
+    let wish = Wish::of(&call, &access.project, refresh);
     let numbers = state.numbers(&insight, wish).await?;
 
     let (count, tile_ids) = tokio::try_join!(
@@ -61,7 +61,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         };
         match records.transact(judged.writes()?).await {
             Ok(()) => {
-                let viewer = Viewer::new(&access, &call, explicit);
+                let viewer = Viewer::new(&access, explicit);
                 let placement = Placement::of(&insight, &dashboards, &access);
                 return Ok(created(shown::full(&insight, &numbers, &placement, &viewer, None)));
             }
@@ -111,7 +111,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
         placement::check(wanted, Some(&before), &dashboards, access)?;
         after.tiles = state.place(&before, wanted).await?;
     }
-    let wish = Wish { project: &access.project, refresh, now: call.now };
+    let wish = Wish::of(call, &access.project, refresh);
     let numbers = state.numbers(&after, wish).await?;
     let change = |wanted: &Vec<u64>| DashboardChange::of(&before, wanted, &dashboards);
     let judged = Judged {
@@ -125,7 +125,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     match records.transact(judged.writes()?).await {
         Ok(()) => {
             let placement = Placement::of(&after, &dashboards, access).in_order(input.dashboards.as_ref());
-            let viewer = Viewer::new(access, call, explicit);
+            let viewer = Viewer::new(access, explicit);
             Ok(Some(shown::full(&after, &numbers, &placement, &viewer, None)))
         }
         Err(StoreError::Condition { .. }) => Ok(None),

@@ -174,11 +174,13 @@ async fn what_cannot_be_calculated_is_stored_and_says_so_when_asked() {
     let body = json!({"name": "new", "query": formula});
     assert_eq!(app.post(&format!("{INSIGHTS}?refresh=blocking"), body).await.status, 400);
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 3);
+    // Nor does anything go on in the background that cannot be calculated.
     for mode in ["async", "lazy_async", "force_async", "async_except_on_cache_miss"] {
-        for path in [INSIGHTS.to_owned(), one(&fine)] {
-            assert_eq!(app.get(&format!("{path}?refresh={mode}")).await.expect(400)["attr"], "refresh");
-        }
+        let got = app.get(&format!("{}?refresh={mode}", one(&other))).await.expect(200);
+        assert_eq!(got["query_status"]["error"], true, "{mode}");
+        assert_eq!(app.get(&format!("{}?refresh={mode}", one(&refused))).await.status, 400, "{mode}");
     }
+    assert_eq!(crate::background::jobs(&app).await, []);
     assert_eq!(app.get(&format!("{INSIGHTS}?format=csv")).await.expect(400)["attr"], "format");
     assert_eq!(app.get(&format!("{INSIGHTS}?format=xml")).await.status, 404);
 }

@@ -4,6 +4,9 @@
 mod access;
 mod activity;
 mod activity_bounds;
+mod background;
+mod background_modes;
+mod background_workers;
 mod bad_input;
 mod calculation;
 #[allow(clippy::print_stdout, reason = "tells what it covers")]

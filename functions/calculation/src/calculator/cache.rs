@@ -6,7 +6,7 @@
 //! place of a later one. One that does not fit into an item is not kept; failing to keep one fails no request.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::clock::Clock;
+use pennon_core::clock::{Clock, timestamp};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError};
@@ -27,7 +27,8 @@ const KEY_PREFIX: &str = "cache_";
 const AHEAD: Duration = Duration::minutes(1);
 
 /// Who shares results with whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// Saved insights and query nodes: equal questions share a result.
     Saved,
@@ -65,6 +66,9 @@ pub struct Stored {
     timezone: String,
     last_refresh: DateTime<Utc>,
     next_allowed_client_refresh: DateTime<Utc>,
+    /// Absent in results of earlier releases.
+    #[serde(default)]
+    cache_target_age: Option<DateTime<Utc>>,
 }
 
 impl Stored {
@@ -74,7 +78,7 @@ impl Stored {
     }
 
     /// The result, if it was calculated with the present [`settings`], is not too old, and not of the future.
-    pub(super) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
+    pub(crate) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
         let age = now - self.last_refresh;
         if self.settings != settings || age > KEPT || age < -AHEAD {
             return None;
@@ -91,6 +95,22 @@ impl Stored {
         })
     }
 
+    /// As `POST P/query/` answers it, whatever the project's settings are now: for those who asked for its calculation.
+    pub(crate) fn shown(&self, key: &str) -> Value {
+        json!({
+            "results": self.result,
+            "timezone": self.timezone,
+            "is_cached": true,
+            "last_refresh": timestamp(self.last_refresh),
+            "cache_target_age": self.cache_target_age.map(timestamp),
+            "next_allowed_client_refresh": timestamp(self.next_allowed_client_refresh),
+            "cache_key": key,
+            "hasMore": self.has_more,
+            "hogql": self.hogql,
+            "query_status": null,
+        })
+    }
+
     /// Whether it holds no row at all.
     pub fn is_empty(&self) -> bool {
         self.result.as_array().is_some_and(Vec::is_empty)
@@ -99,7 +119,7 @@ impl Stored {
 
 /// The settings of a project on which a question's answer depends; `definitions` tells those of the actions and cohorts
 /// that it refers to, `erasures` how often events were erased.
-pub(super) fn settings(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
+pub(crate) fn settings(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
     let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
     let settings = json!([
         project.timezone,
@@ -114,14 +134,15 @@ pub(super) fn settings(project: &Project, query: &Query, definitions: &str, eras
 }
 
 impl Calculator {
-    /// Keeps a result, unless a later one is kept.
-    pub(super) async fn store(
+    /// The item that keeps a result. Its counter is the instant of the calculation, so that the store can compare it: it is
+    /// written where [`Guard::CountAtMost`] that.
+    pub(crate) async fn result_item(
         &self,
-        project: &Project,
+        project: ProjectId,
         settings: String,
         key: &str,
         calculated: &Calculated,
-    ) {
+    ) -> Result<Item, StoreError> {
         let stored = Stored {
             settings,
             result: calculated.result.clone(),
@@ -130,14 +151,26 @@ impl Calculator {
             timezone: calculated.timezone.clone(),
             last_refresh: calculated.last_refresh,
             next_allowed_client_refresh: calculated.next_allowed_client_refresh,
+            cache_target_age: Some(calculated.cache_target_age),
         };
         // DynamoDB removes items by the machine's clock, whatever clock the service is told to have.
         let expires_at = (Clock::Running.now(None) + KEPT).timestamp();
-        let kept = match Item::new(result_key(project.id, key), &stored) {
+        let item = Item::new(result_key(project, key), &stored)?;
+        let count = stored.last_refresh.timestamp_micros();
+        Ok(Item { count, ..item.expiring(expires_at) })
+    }
+
+    /// Keeps a result, unless a later one is kept.
+    pub(super) async fn store(
+        &self,
+        project: &Project,
+        settings: String,
+        key: &str,
+        calculated: &Calculated,
+    ) {
+        let kept = match self.result_item(project.id, settings, key, calculated).await {
             Ok(item) => {
-                // Beside the body, so that the store can compare it.
-                let count = stored.last_refresh.timestamp_micros();
-                let item = Item { count, ..item.expiring(expires_at) };
+                let count = item.count;
                 self.records.put(item, Guard::CountAtMost(count)).await
             }
             Err(error) => Err(error),

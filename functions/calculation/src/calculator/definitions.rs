@@ -22,7 +22,7 @@ pub(crate) const LEVELS_MAX: usize = 34;
 
 /// An action or a cohort of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Name {
+pub(crate) enum Name {
     Action(u64),
     Cohort(u64),
 }
@@ -43,7 +43,7 @@ fn names(mentions: &Mentions) -> BTreeSet<Name> {
 }
 
 /// What the question itself refers to; with a project, what its test account filters refer to as well.
-pub(super) fn named_by(query: &Query, project: Option<&Project>) -> BTreeSet<Name> {
+pub(crate) fn named_by(query: &Query, project: Option<&Project>) -> BTreeSet<Name> {
     let mut mentions = query.mentions();
     if let Some(project) = project.filter(|_| query.common().filter_test_accounts) {
         project.test_account_filters.iter().for_each(|filter| mentions.take(filter));
@@ -76,7 +76,7 @@ pub struct Known {
 
 /// What one question uses of them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Used {
+pub(crate) struct Used {
     pub definitions: Definitions,
     /// The lists of the static cohorts among them.
     pub rosters: BTreeMap<u64, Roster>,
@@ -91,7 +91,7 @@ impl Known {
     }
 
     /// How often events of the project had been erased, before anything was read of them.
-    pub(super) fn erasures(&self) -> i64 {
+    pub(crate) fn erasures(&self) -> i64 {
         self.erasures
     }
 
@@ -148,7 +148,7 @@ impl Known {
     }
 
     /// What a question with these roots uses.
-    pub(super) fn of(&self, project: ProjectId, roots: &BTreeSet<Name>) -> ApiResult<Used> {
+    pub(crate) fn of(&self, project: ProjectId, roots: &BTreeSet<Name>) -> ApiResult<Used> {
         let (known, missing) = self.reach(roots);
         if !missing.is_empty() {
             let detail = format!(

@@ -1,9 +1,10 @@
 //! Calculates questions over stored events, within a time and a number of calculations at once, and keeps the results.
 //!
 //! Must stay true: what is returned as calculated was calculated now, from all events of the project; a stored result
-//! is only ever given to the question and the project settings that it was calculated for; a calculation whose asker
-//! has gone, or whose time is up, stops.
+//! is only ever given to the question and the project settings that it was calculated for; a calculation whose askers
+//! have gone, or whose time is up, stops.
 
+mod answer;
 mod asked;
 mod cache;
 mod definitions;
@@ -12,12 +13,14 @@ mod measure;
 pub(crate) mod people;
 pub(crate) mod persons;
 mod run;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use pennon_core::app::App;
+use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::Table;
@@ -29,21 +32,25 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+pub use answer::{AskedBy, Question, Shown};
 pub use asked::{Asked, Read};
+pub(crate) use cache::settings;
 pub use cache::{Purpose, Stored, cache_key};
 pub use definitions::Known;
+pub(crate) use definitions::named_by;
 pub use measure::Measured;
 pub use people::{Page, Person};
 
-use crate::Refresh;
-use crate::errors::{RETRY_AFTER_SECONDS, refusal, unreadable};
-use definitions::{Used, named_by};
+use crate::errors::{out_of_time, refusal, unreadable};
+pub(crate) use definitions::Used;
 use run::Stop;
+use shared::Running;
 
 /// How much calculations may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Time for one request, waiting for its turn included. Gateways give up after 29 or 30 seconds.
+    /// Time for one request, waiting for its turn included. What takes longer goes on in the background, before gateways
+    /// give up after 29 or 30 seconds.
     pub time: Duration,
     /// Calculations at once; more wait for their turn.
     pub at_once: usize,
@@ -55,13 +62,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The usual limits, with another time for a request where one is said.
+    pub fn within(time: Option<Duration>) -> Limits {
+        let usual = Limits::default();
+        Limits { time: time.unwrap_or(usual.time), ..usual }
+    }
+}
+
 /// The right to use the cores, until the last thread that has it stops.
-type Turn = Arc<OwnedSemaphorePermit>;
+pub type Turn = Arc<OwnedSemaphorePermit>;
 
 /// The one place where questions are calculated. Cheap to clone; clones share the number of calculations at once.
 #[derive(Debug, Clone)]
 pub struct Calculator {
-    records: Table,
+    pub(crate) records: Table,
+    pub(crate) clock: Clock,
     events: EventStore,
     limits: Limits,
     permits: Arc<Semaphore>,
@@ -69,6 +85,8 @@ pub struct Calculator {
     measured: Option<Measured>,
     /// Whether results are kept for whoever asks next.
     keeps: bool,
+    /// What is being calculated for requests.
+    running: Running,
 }
 
 /// A result, just calculated or stored.
@@ -103,11 +121,13 @@ impl Calculator {
         let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
         Calculator {
             records: app.store.records.clone(),
+            clock: app.clock,
             events,
             limits,
             permits,
             measured: None,
             keeps: true,
+            running: Running::default(),
         }
     }
 
@@ -122,8 +142,10 @@ impl Calculator {
         Instant::now() + self.limits.time
     }
 
-    /// Calculates a question as of `now`; 503 when it is not done by `deadline`.
-    async fn calculate(
+    /// Calculates a question as of `now`; [`out_of_time`] when it is not done by `deadline`.
+    ///
+    /// [`out_of_time`]: crate::errors::out_of_time
+    pub(crate) async fn calculate(
         &self,
         project: &Project,
         query: &Query,
@@ -131,7 +153,7 @@ impl Calculator {
         now: DateTime<Utc>,
         deadline: Instant,
     ) -> ApiResult<Calculated> {
-        let stop = Stop::at(deadline);
+        let stop = Stop::at(deadline).noting(self.measured.clone());
         // In the heap: the futures of scans are large, and stand inside those of pages and handlers.
         let work = Box::pin(async {
             let (context, plan, turn) = self.plan(project, query, used, now).await?;
@@ -182,55 +204,11 @@ impl Calculator {
         Ok((context, plan, turn))
     }
 
-    /// Waits until it may use the cores.
-    async fn turn(&self) -> ApiResult<Turn> {
+    /// Waits until it may use the cores. Who has the right keeps others from it.
+    pub async fn turn(&self) -> ApiResult<Turn> {
         let turn = self.permits.clone().acquire_owned().await;
         turn.map(Arc::new).map_err(|error| ApiError::internal(&error))
     }
-
-    /// What a synchronous mode shows; none where it may not calculate and nothing was stored. A result that is
-    /// calculated is stored.
-    pub async fn answer(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<Option<Calculated>> {
-        let Question { project, asked, stored, known, now, deadline } = *question;
-        let query = &asked.query;
-        let used = match known.of(project.id, &named_by(query, Some(project))) {
-            Ok(used) => used,
-            Err(_) if refresh == Refresh::ForceCache => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let settings = cache::settings(project, query, &used.digest, known.erasures());
-        let stored =
-            stored.filter(|_| !refresh.is_forced()).and_then(|stored| stored.of(&settings, query, now));
-        match (refresh, stored) {
-            (Refresh::ForceCache, stored) => return Ok(stored),
-            (_, Some(stored)) if is_fresh(project, query, stored.last_refresh, now)? => {
-                return Ok(Some(stored));
-            }
-            _ => {}
-        }
-        let calculated = Box::pin(self.calculate(project, query, &used, now, deadline)).await?;
-        if self.keeps {
-            self.store(project, settings, &asked.key, &calculated).await;
-        }
-        Ok(Some(calculated))
-    }
-}
-
-/// A question with everything that its answer depends on.
-#[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    /// Whose events.
-    pub project: &'a Project,
-    /// What is asked.
-    pub asked: &'a Asked,
-    /// What was found of its result.
-    pub stored: Option<&'a Stored>,
-    /// What the ids in it mean. Read before any event is.
-    pub known: &'a Known,
-    /// The instant of the request.
-    pub now: DateTime<Utc>,
-    /// When its time is up, see [`Calculator::deadline`].
-    pub deadline: Instant,
 }
 
 /// Gives `work` until `deadline`; 503 when it is not done by then.
@@ -243,7 +221,7 @@ async fn in_time<T>(
         Ok(outcome) => outcome,
         Err(_) => {
             tracing::warn!(project = project.id, "a calculation did not finish in its time");
-            Err(ApiError::busy(RETRY_AFTER_SECONDS))
+            Err(out_of_time())
         }
     }
 }
@@ -273,14 +251,12 @@ pub(crate) fn days(
     Ok((from, range.to.date_naive()))
 }
 
-/// Whether a result needs no recalculation. The end of its range decides, so the earliest event plays no part.
-fn is_fresh(
+/// How fresh a result is. The end of its range decides, so the earliest event plays no part.
+pub(crate) fn class(
     project: &Project,
     query: &Query,
     last_refresh: DateTime<Utc>,
     now: DateTime<Utc>,
-) -> ApiResult<bool> {
-    let class =
-        freshness(query, &context(project, Definitions::default())?, last_refresh, now).map_err(refusal)?;
-    Ok(class == Freshness::Fresh)
+) -> ApiResult<Freshness> {
+    freshness(query, &context(project, Definitions::default())?, last_refresh, now).map_err(refusal)
 }

@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::measure::Measured;
 use crate::errors::refusal;
 
 /// Tells the threads of a calculation to stop, when its time is up or when this is dropped.
@@ -19,11 +20,18 @@ use crate::errors::refusal;
 pub(super) struct Stop {
     deadline: Instant,
     dropped: Arc<AtomicBool>,
+    measured: Option<Measured>,
 }
 
 impl Stop {
     pub(super) fn at(deadline: Instant) -> Stop {
-        Stop { deadline, dropped: Arc::default() }
+        Stop { deadline, dropped: Arc::default(), measured: None }
+    }
+
+    /// The same, which notes how far the calculation is.
+    pub(super) fn noting(mut self, measured: Option<Measured>) -> Stop {
+        self.measured = measured;
+        self
     }
 
     /// The question that the engine asks now and then.
@@ -88,12 +96,18 @@ where
     for _ in 0..workers {
         let (plan, queue, is_due, turn, add) =
             (plan.clone(), queue.clone(), stop.is_due(), turn.clone(), add.clone());
+        let measured = stop.measured.clone();
         tasks.spawn_blocking(move || {
             let _turn = turn;
             let mut sum = T::default();
             // Each partition is freed when it is done.
             while let Some(partition) = next(&queue) {
+                let begun = Instant::now();
                 sum = add(sum, &plan, &partition, &is_due)?;
+                if let Some(measured) = &measured {
+                    let rows = partition.runs.iter().map(|run| run.times.len() as u64).sum();
+                    measured.add_counted(rows, begun.elapsed());
+                }
             }
             Ok(sum)
         });

@@ -45,6 +45,7 @@ fn stored_for(query: &Query) -> Stored {
         timezone: project.timezone.clone(),
         last_refresh: instant("2024-01-10T00:00:00Z"),
         next_allowed_client_refresh: instant("2024-01-10T00:15:00Z"),
+        cache_target_age: None,
     }
 }
 

@@ -1,0 +1,170 @@
+//! Asking for a calculation by its name, and cancelling it.
+//!
+//! Must stay true: a calculation that others wait for too goes on when one of them cancels; once a cancel is answered, no
+//! result of what was cancelled comes to be.
+
+use chrono::{DateTime, Utc};
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write};
+use serde_json::Value;
+
+use super::state::{Seen, State};
+use super::status::Status;
+use super::{JobKey, Named, Target, Tracked};
+use crate::calculator::{Calculator, Stored};
+
+/// How often a cancel that others overtook is tried again.
+const TRIES: u32 = 20;
+/// Calculations that one name stands for and that are cancelled in one transaction: two rows each.
+const CANCELS_AT_ONCE: usize = 45;
+
+/// A calculation that was asked for by its name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Found {
+    /// What is told of it.
+    pub status: Status,
+    /// For which insight it was asked for.
+    pub insight_id: Option<u64>,
+    /// On which dashboard.
+    pub dashboard_id: Option<u64>,
+    cache_key: String,
+    /// How often events of the project had been erased before it.
+    erasures: Option<i64>,
+}
+
+impl Found {
+    fn new(id: &str, target: &Target, seen: Seen) -> Found {
+        Found {
+            erasures: seen.end.as_ref().map(|end| end.erasures),
+            status: Status::of(id.to_owned(), seen),
+            insight_id: target.insight_id,
+            dashboard_id: target.dashboard_id,
+            cache_key: target.cache_key.clone(),
+        }
+    }
+
+    /// As answers show it.
+    pub fn shown(&self, project: ProjectId) -> Value {
+        self.status.shown(project, self.insight_id, self.dashboard_id)
+    }
+}
+
+/// Whether no calculation can have this name.
+pub(crate) fn query_name_is_too_long(name: &str) -> bool {
+    name.len() > keys::QUERY_NAME_BYTES_MAX
+}
+
+impl Calculator {
+    /// What can be told of the calculation that is called `id`.
+    pub(crate) async fn find(
+        &self,
+        project: ProjectId,
+        id: &str,
+        now: DateTime<Utc>,
+    ) -> ApiResult<Option<Found>> {
+        if query_name_is_too_long(id) {
+            return Ok(None);
+        }
+        let [named, tracked] = self.named_or_key(project, id).await?;
+        if let Some(Tracked { state, .. }) = Tracked::read(tracked.as_ref()) {
+            let asker = state.askers.iter().find(|asker| asker.id == id);
+            let target = Target {
+                cache_key: id.to_owned(),
+                generation: state.generation,
+                insight_id: asker.and_then(|asker| asker.insight_id),
+                dashboard_id: asker.and_then(|asker| asker.dashboard_id),
+            };
+            return Ok(state.seen_as(target.generation, now).map(|seen| Found::new(id, &target, seen)));
+        }
+        let named: Option<Named> = named.map(|item| item.body()).transpose()?;
+        let Some(target) = named.and_then(|named| named.targets.into_iter().next()) else { return Ok(None) };
+        let item = self.records.get(&keys::query_state(project, &target.cache_key)).await?;
+        let seen = Tracked::read(item.as_ref()).and_then(|it| it.state.seen_as(target.generation, now));
+        Ok(seen.map(|seen| Found::new(id, &target, seen)))
+    }
+
+    /// What a calculation that ended well has found, as `POST P/query/` would answer it; none where it is not kept, or
+    /// events were erased since.
+    pub(crate) async fn result_of(&self, project: ProjectId, found: &Found) -> ApiResult<Option<Value>> {
+        let keys = [keys::result(project, &found.cache_key), keys::erasures(project)];
+        let mut items = self.records.batch_get(&keys).await?.into_iter();
+        let stored = Stored::read(items.next().flatten().as_ref());
+        let erasures = items.next().flatten().map_or(0, |item| item.count);
+        let is_whole = found.erasures == Some(erasures);
+        Ok(stored.filter(|_| is_whole).map(|stored| stored.shown(&found.cache_key)))
+    }
+
+    async fn named_or_key(&self, project: ProjectId, id: &str) -> ApiResult<[Option<Item>; 2]> {
+        let keys = [keys::query_name(project, id), keys::query_state(project, id)];
+        let mut items = self.records.batch_get(&keys).await?.into_iter();
+        Ok([items.next().flatten(), items.next().flatten()])
+    }
+
+    /// Cancels what is called `id`; says whether anything is.
+    pub async fn cancel(&self, project: ProjectId, id: &str) -> ApiResult<bool> {
+        if query_name_is_too_long(id) {
+            return Ok(false);
+        }
+        let [named, tracked] = self.named_or_key(project, id).await?;
+        let named: Named = named.map(|item| item.body()).transpose()?.unwrap_or_default();
+        let mut cache_keys: Vec<String> =
+            named.targets.iter().map(|target| target.cache_key.clone()).collect();
+        cache_keys.extend(tracked.map(|_| id.to_owned()));
+        cache_keys.sort();
+        cache_keys.dedup();
+        let name = keys::query_name(project, id);
+        for some in cache_keys.chunks(CANCELS_AT_ONCE) {
+            self.cancel_some(project, id, some).await?;
+        }
+        if !named.targets.is_empty() {
+            self.records.transact(vec![Write::Delete(name, Guard::None)]).await?;
+        }
+        Ok(!cache_keys.is_empty())
+    }
+
+    async fn cancel_some(&self, project: ProjectId, id: &str, cache_keys: &[String]) -> ApiResult<()> {
+        let keys: Vec<Key> = cache_keys.iter().map(|key| keys::query_state(project, key)).collect();
+        for _ in 0..TRIES {
+            let mut writes = Vec::new();
+            for (cache_key, item) in cache_keys.iter().zip(self.records.batch_get(&keys).await?) {
+                if let Some(tracked) = Tracked::read(item.as_ref()) {
+                    writes.extend(cancelling(project, id, cache_key, &tracked)?);
+                }
+            }
+            if writes.is_empty() {
+                return Ok(());
+            }
+            match self.records.transact(writes).await {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Condition { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ApiError::busy(1))
+    }
+}
+
+/// The writes by which the asker `id` no longer waits for a calculation.
+fn cancelling(
+    project: ProjectId,
+    id: &str,
+    cache_key: &str,
+    tracked: &Tracked,
+) -> Result<Vec<Write>, StoreError> {
+    let state = &tracked.state;
+    if !state.askers.iter().any(|asker| asker.id == id) {
+        return Ok(Vec::new());
+    }
+    let left: Option<State> = state.without(id);
+    let (guard, version) = super::start::next(Some(tracked.version));
+    let goes_on = left.as_ref().is_some_and(|left| left.generation == state.generation);
+    let mut writes = vec![match &left {
+        Some(left) => Write::Put(super::start::row(project, cache_key, left, version)?, guard),
+        None => Write::Delete(keys::query_state(project, cache_key), guard),
+    }];
+    if !goes_on {
+        writes.push(Write::Delete(JobKey(state.generation).row(), Guard::None));
+    }
+    Ok(writes)
+}

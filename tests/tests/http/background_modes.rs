@@ -1,0 +1,153 @@
+//! Every mode of calculation in every state, and what answers say of it.
+
+use chrono::{DateTime, Duration, Utc};
+use pennon_calculation::jobs::Outcome;
+use pennon_tests::{NOW, TestApp};
+use serde_json::{Value, json};
+
+use crate::background::{INSIGHTS, at, jobs, saved, view, viewed, views, work};
+
+/// What is stored when a request comes: nothing, or a result of so many hours before. The first limit of questions by
+/// days is 6 hours, the second 12.
+const AGES: [Option<i64>; 4] = [None, Some(6), Some(7), Some(13)];
+
+/// Modes down, ages across: `R` the stored result, `-` none, `calc` a new one; what is told of calculations: `run?` of one
+/// that is under way, `new` of one that is started.
+const TABLE: [(&str, [&str; 4]); 7] = [
+    ("force_cache", ["-,run?", "R,run?", "R,run?", "R,run?"]),
+    ("blocking", ["calc", "R,run?", "calc", "calc"]),
+    ("async", ["-,new", "R,run?", "R,new", "R,new"]),
+    ("lazy_async", ["-,new", "R,run?", "R,run?", "R,new"]),
+    ("force_blocking", ["calc", "calc", "calc", "calc"]),
+    ("force_async", ["-,new", "-,new", "-,new", "-,new"]),
+    ("async_except_on_cache_miss", ["calc", "R,run?", "R,new", "R,new"]),
+];
+
+fn instant(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+fn text(at: DateTime<Utc>) -> String {
+    pennon_core::clock::timestamp(at)
+}
+
+/// An insight with a result of `age` hours before `now`, and perhaps a calculation that waits.
+async fn prepared(app: &TestApp, number: usize, age: Option<i64>, runs: bool, now: DateTime<Utc>) -> String {
+    let path = saved(app, views(&format!("-{}d", number + 8))).await;
+    if let Some(hours) = age {
+        let then = text(now - Duration::hours(hours));
+        at(app, &then, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
+    }
+    if runs {
+        at(app, &text(now), "GET", &format!("{path}?refresh=force_async"), Value::Null).await.expect(200);
+    }
+    path
+}
+
+#[tokio::test]
+async fn each_mode_shows_and_starts_what_the_table_says() {
+    let app = viewed().await;
+    let now = instant(NOW) + Duration::days(1);
+    let mut number = 0;
+    for (mode, cells) in TABLE {
+        for (age, cell) in AGES.into_iter().zip(cells) {
+            for runs in [false, true] {
+                let what = format!("{mode}, stored {age:?} hours before, under way: {runs}");
+                number += 1;
+                let path = prepared(&app, number, age, runs, now).await;
+                let before = jobs(&app).await.len();
+                let got = at(&app, &text(now), "GET", &format!("{path}?refresh={mode}"), Value::Null)
+                    .await
+                    .expect(200);
+                let stored = age.map(|hours| json!(text(now - Duration::hours(hours))));
+                let (shown, told) = cell.split_once(',').unwrap_or((cell, "null"));
+                let wanted = match shown {
+                    "R" => (stored.unwrap(), true),
+                    "-" => (Value::Null, false),
+                    _ => (json!(text(now)), false),
+                };
+                assert_eq!(
+                    (&got["last_refresh"], &got["is_cached"]),
+                    (&wanted.0, &json!(wanted.1)),
+                    "{what}"
+                );
+                let is_told = match told {
+                    "new" => true,
+                    "run?" => runs,
+                    _ => false,
+                };
+                assert_eq!(got["query_status"].is_object(), is_told, "{what}: {}", got["query_status"]);
+                let started = jobs(&app).await.len() - before;
+                // What waits already sees everything that a new one would.
+                assert_eq!(started, usize::from(told == "new" && !runs), "{what}");
+                consistent(&got, &what);
+            }
+        }
+    }
+}
+
+/// What has to hold of every answer.
+fn consistent(insight: &Value, what: &str) {
+    let time = |key: &str| insight[key].as_str().map(instant);
+    let last = time("last_refresh");
+    assert_eq!(insight["result"].is_null(), last.is_none(), "{what}");
+    assert_eq!(time("cache_target_age"), last.map(|last| last + Duration::hours(6)), "{what}");
+    assert_eq!(time("next_allowed_client_refresh"), last.map(|last| last + Duration::minutes(15)), "{what}");
+    assert_eq!(insight["hogql"].is_null(), last.is_none(), "{what}");
+    assert!(last.is_some() || insight["is_cached"] == false, "{what}");
+    let status = &insight["query_status"];
+    if !status.is_null() {
+        let is = |key: &str| status[key].as_bool().unwrap();
+        assert_eq!(is("complete"), !status["end_time"].is_null(), "{what}");
+        assert_eq!(status["expiration_time"].is_null(), !is("complete"), "{what}");
+        assert!(is("complete") || !is("error"), "{what}");
+        assert!(is("error") || status["error_message"].is_null(), "{what}");
+        assert!(
+            is("error") || !is("complete"),
+            "beside an insight, what has ended well is its result: {what}"
+        );
+        assert!(status["results"].is_null() && is("query_async"), "{what}");
+        assert_eq!(status["insight_id"], insight["id"], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_asked_in_whatever_order_answers_are_consistent() {
+    let mut random = pennon_tests::Random::new(20_260_105);
+    let app = viewed().await;
+    let mut now = instant(NOW);
+    let mut paths = Vec::new();
+    for number in 0..3 {
+        paths.push(saved(&app, views(&format!("-{}d", number + 20))).await);
+    }
+    let mut seen: Vec<Option<DateTime<Utc>>> = vec![None; paths.len()];
+    for step in 0..300 {
+        now += Duration::minutes(i64::try_from(random.below(200)).unwrap());
+        let which = usize::try_from(random.below(3)).unwrap();
+        match random.below(10) {
+            0 => view(&app, "more").await,
+            1 | 2 => assert!(!work(&app).await.contains(&Outcome::Again)),
+            3 => {
+                let cancel = json!({"client_query_id": format!("mine{which}")});
+                assert_eq!(app.post(&format!("{INSIGHTS}cancel/"), cancel).await.status, 200);
+            }
+            _ => {
+                let (mode, _) = TABLE[usize::try_from(random.below(7)).unwrap()];
+                let name = if random.below(2) == 0 {
+                    format!("&client_query_id=mine{which}")
+                } else {
+                    String::new()
+                };
+                let path = format!("{}?refresh={mode}{name}", paths[which]);
+                let got = at(&app, &text(now), "GET", &path, Value::Null).await.expect(200);
+                consistent(&got, &format!("step {step}, {path}"));
+                // Results only ever become newer.
+                if let Some(last) = got["last_refresh"].as_str().map(instant) {
+                    assert!(Some(last) >= seen[which], "step {step}: {last} after {:?}", seen[which]);
+                    seen[which] = Some(last);
+                }
+            }
+        }
+    }
+    assert!(seen.iter().all(Option::is_some));
+}

@@ -1,0 +1,282 @@
+//! Workers of calculations in the background: those that die, meet each other, are overtaken or run out of time.
+
+use std::time::Duration;
+
+use pennon::serve::{Services, api};
+use pennon_calculation::jobs::{JobLimits, Outcome};
+use pennon_calculation::{Calculator, Limits};
+use pennon_tests::{Answer, Keys, TestApp};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::background::{INSIGHTS, QUERY, jobs, saved, status, view, viewed, views, work};
+
+/// Signs of life follow each other fast, and who is silent is soon taken for dead.
+const HASTY: JobLimits = JobLimits {
+    time: Duration::from_secs(300),
+    beat: Duration::from_millis(5),
+    lease: Duration::from_millis(100),
+};
+
+/// A calculator that calculates one question at a time: whoever has its turn stops it.
+fn narrow(app: &TestApp) -> Calculator {
+    let limits = Limits { at_once: 1, ..Limits::default() };
+    Calculator::with_limits(&app.services.app, app.services.events.clone(), limits)
+}
+
+/// Waits until the status of `id` is as it should be.
+async fn until(app: &TestApp, id: &str, what: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let (_, told) = status(app, id).await;
+        if what(&told) {
+            return told;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Starts the calculation of an insight; gives its name.
+async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
+    let asked = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
+    asked["query_status"]["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn progress_is_shown_and_a_cancel_stops_the_worker() {
+    let app = viewed().await;
+    let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
+    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let turn = worker.turn().await.unwrap();
+    let running = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.run_job(job, HASTY).await }
+    });
+    let told = until(&app, &id, |told| told["query_progress"] != Value::Null).await;
+    assert_eq!((&told["complete"], &told["end_time"]), (&json!(false), &Value::Null));
+    assert_ne!(told["pickup_time"], Value::Null);
+    let keys: Vec<&String> = told["query_progress"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["bytes_read", "rows_read", "estimated_rows_total", "time_elapsed", "active_cpu_time"]);
+    app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
+    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    drop(turn);
+    assert_eq!((status(&app, &id).await.0, jobs(&app).await.len()), (404, 0));
+    assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["result"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_is_taken_over() {
+    let app = viewed().await;
+    let path = saved(&app, views("-7d")).await;
+    let id = started(&app, &path, "async").await;
+    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let _turn = worker.turn().await.unwrap();
+    let dying = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    dying.abort();
+    assert!(dying.await.is_err());
+    assert_eq!(jobs(&app).await, [job], "it is left over");
+    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Done);
+    assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
+    assert_eq!(status(&app, &id).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_job_that_kills_its_workers_is_given_up() {
+    let app = viewed().await;
+    let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
+    let job = jobs(&app).await[0];
+    let at_once = JobLimits { lease: Duration::ZERO, ..HASTY };
+    for attempt in 1..=3 {
+        let worker = narrow(&app);
+        let _turn = worker.turn().await.unwrap();
+        let before = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap().version;
+        let dying = tokio::spawn(async move { worker.run_job(job, at_once).await });
+        loop {
+            let item = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap();
+            let state: Value = item.body().unwrap();
+            if item.version > before && state["attempts"] == attempt {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        dying.abort();
+        assert!(dying.await.is_err());
+    }
+    assert_eq!(app.services.calculator.run_job(job, at_once).await, Outcome::Done);
+    let (code, told) = status(&app, &id).await;
+    assert_eq!((code, &told["error"], jobs(&app).await.len()), (400, &json!(true), 0));
+}
+
+fn state_of(cache_key: &str) -> pennon_core::store::Key {
+    pennon_core::store::keys::query_state(1, cache_key)
+}
+
+#[tokio::test]
+async fn a_job_that_is_delivered_twice_has_one_effect() {
+    let app = viewed().await;
+    let path = saved(&app, views("-7d")).await;
+    let id = started(&app, &path, "async").await;
+    let job = jobs(&app).await[0];
+    let one = app.services.calculator.clone();
+    let (first, second, third) = tokio::join!(
+        one.run_job(job, JobLimits::default()),
+        one.run_job(job, JobLimits { beat: Duration::from_millis(2), ..JobLimits::default() }),
+        app.services
+            .calculator
+            .run_job(job, JobLimits { beat: Duration::from_millis(2), ..JobLimits::default() }),
+    );
+    let mut outcomes = [first, second, third].map(|outcome| format!("{outcome:?}"));
+    outcomes.sort();
+    let done = outcomes.iter().filter(|outcome| *outcome == "Done").count();
+    assert_eq!(done, 1, "{outcomes:?}");
+    assert_eq!(one.run_job(job, JobLimits::default()).await, Outcome::Dropped);
+    assert_eq!((status(&app, &id).await.0, jobs(&app).await.len()), (200, 0));
+}
+
+#[tokio::test]
+async fn a_calculation_that_another_replaces_leaves_nothing() {
+    let app = viewed().await;
+    let path = saved(&app, views("-7d")).await;
+    let id = started(&app, &path, "async").await;
+    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let turn = worker.turn().await.unwrap();
+    let running = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let first = status(&app, &id).await.1["task_id"].clone();
+    view(&app, "cid").await;
+    started(&app, &path, "force_async").await;
+    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    drop(turn);
+    let (code, told) = status(&app, &id).await;
+    assert_eq!((code, told["task_id"] != first, &told["pickup_time"]), (202, true, &Value::Null));
+    let left: Vec<_> = jobs(&app).await.into_iter().filter(|left| *left != job).collect();
+    assert_eq!(left.len(), 1);
+    assert_eq!(app.services.calculator.run_job(left[0], HASTY).await, Outcome::Done);
+    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Dropped);
+    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
+}
+
+#[tokio::test]
+async fn what_is_not_done_in_its_time_is_tried_three_times() {
+    let app = viewed().await;
+    let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
+    let job = jobs(&app).await[0];
+    let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
+    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
+    assert_eq!(status(&app, &id).await.0, 202);
+    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Done, Outcome::Dropped));
+    let (code, told) = status(&app, &id).await;
+    assert_eq!(code, 400);
+    assert!(told["error_message"].as_str().unwrap().contains("takes too long"), "{told}");
+    // After two failures it still may come right.
+    let other = saved(&app, views("-3d")).await;
+    started(&app, &other, "async").await;
+    let job = jobs(&app).await[0];
+    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    assert_eq!(
+        (run(no_time).await, run(no_time).await, run(HASTY).await),
+        (Outcome::Again, Outcome::Again, Outcome::Done)
+    );
+    assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 2.0);
+}
+
+/// The same installation, whose requests have no time to calculate.
+fn hasty(app: &TestApp) -> axum::Router {
+    let limits = Limits { time: Duration::ZERO, at_once: 2 };
+    let calculator = Calculator::with_limits(&app.services.app, app.services.events.clone(), limits);
+    api(&Services { calculator, ..app.services.clone() })
+}
+
+async fn send(router: &axum::Router, method: &str, path: &str, body: Value) -> Answer {
+    let response = router.clone().oneshot(TestApp::request(Keys::OWNER, method, path, body)).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    Answer { status: parts.status, headers: parts.headers, text, bytes }
+}
+
+#[tokio::test]
+async fn what_cannot_be_waited_for_goes_on_in_the_background() {
+    let app = viewed().await;
+    let hasty = hasty(&app);
+    let path = saved(&app, views("-7d")).await;
+    for (refresh, rest) in [("blocking", ""), ("async_except_on_cache_miss", ""), ("true", "")] {
+        let answer =
+            send(&hasty, "GET", &format!("{path}?refresh={refresh}{rest}"), Value::Null).await.expect(200);
+        assert_eq!((&answer["result"], &answer["is_cached"]), (&Value::Null, &json!(false)), "{refresh}");
+        assert_eq!(answer["query_status"]["complete"], false, "{refresh}");
+        assert_eq!(jobs(&app).await.len(), 1, "{refresh}");
+    }
+    assert_eq!(work(&app).await, [Outcome::Done]);
+    let shown = send(&hasty, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
+    assert_eq!((&shown["result"][0]["count"], &shown["is_cached"]), (&json!(2.0), &json!(true)));
+    let node = send(&hasty, "POST", QUERY, json!({"query": views("-2d")})).await.expect(200);
+    assert_eq!((&node["results"], &node["query_status"]["complete"]), (&Value::Null, &json!(false)));
+    let made = json!({"query": views("-4d")});
+    let made = send(&hasty, "POST", &format!("{INSIGHTS}?refresh=blocking"), made).await.expect(201);
+    assert_eq!(made["query_status"]["complete"], false);
+    let page =
+        send(&hasty, "GET", &format!("{INSIGHTS}?refresh=force_blocking"), Value::Null).await.expect(200);
+    let rows = page["results"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["query_status"]["complete"] == false && row["result"].is_null()));
+    assert_eq!(jobs(&app).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_must_come_again_finds_its_result() {
+    let app = viewed().await;
+    let hasty = hasty(&app);
+    let steps = json!([{"id": "viewed", "order": 0}, {"id": "bought", "order": 1}]);
+    let body = |refresh: bool| json!({"events": steps, "refresh": refresh, "date_from": "2026-01-01"});
+    for (name, path) in [("funnel", "funnel/"), ("correlation", "funnel/correlation/"), ("trend", "trend/")] {
+        let path = format!("{INSIGHTS}{path}");
+        for _ in 0..2 {
+            let busy = send(&hasty, "POST", &path, body(true)).await;
+            assert_eq!((busy.status.as_u16(), busy.header("retry-after")), (503, "5"), "{name}");
+            assert_eq!(jobs(&app).await.len(), 1, "{name}");
+        }
+        // Another process does not begin with what is under way.
+        let other = app.post(&path, body(true)).await;
+        assert_eq!(other.status, 503, "{name}");
+        assert_eq!(work(&app).await, [Outcome::Done], "{name}");
+        let found = send(&hasty, "POST", &path, body(true)).await.expect(200);
+        assert_eq!(found["is_cached"], true, "{name}");
+        // The promise is kept; who forces it now wants it new.
+        assert_eq!(send(&hasty, "POST", &path, body(true)).await.status, 503, "{name}");
+        // A fresh result is shown all the while to those who do not.
+        assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true, "{name}");
+        assert_eq!(work(&app).await, [Outcome::Done], "{name}");
+        assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true);
+    }
+}
+
+#[tokio::test]
+async fn equal_questions_at_once_are_calculated_once() {
+    let app = viewed().await;
+    let (calculator, measured) = narrow(&app).measured();
+    let turn = calculator.turn().await.unwrap();
+    let router = api(&Services { calculator, ..app.services.clone() });
+    let path = saved(&app, views("-7d")).await;
+    app.round_trips.reset();
+    let requests: Vec<_> = (0..6)
+        .map(|_| {
+            let (router, path) = (router.clone(), format!("{path}?refresh=blocking"));
+            tokio::spawn(async move { send(&router, "GET", &path, Value::Null).await.expect(200) })
+        })
+        .collect();
+    // Each has read twice and waits for the cores.
+    while app.round_trips.calls().len() < 12 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    drop(turn);
+    for request in requests {
+        let answer = request.await.unwrap();
+        assert_eq!(answer["result"][0]["count"], 2.0);
+    }
+    assert_eq!(measured.scans().len(), 1);
+}
