@@ -47,7 +47,7 @@ class Data(unittest.TestCase):
                 self.assertEqual(properties["TimeToLiveSpecification"], {"AttributeName": "expires_at", "Enabled": True})
                 self.assertTrue(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"])
                 self.assertTrue(properties["SSESpecification"]["SSEEnabled"])
-        self.assertEqual(tables["RecordsTable"]["Properties"]["StreamSpecification"], {"StreamViewType": "NEW_IMAGE"})
+        self.assertEqual(tables["RecordsTable"]["Properties"]["StreamSpecification"], {"StreamViewType": "KEYS_ONLY"})
         self.assertNotIn("StreamSpecification", tables["BlocksTable"]["Properties"])
 
     def test_bucket(self):

@@ -84,8 +84,18 @@ pub(super) fn dispatch(
     body: &str,
 ) -> Result<String, DynoxideError> {
     let reads = ["Get", "BatchGet", "TransactGet", "Query", "Scan", "List", "Describe"];
+    let is_read = reads.iter().any(|word| operation.starts_with(word));
     // Two writers of one file would wait for each other by looking again and again.
-    let _turn = (!reads.iter().any(|word| operation.starts_with(word))).then(|| turn.take());
+    let turn_taken = (!is_read).then(|| turn.take());
+    let answer = answer(database, operation, body);
+    drop(turn_taken);
+    if !is_read && answer.is_ok() {
+        turn.wrote();
+    }
+    answer
+}
+
+fn answer(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
     match operation {
         "GetItem" => run(body, |request| database.get_item(request)),
         "BatchGetItem" => run(body, |request| database.batch_get_item(request)),

@@ -11,7 +11,7 @@ use super::writes::{Turn, Writes};
 
 /// The tables in one file.
 pub struct File {
-    tables: Vec<String>,
+    tables: [String; 2],
     reads: Arc<Reads>,
     writes: Writes,
 }
@@ -23,9 +23,11 @@ impl std::fmt::Debug for File {
 }
 
 impl File {
-    /// `tables`, whose keys are the texts `pk` and `sk`, in `file`; written to when it is its `turn`.
-    pub fn new(file: &Path, tables: Vec<String>, turn: Turn) -> File {
-        File { tables, reads: Arc::new(Reads::new(file)), writes: Writes::new(file, turn) }
+    /// `tables`, whose keys are the texts `pk` and `sk`, in `file`; written to when it is its `turn`. The first has a
+    /// stream.
+    pub fn new(file: &Path, tables: [String; 2], turn: Turn) -> File {
+        let writes = Writes::new(file, turn, tables[0].clone());
+        File { tables, reads: Arc::new(Reads::new(file)), writes }
     }
 
     fn has(&self, table: &str) -> bool {

@@ -5,16 +5,18 @@
 //! commands and any AWS tool reach it while the server runs.
 
 mod connector;
+mod expiry;
 mod file;
 mod port;
 mod reads;
+mod stream;
 mod writes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, HttpClient, Region};
-use aws_sdk_dynamodb::types::StreamSpecification;
+use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType};
 use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
 use pennon_core::config::StoreConfig;
@@ -25,12 +27,13 @@ use pennon_core::store::{Store, StoreError, schema};
 use writes::Turn;
 
 pub use connector::Connector;
+pub use stream::{Follower, Inserted};
 
 /// The file that holds the database, inside the data directory.
 pub const FILE: &str = "dynamodb.sqlite";
-/// The records table here has no stream: nobody follows it, and the database looks through all that it ever held for the
-/// number of the next entry, so that each write would cost more than the one before.
-const RECORDS: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
+/// In memory the records table has no stream: nobody follows it, and the database would look through all that it ever held
+/// for the number of the next entry, which a file has an index for.
+const IN_MEMORY: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
 /// Region that local clients name; the embedded database has none.
 const REGION: &str = "us-east-1";
 
@@ -39,7 +42,14 @@ const REGION: &str = "us-east-1";
 pub struct Embedded {
     database: Database,
     turn: Turn,
-    file: Option<Arc<dyn Direct>>,
+    file: Option<InFile>,
+}
+
+/// The file of a database, and what reads and writes it without the SDK.
+#[derive(Clone)]
+struct InFile {
+    path: PathBuf,
+    direct: Arc<dyn Direct>,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -56,23 +66,52 @@ impl Embedded {
             .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
         let names = StoreConfig::local();
         let turn = Turn::default();
-        let direct = file::File::new(&file, vec![names.records_table, names.blocks_table], turn.clone());
-        Embedded::with_tables(Embedded { database, turn, file: Some(Arc::new(direct)) }).await
+        let unusable = |e| StoreError::Failed(format!("{} cannot be used: {e}", file.display()));
+        stream::prepare(&file).map_err(unusable)?;
+        let tables = [names.records_table, names.blocks_table];
+        let direct = Arc::new(file::File::new(&file, tables, turn.clone()));
+        let in_file = InFile { path: file, direct };
+        Embedded { database, turn, file: Some(in_file) }.with_tables(&schema::RECORDS).await
     }
 
     /// A database that ends with the process, for tests.
     pub async fn in_memory() -> Result<Embedded, StoreError> {
         let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
-        Embedded::with_tables(Embedded { database, turn: Turn::default(), file: None }).await
+        Embedded { database, turn: Turn::default(), file: None }.with_tables(&IN_MEMORY).await
     }
 
-    async fn with_tables(embedded: Embedded) -> Result<Embedded, StoreError> {
-        let client = embedded.client(None);
+    async fn with_tables(self, records: &TableSchema) -> Result<Embedded, StoreError> {
+        let client = self.client(None);
         let names = StoreConfig::local();
-        schema::create(&client, &names.records_table, &RECORDS).await?;
+        schema::create(&client, &names.records_table, records).await?;
         schema::create(&client, &names.blocks_table, &schema::BLOCKS).await?;
-        end_stream(&client, &names.records_table).await?;
-        Ok(embedded)
+        set_stream(&client, &names.records_table, records).await?;
+        Ok(self)
+    }
+
+    /// Follows what is inserted into those partitions of the records table whose keys begin with `prefix`, from now on;
+    /// none for a database in memory.
+    pub fn follow(&self, prefix: &str) -> Result<Option<Follower>, StoreError> {
+        let names = StoreConfig::local();
+        let follower = |file: &InFile| Follower::of(&file.path, &self.turn, &names.records_table, prefix);
+        self.file.as_ref().map(follower).transpose()
+    }
+
+    /// Removes the items whose time is over, which DynamoDB does by itself, and records of the stream that are too many or
+    /// too old. Returns how many items.
+    pub async fn tidy(&self) -> Result<usize, StoreError> {
+        let (Some(file), turn) = (self.file.clone(), self.turn.clone()) else { return Ok(0) };
+        let names = StoreConfig::local();
+        // SQLite blocks its thread.
+        let tidied = tokio::task::spawn_blocking(move || {
+            let records = expiry::expire(&file.path, &turn, &names.records_table, true)?;
+            let blocks = expiry::expire(&file.path, &turn, &names.blocks_table, false)?;
+            let _turn = turn.take();
+            stream::prepare(&file.path)?;
+            Ok(records + blocks)
+        });
+        let tidied = tidied.await.map_err(|e| StoreError::Failed(e.to_string()))?;
+        tidied.map_err(|e: rusqlite::Error| StoreError::Busy(format!("expired items cannot be removed: {e}")))
     }
 
     /// Whether the database lies in a file, which is read and written without the SDK.
@@ -104,7 +143,7 @@ impl Embedded {
         let is_counted = round_trips.is_some();
         let store = Store::new(&self.client(round_trips), &StoreConfig::local());
         match &self.file {
-            Some(file) if !is_counted => store.with_direct(file),
+            Some(file) if !is_counted => store.with_direct(&file.direct),
             _ => store,
         }
     }
@@ -126,15 +165,23 @@ pub fn remote_store(endpoint: &str) -> Store {
     Store::new(&client, &StoreConfig::local())
 }
 
-/// Ends the stream that earlier releases gave the table.
-async fn end_stream(client: &Client, table: &str) -> Result<(), StoreError> {
-    let table_now = client.describe_table().table_name(table).send().await?.table;
-    let streams = table_now.and_then(|table| table.stream_specification).is_some_and(|it| it.stream_enabled);
-    if streams {
-        let ended = StreamSpecification::builder().stream_enabled(false).build();
-        let ended = ended.map_err(|e| StoreError::Failed(e.to_string()))?;
-        client.update_table().table_name(table).stream_specification(ended).send().await?;
+/// Gives the table the stream that it should have: earlier releases had none, or another.
+async fn set_stream(client: &Client, table: &str, schema: &TableSchema) -> Result<(), StoreError> {
+    let Some(view) = schema.stream.map(StreamViewType::from) else { return Ok(()) };
+    let now = client.describe_table().table_name(table).send().await?.table;
+    let now = now.and_then(|table| table.stream_specification).filter(|stream| stream.stream_enabled);
+    if now.as_ref().is_some_and(|stream| stream.stream_view_type.as_ref() == Some(&view)) {
+        return Ok(());
     }
+    let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
+    let set = async |stream: StreamSpecification| {
+        client.update_table().table_name(table).stream_specification(stream).send().await
+    };
+    if now.is_some() {
+        set(StreamSpecification::builder().stream_enabled(false).build().map_err(failed)?).await?;
+    }
+    let stream = StreamSpecification::builder().stream_enabled(true).stream_view_type(view);
+    set(stream.build().map_err(failed)?).await?;
     Ok(())
 }
 
@@ -205,23 +252,31 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    #[tokio::test]
-    async fn a_table_with_a_stream_loses_it_when_it_is_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join(FILE);
-        let database = Database::new(&file.to_string_lossy()).unwrap();
-        let before = Embedded { database, turn: Turn::default(), file: None };
+    /// What the records table's stream tells of.
+    async fn view(embedded: &Embedded) -> Option<StreamViewType> {
         let name = StoreConfig::local().records_table;
-        schema::create(&before.client(None), &name, &schema::RECORDS).await.unwrap();
-        let item = Item::empty(Key::new("P", "S"));
-        before.store(None).records.put(item.clone(), Guard::None).await.unwrap();
-        drop(before);
-        for _ in 0..2 {
-            let embedded = Embedded::open(directory.path()).await.unwrap();
-            let table = embedded.client(None).describe_table().table_name(&name).send().await.unwrap();
-            let stream = table.table.unwrap().stream_specification;
-            assert!(stream.is_none_or(|stream| !stream.stream_enabled));
-            assert_eq!(embedded.store(None).records.get(&item.key).await.unwrap(), Some(item.clone()));
+        let table = embedded.client(None).describe_table().table_name(name).send().await.unwrap();
+        let stream = table.table.unwrap().stream_specification?;
+        stream.stream_view_type.filter(|_| stream.stream_enabled)
+    }
+
+    #[tokio::test]
+    async fn a_table_of_an_earlier_release_gets_the_stream_and_keeps_its_items() {
+        let earlier = [IN_MEMORY, TableSchema { stream: Some("NEW_IMAGE"), ..schema::RECORDS }];
+        for earlier in earlier {
+            let directory = tempfile::tempdir().unwrap();
+            let database = Database::new(&directory.path().join(FILE).to_string_lossy()).unwrap();
+            let before = Embedded { database, turn: Turn::default(), file: None };
+            let name = StoreConfig::local().records_table;
+            schema::create(&before.client(None), &name, &earlier).await.unwrap();
+            let item = Item::empty(Key::new("P", "S"));
+            before.store(None).records.put(item.clone(), Guard::None).await.unwrap();
+            drop(before);
+            for _ in 0..2 {
+                let embedded = Embedded::open(directory.path()).await.unwrap();
+                assert_eq!(view(&embedded).await, Some(StreamViewType::KeysOnly));
+                assert_eq!(embedded.store(None).records.get(&item.key).await.unwrap(), Some(item.clone()));
+            }
         }
     }
 

@@ -118,6 +118,11 @@ pub(super) fn stored(text: &str) -> String {
     format!("{TEXT}{text}")
 }
 
+/// The text that the file keeps so in a key.
+pub(super) fn text_of(stored: &str) -> Option<&str> {
+    stored.strip_prefix(TEXT)
+}
+
 /// One page of a query, as the database would cut it; none where an item is not one of ours.
 fn page(connection: &Connection, table: &str, range: &Rows) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(&range.sql(table))?;

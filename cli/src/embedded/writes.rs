@@ -4,7 +4,7 @@
 //! anew. Here those that wait for each other share one commit: each is judged on what those before it leave behind, and
 //! none is acknowledged before the disk has all of them.
 //!
-//! Must stay true: a row is written as the database would write it; what this does not write the same way is left to it
+//! Must stay true: a row, and what the table's stream tells of it, is written as the database would write it; what this does not write the same way is left to it
 //! (keys and items that it would refuse, two changes of one item, numbers that are not counters of ours). While a commit
 //! is made here, the database makes none ([`Turn`]), so neither waits in SQLite for the other.
 
@@ -17,11 +17,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use dynoxide::storage::compute_hash_prefix;
 use dynoxide::types::{AttributeValue as Value, MAX_ITEM_SIZE, item_size};
 use pennon_core::store::direct::{from_json, to_json};
-use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError};
+use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError, keys};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::reads::{STATEMENTS, item, stored};
+use super::stream::{Event, Recorder, Trimmer};
 
 /// DynamoDB's limits on the bytes of keys.
 const PK_BYTES_MAX: usize = 2048;
@@ -31,14 +32,24 @@ const GROUP_MAX: usize = 64;
 /// A write waits in SQLite for a process that recovers the file at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The right to write to the file: one writer at a time.
+/// The right to write to the file: one writer at a time. Whoever has written something that others may wait for says so.
 #[derive(Debug, Clone, Default)]
-pub struct Turn(Arc<Mutex<()>>);
+pub struct Turn(Arc<(Mutex<()>, watch::Sender<()>)>);
 
 impl Turn {
     /// Waits for the turn.
     pub fn take(&self) -> MutexGuard<'_, ()> {
-        lock(&self.0)
+        lock(&self.0.0)
+    }
+
+    /// Tells whoever waits that something was written.
+    pub fn wrote(&self) {
+        self.0.1.send_replace(());
+    }
+
+    /// Learns of what was written.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.1.subscribe()
     }
 }
 
@@ -52,8 +63,16 @@ pub struct Writes(Arc<Inner>);
 struct Inner {
     file: PathBuf,
     turn: Turn,
+    /// The table that has a stream.
+    streamed: String,
     queue: Mutex<Queue>,
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<Open>>,
+}
+
+/// The connection that is kept.
+struct Open {
+    connection: Connection,
+    trimmer: Trimmer,
 }
 
 #[derive(Default)]
@@ -89,11 +108,10 @@ enum Judged {
 }
 
 impl Writes {
-    /// Writes to `file`, when it is their `turn`.
-    pub fn new(file: &Path, turn: Turn) -> Writes {
-        let inner =
-            Inner { file: file.to_owned(), turn, queue: Mutex::default(), connection: Mutex::default() };
-        Writes(Arc::new(inner))
+    /// Writes to `file`, when it is their `turn`; `streamed` is the table that has a stream.
+    pub fn new(file: &Path, turn: Turn, streamed: String) -> Writes {
+        let (file, queue, connection) = (file.to_owned(), Mutex::default(), Mutex::default());
+        Writes(Arc::new(Inner { file, turn, streamed, queue, connection }))
     }
 
     /// Makes all of `changes` in `table` or none.
@@ -168,33 +186,51 @@ impl Inner {
     fn commit(&self, group: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
         let _turn = self.turn.take();
         let mut kept = lock(&self.connection);
-        let mut connection = kept.take().map_or_else(|| self.open(), Ok)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut open = kept.take().map_or_else(|| self.open(), Ok)?;
+        let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(group.len());
+        let mut stream = None;
         for job in group {
             outcomes.push(match judge(&transaction, job)? {
                 Judged::Fits(counted, count) => {
-                    write(&transaction, job, counted)?;
+                    let is_streamed = job.table == self.streamed;
+                    if is_streamed && stream.is_none() {
+                        stream = Some(Recorder::begin(&transaction, &self.streamed)?);
+                    }
+                    write(&transaction, job, counted, stream.as_mut().filter(|_| is_streamed))?;
                     Some(Ok(count))
                 }
                 Judged::Refused(index) => Some(Err(StoreError::Condition { index })),
                 Judged::NotOurs => None,
             });
         }
+        let recorded = stream.map_or(0, |stream| stream.recorded());
+        open.trimmer.wrote(recorded, &transaction)?;
         transaction.commit()?;
-        *kept = Some(connection);
+        *kept = Some(open);
+        if group.iter().zip(&outcomes).any(|(job, outcome)| matches!(outcome, Some(Ok(_))) && is_awaited(job))
+        {
+            self.turn.wrote();
+        }
         Ok(outcomes)
     }
 
-    fn open(&self) -> rusqlite::Result<Connection> {
+    fn open(&self) -> rusqlite::Result<Open> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.file, flags)?;
         connection.busy_timeout(PATIENCE)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         // A commit is on the disk before it is acknowledged.
         connection.pragma_update(None, "synchronous", "FULL")?;
-        Ok(connection)
+        Ok(Open { connection, trimmer: Trimmer::default() })
     }
+}
+
+/// Whether somebody may wait for what `job` writes.
+fn is_awaited(job: &Job) -> bool {
+    job.changes
+        .iter()
+        .any(|change| matches!(change.action, Action::Put(_)) && change.key.pk.starts_with(keys::JOB_PREFIX))
 }
 
 /// The rows of what is put, by place; none where the database would refuse something, or has to be asked.
@@ -308,8 +344,13 @@ fn counted_on(
     Some((row(&item)?, first.unwrap_or(0)))
 }
 
-/// Writes the rows of `job`, those of the items that it counts on from `counted`.
-fn write(connection: &Connection, job: &Job, counted: Vec<(usize, Row)>) -> rusqlite::Result<()> {
+/// Writes the rows of `job`, those of the items that it counts on from `counted`, and what became of them into `stream`.
+fn write(
+    connection: &Connection,
+    job: &Job,
+    counted: Vec<(usize, Row)>,
+    mut stream: Option<&mut Recorder>,
+) -> rusqlite::Result<()> {
     let table = &job.table;
     let mut put = connection.prepare_cached(&format!(
         r#"INSERT INTO "{table}" (pk, sk, item_json, item_size, hash_prefix) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -317,21 +358,30 @@ fn write(connection: &Connection, job: &Job, counted: Vec<(usize, Row)>) -> rusq
     ))?;
     let mut delete =
         connection.prepare_cached(&format!(r#"DELETE FROM "{table}" WHERE pk = ?1 AND sk = ?2"#))?;
+    let mut there =
+        connection.prepare_cached(&format!(r#"SELECT 1 FROM "{table}" WHERE pk = ?1 AND sk = ?2"#))?;
     let mut counted = counted.into_iter().peekable();
     for (index, (change, row)) in job.changes.iter().zip(&job.rows).enumerate() {
         let counted = counted.next_if(|(at, _)| *at == index).map(|(_, row)| row);
         let (pk, sk) = (stored(&change.key.pk), stored(&change.key.sk));
-        if let Some(row) = counted.as_ref().or(row.as_ref()) {
+        let event = if let Some(row) = counted.as_ref().or(row.as_ref()) {
+            let was_there = stream.is_some() && there.exists([&pk, &sk])?;
             let hash = compute_hash_prefix(&Value::S(change.key.pk.clone()));
             put.execute(params![pk, sk, row.json, row.size, hash])?;
+            Some(if was_there { Event::Modify } else { Event::Insert })
         } else if matches!(change.action, Action::Delete) {
-            delete.execute([pk, sk])?;
+            (delete.execute([pk, sk])? > 0).then_some(Event::Remove)
+        } else {
+            None
+        };
+        if let (Some(stream), Some(event)) = (stream.as_deref_mut(), event) {
+            stream.record(event, &change.key)?;
         }
     }
     Ok(())
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

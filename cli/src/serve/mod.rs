@@ -61,13 +61,14 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let server = axum::serve(listener, api(&services)).with_graceful_shutdown(signal(stopped.clone()));
     let server = tokio::spawn(server.into_future());
     let background = tokio::spawn(router::background(services.clone(), stopped.clone()));
-    let waiting = tokio::spawn(waiting::work(services.clone(), stopped));
+    let waiting = tokio::spawn(waiting::work(services.clone(), stopped.clone()));
+    let tidying = tokio::spawn(router::tidying(embedded.clone(), stopped));
     directory.announce(&info)?;
     banner::print(&info, &directory, first_start.as_ref());
 
     stop.await;
     stopping.send_replace(true);
-    let all = async { tokio::join!(server, tables, background, waiting) };
+    let all = async { tokio::join!(server, tables, background, waiting, tidying) };
     if tokio::time::timeout(PATIENCE, all).await.is_err() {
         tracing::warn!("some requests were still running and were cut off");
     }

@@ -16,9 +16,13 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use crate::embedded::Embedded;
+
 /// How often captured events are compacted, and how long a run may take.
 const COMPACTION_EVERY: Duration = Duration::from_secs(60);
 const COMPACTION_TIME: Duration = Duration::from_secs(50);
+/// How often it is looked for items that have had their time.
+const TIDIED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the functions need.
 #[derive(Debug, Clone)]
@@ -111,6 +115,24 @@ pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) 
             }
             if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME).await {
                 tracing::error!(%error, "events could not be compacted");
+            }
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            () = run => {}
+        }
+    }
+}
+
+/// Removes what has had its time, now and then, until `stopped`.
+pub async fn tidying(embedded: Embedded, mut stopped: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(TIDIED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let run = async {
+            ticks.tick().await;
+            if let Err(error) = embedded.tidy().await {
+                tracing::error!(%error, "what has expired could not be removed");
             }
         };
         tokio::select! {

@@ -22,9 +22,10 @@ pub struct TableSchema {
     pub expires_by: &'static str,
 }
 
-/// Everything but freshly captured events. The stream starts background work.
+/// Everything but freshly captured events. The stream starts background work, for which the key of a job is enough: nothing
+/// of the items themselves leaves the table.
 pub const RECORDS: TableSchema =
-    TableSchema { partition_key: PK, sort_key: SK, stream: Some("NEW_IMAGE"), expires_by: EXPIRES_AT };
+    TableSchema { partition_key: PK, sort_key: SK, stream: Some("KEYS_ONLY"), expires_by: EXPIRES_AT };
 
 /// Freshly captured events. Their volume and life differ from the records', and nothing follows their stream.
 pub const BLOCKS: TableSchema =
