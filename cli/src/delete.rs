@@ -94,6 +94,12 @@ impl Wanted {
         let query = Query::partition(keys::result(self.project, "").pk);
         let kept = store.records.query(query).await.map_err(failed)?;
         store.records.sweep(kept.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;
+        let remove_objects = async {
+            let objects = events.list_results(Some(self.project)).await?;
+            let objects = objects.into_iter().map(|(object, _)| object).collect::<Vec<_>>();
+            events.remove_results(&objects).await
+        };
+        remove_objects.await.map_err(|e| failed(pennon_core::store::StoreError::Failed(e.to_string())))?;
         Ok(erased)
     }
 }

@@ -3,6 +3,7 @@
 Needs aws-sam-translator, so it runs with the interpreter of .venv.
 """
 
+import json
 import os
 import sys
 import unittest
@@ -56,6 +57,9 @@ class Data(unittest.TestCase):
         self.assertTrue(all(bucket["Properties"]["PublicAccessBlockConfiguration"].values()))
         self.assertEqual(len(bucket["Properties"]["PublicAccessBlockConfiguration"]), 4)
         self.assertEqual(bucket["Properties"]["VersioningConfiguration"], {"Status": "Enabled"})
+        rules = {rule["Id"]: rule for rule in bucket["Properties"]["LifecycleConfiguration"]["Rules"]}
+        self.assertEqual((rules["results"]["Prefix"], rules["results"]["ExpirationInDays"]), ("events/results/", 8))
+        self.assertEqual([r for r in rules.values() if "ExpirationInDays" in r], [rules["results"]], "events stay")
         (rule,) = RESOURCES["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
         self.assertEqual((rule["Effect"], rule["Condition"]), ("Deny", {"Bool": {"aws:SecureTransport": "false"}}))
 
@@ -98,12 +102,18 @@ class Functions(unittest.TestCase):
 
     def test_only_the_worker_changes_segments(self):
         for group in transform_template.groups(TEMPLATE).values():
-            changes = {a for a, _ in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
-            self.assertEqual(bool(changes), group == "worker", group)
+            changes = {(a, t) for a, t in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
+            on_segments = {change for change in changes if not change[1].endswith("/events/results/*")}
+            self.assertEqual(bool(on_segments), group == "worker", group)
             for action, target in allowed(group):
                 self.assertNotIn("*", action)
                 if action.startswith("s3:") and action != "s3:ListBucket":
-                    self.assertTrue(target.endswith("/events/*"), (group, action, target))
+                    self.assertTrue(target.endswith(("/events/*", "/events/results/*")), (group, action, target))
+
+    def test_who_calculates_keeps_large_results_and_removes_none(self):
+        for group in ("insights", "calculation"):
+            writes = {(a, t) for a, t in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
+            self.assertEqual(writes, {("s3:PutObject", "${Bucket.Arn}/events/results/*")}, group)
 
     def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags(self):
         self.assertTrue(TEMPLATE["Parameters"]["PayloadKey"]["NoEcho"])
@@ -121,6 +131,9 @@ class Functions(unittest.TestCase):
         self.assertEqual(properties["FunctionResponseTypes"], ["ReportBatchItemFailures"])
         self.assertTrue(properties["BisectBatchOnFunctionError"])
         self.assertGreater(properties["MaximumRetryAttempts"], 0)
+        (filter_,) = properties["FilterCriteria"]["Filters"]
+        pattern = {"eventName": ["INSERT"], "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "JOB#"}]}}}}
+        self.assertEqual(json.loads(filter_["Pattern"]), pattern)
         self.assertIn("OnFailure", properties["DestinationConfig"])
 
 

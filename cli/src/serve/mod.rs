@@ -2,8 +2,8 @@
 
 mod banner;
 mod demo;
+mod jobs;
 mod router;
-mod waiting;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -42,6 +42,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         .limited(options.rate_limits)
         .with_payload_keys(directory.payload_keys()?);
     let services = Services::open(app, &directory.events_url())?;
+    let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {
         http: format!("http://{}", address(&listener)?),
@@ -61,14 +62,14 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let server = axum::serve(listener, api(&services)).with_graceful_shutdown(signal(stopped.clone()));
     let server = tokio::spawn(server.into_future());
     let background = tokio::spawn(router::background(services.clone(), stopped.clone()));
-    let waiting = tokio::spawn(waiting::work(services.clone(), stopped.clone()));
-    let tidying = tokio::spawn(router::tidying(embedded.clone(), stopped));
+    let tidying = tokio::spawn(router::tidying(embedded.clone(), services.clone(), stopped.clone()));
+    let jobs = tokio::spawn(jobs::follow(services.clone(), follower, stopped));
     directory.announce(&info)?;
     banner::print(&info, &directory, first_start.as_ref());
 
     stop.await;
     stopping.send_replace(true);
-    let all = async { tokio::join!(server, tables, background, waiting, tidying) };
+    let all = async { tokio::join!(server, tables, background, tidying, jobs) };
     if tokio::time::timeout(PATIENCE, all).await.is_err() {
         tracing::warn!("some requests were still running and were cut off");
     }

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use pennon_calculation::{Calculator, Limits};
 use pennon_core::app::App;
+use pennon_core::clock::Clock;
 use pennon_core::config::answer_time;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
@@ -21,7 +22,7 @@ use crate::embedded::Embedded;
 /// How often captured events are compacted, and how long a run may take.
 const COMPACTION_EVERY: Duration = Duration::from_secs(60);
 const COMPACTION_TIME: Duration = Duration::from_secs(50);
-/// How often it is looked for items that have had their time.
+/// How often it is looked for what has had its time: expired items, objects of results that nothing names.
 const TIDIED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the functions need.
@@ -125,12 +126,17 @@ pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) 
 }
 
 /// Removes what has had its time, now and then, until `stopped`.
-pub async fn tidying(embedded: Embedded, mut stopped: watch::Receiver<bool>) {
+pub async fn tidying(embedded: Embedded, services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(TIDIED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let run = async {
             ticks.tick().await;
+            // By the machine's clock, as DynamoDB and buckets do it, whatever clock the service is told to have.
+            let now = Clock::Running.now(None);
+            if let Err(error) = services.calculator.sweep_results(now).await {
+                tracing::error!(%error, "objects of results could not be removed");
+            }
             if let Err(error) = embedded.tidy().await {
                 tracing::error!(%error, "what has expired could not be removed");
             }

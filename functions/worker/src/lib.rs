@@ -1,20 +1,23 @@
-//! Work that no request waits for: captured events become segments, what segments have replaced is removed, and so is
-//! what belonged to flags that are gone for good.
+//! Work beside requests: calculations in the background; captured events become segments; what segments have replaced is
+//! removed, and so are what belonged to flags that are gone for good and results that nothing names.
 //!
 //! Must stay true: a run may stop anywhere and be started again, or run twice at once, and no answer changes by it; a
 //! project that fails does not keep the others from their turn; a run ends in about the time that it is given.
 
 mod events;
+mod jobs;
 mod purged;
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use pennon_calculation::Calculator;
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
 use tokio::time::Instant;
 
-pub use events::{Trigger, trigger};
+pub use events::{Record, Trigger, answer, trigger};
+pub use jobs::{run_left_over, run_told};
 pub use purged::{Purge, sweep_purged};
 
 /// Time for a run where a function may take ten minutes: enough is left for the step that is going on.
@@ -22,6 +25,8 @@ pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
 /// Time of a run for what belonged to flags that are gone; most runs find nothing.
 pub const PURGE_TIME: Duration = Duration::from_secs(30);
 
+/// One in so many runs looks for objects of results that nothing names: about once an hour.
+const RESULTS_ONE_IN: u64 = 12;
 /// One in so many runs looks for objects that no manifest names: a few a day, because listing has its price.
 const ORPHANS_ONE_IN: u64 = 500;
 
@@ -71,6 +76,14 @@ pub async fn compact_all(
     }
     tracing::info!(?run, "compacted");
     Ok(run)
+}
+
+/// Removes, in some runs, the objects of results that nothing names. Returns how many.
+pub async fn sweep_results(calculator: &Calculator, now: DateTime<Utc>) -> Result<usize, EventStoreError> {
+    match pennon_core::ids::random_below(RESULTS_ONE_IN) {
+        0 => calculator.sweep_results(now).await,
+        _ => Ok(0),
+    }
 }
 
 /// The time of a run.

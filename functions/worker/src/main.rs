@@ -1,42 +1,74 @@
-//! The function `worker`: compacts and sweeps when the clock calls, and takes note of the records table's stream.
+//! The function `worker`: works on the jobs that the records table's stream tells of; compacts and sweeps when the clock
+//! calls.
+
+use std::time::{Duration, SystemTime};
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use pennon_calculation::Calculator;
+use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::Config;
+use pennon_core::config::{Config, events_memory};
 use pennon_core::lambda;
 use pennon_core::store::Store;
-use pennon_eventstore::EventStore;
-use pennon_worker::{PURGE_TIME, RUN_TIME, Trigger, compact_all, sweep_purged, trigger};
+use pennon_eventstore::{EventStore, Settings};
+use pennon_worker::{
+    PURGE_TIME, RUN_TIME, Trigger, answer, compact_all, run_left_over, run_told, sweep_purged, sweep_results,
+    trigger,
+};
 use serde_json::Value;
+use tokio::time::Instant;
+
+/// What the function has left for telling what became of its work.
+const SPARED: Duration = Duration::from_secs(15);
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let store = Store::from_env(&config.store).await;
-    let events = EventStore::open(store.clone(), &url)?;
-    lambda_runtime::run(service_fn(move |event| answer(store.clone(), events.clone(), event))).await
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
+    let events = EventStore::open_with(app.store.clone(), &url, settings)?;
+    let calculator = Calculator::new(&app, events.clone());
+    let worker = Worker { app, events, calculator };
+    lambda_runtime::run(service_fn(move |event| work(worker.clone(), event))).await
 }
 
-async fn answer(store: Store, events: EventStore, event: LambdaEvent<Value>) -> Result<Value, Error> {
-    let trigger = trigger(&event.payload);
-    match trigger {
-        Trigger::Schedule => {
-            // Whatever becomes of it, events have their turn.
-            let purged = sweep_purged(&store.records, PURGE_TIME).await;
-            let run = compact_all(&events, Clock::Running.now(None), RUN_TIME).await?;
-            if run.failed > 0 {
-                return Err(
-                    format!("{} of {} projects could not be compacted", run.failed, run.projects).into()
-                );
-            }
-            purged?;
+/// What the work needs.
+#[derive(Debug, Clone)]
+struct Worker {
+    app: App,
+    events: EventStore,
+    calculator: Calculator,
+}
+
+async fn work(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+    let end = Instant::now() + left.saturating_sub(SPARED);
+    match trigger(&event.payload) {
+        Trigger::Schedule => scheduled(&worker, end).await,
+        Trigger::Stream(records) => Ok(answer(run_told(&worker.calculator, records, end).await)),
+        Trigger::Unknown => {
+            tracing::warn!("an event that this function does not know was ignored");
+            Ok(Value::Null)
         }
-        Trigger::Stream { records } => {
-            tracing::debug!(records, "no background work follows from records yet")
-        }
-        Trigger::Unknown => tracing::warn!("an event that this function does not know was ignored"),
     }
-    Ok(trigger.answer())
+}
+
+async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
+    let Worker { app, events, calculator } = worker;
+    // Whatever becomes of one, the others have their turn.
+    let purged = sweep_purged(&app.store.records, PURGE_TIME).await;
+    let swept = sweep_results(calculator, app.clock.now(None)).await;
+    let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
+    // Last, because one may wait as long as there is time for a worker that still lives; most runs find none.
+    let jobs = run_left_over(calculator, &app.store.records, end).await;
+    let run = run?;
+    if run.failed > 0 {
+        return Err(format!("{} of {} projects could not be compacted", run.failed, run.projects).into());
+    }
+    jobs?;
+    swept?;
+    purged?;
+    Ok(Value::Null)
 }

@@ -5,6 +5,8 @@
 //! what does not fit is an error that names the object; what fails for a passing reason is tried again, a bounded number
 //! of times.
 
+mod alone;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +45,7 @@ pub(crate) struct Objects {
     quarantine: Option<Quarantine>,
     read: Patience,
     whole: Patience,
+    brief: Patience,
 }
 
 #[derive(Debug, Clone)]
@@ -98,8 +101,8 @@ impl Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));
-        let (read, whole) = (Patience::READ, Patience::WHOLE);
-        Objects { store, prefix, sums, quarantine: None, read, whole }
+        let (read, whole, brief) = (Patience::READ, Patience::WHOLE, Patience::BRIEF);
+        Objects { store, prefix, sums, quarantine: None, read, whole, brief }
     }
 
     /// Notes damage there.
@@ -109,7 +112,7 @@ impl Objects {
 
     /// Waits between tries are at most so long.
     pub(crate) fn with_longest_wait(mut self, wait: std::time::Duration) -> Objects {
-        for patience in [&mut self.read, &mut self.whole] {
+        for patience in [&mut self.read, &mut self.whole, &mut self.brief] {
             patience.first_wait = patience.first_wait.min(wait);
             patience.longest_wait = patience.longest_wait.min(wait);
         }

@@ -137,6 +137,15 @@ impl Patience {
         in_all: Duration::from_secs(180),
     };
 
+    /// For what a request asks for first and can do without.
+    pub(crate) const BRIEF: Patience = Patience {
+        tries: 3,
+        first_wait: Duration::from_millis(50),
+        longest_wait: Duration::from_millis(200),
+        one_try: Duration::from_secs(3),
+        in_all: Duration::from_secs(5),
+    };
+
     /// What `work` gives, which is begun anew as often as needed.
     pub(crate) async fn with<T, F>(&self, work: impl Fn() -> F) -> Result<T, Error>
     where

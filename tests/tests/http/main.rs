@@ -37,6 +37,7 @@ mod insights;
 mod kept_results;
 mod keys;
 mod large_records;
+mod large_results;
 mod payloads;
 mod persons;
 mod role_access;

@@ -105,7 +105,11 @@ impl Calculator {
             Err(error) => return Err(error),
         };
         let settings = cache::settings(project, query, &used.digest, known.erasures());
-        let found = stored.and_then(|stored| stored.of(&settings, query, now));
+        let whole = match stored.filter(|stored| stored.is_of(&settings, now)) {
+            Some(stored) => self.whole(project.id, &asked.key, stored).await,
+            None => None,
+        };
+        let found = whole.and_then(|stored| stored.of(&settings, query, now));
         let passed_over =
             refresh.is_forced() || question.by.comes_again && stored.is_some_and(Stored::is_empty);
         let usable = found.as_ref().filter(|_| !passed_over);

@@ -3,7 +3,8 @@
 //! Must stay true: a result is found by the text of its question alone, so that it can be read in the same round trip
 //! as the project, and used only if the project's settings are those that it was calculated with, no event was erased
 //! since it began to be calculated, and never before the instant that it was calculated for. A result never takes the
-//! place of a later one. One that does not fit into an item is not kept; failing to keep one fails no request.
+//! place of a later one. What does not fit into an item lies in an object ([`super::large`]); failing to keep a result
+//! fails no request.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::{Clock, timestamp};
@@ -16,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::large::Elsewhere;
 use super::{Calculated, Calculator};
 
 /// How long a result is kept.
-const KEPT: Duration = Duration::days(7);
+pub(super) const KEPT: Duration = Duration::days(7);
 /// Part of every key: raised when the meaning of questions or the shape of results changes.
 const FORMAT: u32 = 1;
 const KEY_PREFIX: &str = "cache_";
@@ -60,7 +62,11 @@ pub(super) fn digest(text: &str) -> String {
 pub struct Stored {
     /// Digest of the project settings that it depends on.
     settings: String,
-    result: Value,
+    /// Nothing where it lies in an object.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(super) result: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) elsewhere: Option<Elsewhere>,
     has_more: Option<bool>,
     hogql: String,
     timezone: String,
@@ -77,13 +83,15 @@ impl Stored {
         item?.body().inspect_err(|error| tracing::warn!(%error, "a stored result is passed over")).ok()
     }
 
-    /// The result, if it was calculated with the present [`settings`], is not too old, and not of the future.
-    pub(crate) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
+    /// Whether it was calculated with the present [`settings`], is not too old, and not of the future.
+    pub(crate) fn is_of(&self, settings: &str, now: DateTime<Utc>) -> bool {
         let age = now - self.last_refresh;
-        if self.settings != settings || age > KEPT || age < -AHEAD {
-            return None;
-        }
-        Some(Calculated {
+        self.settings == settings && (-AHEAD..=KEPT).contains(&age)
+    }
+
+    /// The result, if it [`is_of`](Stored::is_of) the present settings. [`Calculator::whole`] comes before.
+    pub(crate) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
+        self.is_of(settings, now).then(|| Calculated {
             result: self.result.clone(),
             has_more: self.has_more,
             hogql: self.hogql.clone(),
@@ -146,6 +154,7 @@ impl Calculator {
         let stored = Stored {
             settings,
             result: calculated.result.clone(),
+            elsewhere: None,
             has_more: calculated.has_more,
             hogql: calculated.hogql.clone(),
             timezone: calculated.timezone.clone(),
@@ -155,8 +164,9 @@ impl Calculator {
         };
         // DynamoDB removes items by the machine's clock, whatever clock the service is told to have.
         let expires_at = (Clock::Running.now(None) + KEPT).timestamp();
-        let item = Item::new(result_key(project, key), &stored)?;
+        // Beside the body, so that the store can compare it.
         let count = stored.last_refresh.timestamp_micros();
+        let item = self.packed(project, key, stored).await?;
         Ok(Item { count, ..item.expiring(expires_at) })
     }
 

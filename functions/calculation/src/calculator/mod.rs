@@ -9,6 +9,7 @@ mod asked;
 mod cache;
 mod definitions;
 mod facts;
+mod large;
 mod measure;
 pub(crate) mod people;
 pub(crate) mod persons;
@@ -38,6 +39,7 @@ pub(crate) use cache::settings;
 pub use cache::{Purpose, Stored, cache_key};
 pub use definitions::Known;
 pub(crate) use definitions::named_by;
+pub use large::RESULT_BYTES_MAX;
 pub use measure::Measured;
 pub use people::{Page, Person};
 

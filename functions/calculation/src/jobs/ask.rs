@@ -92,7 +92,9 @@ impl Calculator {
         let stored = Stored::read(items.next().flatten().as_ref());
         let erasures = items.next().flatten().map_or(0, |item| item.count);
         let is_whole = found.erasures == Some(erasures);
-        Ok(stored.filter(|_| is_whole).map(|stored| stored.shown(&found.cache_key)))
+        let Some(stored) = stored.filter(|_| is_whole) else { return Ok(None) };
+        let whole = self.whole(project, &found.cache_key, &stored).await;
+        Ok(whole.map(|stored| stored.shown(&found.cache_key)))
     }
 
     async fn named_or_key(&self, project: ProjectId, id: &str) -> ApiResult<[Option<Item>; 2]> {

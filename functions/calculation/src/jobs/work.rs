@@ -375,7 +375,13 @@ impl Calculator {
         let used: Used = known.of(project.id, &named_by(&asked.query, Some(&project)))?;
         let settings = settings(&project, &asked.query, &used.digest, known.erasures());
         if !forced {
-            let stored = stored.into_iter().flatten().find_map(|it| it.of(&settings, &asked.query, now));
+            let stored = stored.into_iter().flatten().find(|stored| stored.is_of(&settings, now));
+            // One whose object is gone is calculated.
+            let whole = match &stored {
+                Some(stored) => self.whole(project.id, &asked.key, stored).await,
+                None => None,
+            };
+            let stored = whole.and_then(|stored| stored.of(&settings, &asked.query, now));
             let class: Option<Freshness> =
                 stored.map(|stored| class(&project, &asked.query, stored.last_refresh, now)).transpose()?;
             if decide(Refresh::Blocking, class).then == Then::Nothing {

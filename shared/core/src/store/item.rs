@@ -155,6 +155,12 @@ impl Item {
             .map_err(|e| StoreError::Corrupt(format!("{}/{}: {e}", self.key.pk, self.key.sk)))
     }
 
+    /// Whether it can be stored in one piece.
+    pub fn fits(&self) -> bool {
+        let is_short = self.text.len().max(self.bytes.len()) <= BODY_BYTES_MAX;
+        is_short || self.attributes().is_ok()
+    }
+
     /// The parts that its body is, or was, stored in.
     pub(super) fn parts(&self) -> Option<&Parts> {
         self.parts.as_ref()

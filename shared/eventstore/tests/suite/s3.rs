@@ -12,7 +12,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::memory::InMemory;
 use pennon::embedded::Embedded;
 use pennon_core::store::Store;
-use pennon_eventstore::{Event, EventStore, GRACE_MICROS, derived};
+use pennon_eventstore::{Event, EventStore, GRACE_MICROS, ResultObject, derived};
 use tempfile::TempDir;
 
 /// The address of the bucket, if there is one.
@@ -110,4 +110,46 @@ async fn objects_whose_answer_was_lost_were_created_once() {
     let scan = events.scan(PROJECT + 1, &[], &request(&[], &[])).await.unwrap();
     assert_eq!(scan.stats.rows, 50);
     assert!(events.check(PROJECT + 1, false, &mut |_| {}).await.unwrap().damaged.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_results_lie_beside_the_events_and_go_alone() {
+    let Place { events, .. } = &place("results").await;
+    let sent = [simple(1, "a", "ada", 1)];
+    events.append(PROJECT, &sent, NOW).await.unwrap();
+    events.compact(PROJECT, NOW).await.unwrap();
+    let object = |project, id: &str| ResultObject { project, cache_key: "k".to_owned(), id: id.to_owned() };
+    let objects = [object(PROJECT, "1"), object(PROJECT, "2"), object(PROJECT + 9, "1")];
+    assert_eq!(events.list_results(None).await.unwrap(), []);
+    for object in &objects {
+        assert_eq!(events.get_result(object).await.unwrap(), None);
+        events.put_result(object, object.id.clone().into()).await.unwrap();
+        assert_eq!(events.get_result(object).await.unwrap().unwrap(), object.id);
+    }
+    let names = |listed: Vec<(ResultObject, i64)>| {
+        let mut names: Vec<ResultObject> = listed.into_iter().map(|(object, _)| object).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(events.list_results(None).await.unwrap()), objects);
+    assert_eq!(names(events.list_results(Some(PROJECT)).await.unwrap()), objects[..2]);
+    // What belongs to no segment is no orphan here.
+    assert_eq!(events.sweep_orphans(PROJECT, i64::MAX).await.unwrap(), 0);
+    for _ in 0..2 {
+        events.remove_results(&objects[..2]).await.unwrap();
+        assert_eq!(names(events.list_results(None).await.unwrap()), objects[2..]);
+    }
+    assert_eq!(all(events).await, want(&sent));
+}
+
+#[tokio::test]
+async fn a_result_is_not_waited_for_as_events_are() {
+    let objects = Faulty::new(Arc::new(InMemory::new()), Always(Fault::Before));
+    let store = Embedded::in_memory().await.unwrap().store(None);
+    let events = EventStore::over(store, objects.clone(), Duration::from_micros(100));
+    let object = ResultObject { project: PROJECT, cache_key: "k".to_owned(), id: "1".to_owned() };
+    assert!(events.put_result(&object, "x".into()).await.is_err());
+    assert_eq!(objects.calls.swap(0, Ordering::Relaxed), 3);
+    assert!(events.get_result(&object).await.is_err());
+    assert_eq!(objects.calls.load(Ordering::Relaxed), 3);
 }

@@ -40,6 +40,7 @@ fn stored_for(query: &Query) -> Stored {
     Stored {
         settings: settings(project, query, "d", 0),
         result: json!([{"count": 1.0}]),
+        elsewhere: None,
         has_more: Some(false),
         hogql: "SELECT".to_owned(),
         timezone: project.timezone.clone(),
