@@ -26,6 +26,9 @@ pub(crate) fn flat(value: &Value) -> Vec<u8> {
         })
         .collect();
     let columns: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
+    if columns.is_empty() {
+        return Vec::new();
+    }
     let head = columns.iter().map(|name| safe(name)).collect();
     let cell = |row: &BTreeMap<String, String>, name: &String| row.get(name).cloned().unwrap_or_default();
     let body = rows.iter().map(|row| columns.iter().map(|name| cell(row, name)).collect());
@@ -142,6 +145,7 @@ mod tests {
             json!({"b": [{"c": null, "a": true}, 2.0], "a": {"x": "1\n2"}, "none": [], "nothing": {}});
         assert_eq!(text(flat(&value)), "a.x,b.0.a,b.0.c,b.1\r\n\"1\n2\",True,,2\r\n");
         assert_eq!(text(flat(&json!([{"a": 1}, {"b": 2}]))), "a,b\r\n1,\r\n,2\r\n");
+        assert_eq!(text(flat(&json!([]))), "", "nothing has neither columns nor rows");
     }
 
     #[test]

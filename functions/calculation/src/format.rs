@@ -1,10 +1,15 @@
 //! The form of an answer: JSON, or a table.
 
-use axum::body::Body;
+use std::future::Future;
+use std::pin::Pin;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::Call;
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX};
+use serde_json::Value;
 
 use crate::csv;
 
@@ -51,6 +56,50 @@ pub(crate) fn shaped(call: &Call, answer: ApiResult<Response>) -> Response {
         }
         Err(error) => error.into_response(),
     }
+}
+
+/// `handler`, whose answers with JSON bodies become tables where the request asks for one, refusals too. An answer
+/// without a body stays as it is; it is the handler that judges whether the form is one that is served.
+pub fn formed<S, F, A>(
+    handler: F,
+) -> impl Fn(State<S>, Call) -> Pin<Box<dyn Future<Output = Response> + Send>> + Clone + Send + Sync + 'static
+where
+    S: Send + 'static,
+    F: Fn(State<S>, Call) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = ApiResult<Response>> + Send + 'static,
+{
+    move |state, mut call: Call| {
+        let is_table = Format::of(&call) == Ok(Format::Csv);
+        if is_table {
+            // What is packed could not be made a table of.
+            call.headers.remove(header::ACCEPT_ENCODING);
+        }
+        let answer = handler(state, call);
+        Box::pin(async move {
+            let answer = answer.await.into_response();
+            if is_table { as_table(answer).await } else { answer }
+        })
+    }
+}
+
+async fn as_table(answer: Response) -> Response {
+    let (mut parts, body) = answer.into_parts();
+    // The body is in memory already.
+    let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {
+        return Response::from_parts(parts, Body::from(bytes));
+    };
+    let table = csv::flat(&value);
+    if table.len() > GATEWAY_BYTES_MAX {
+        let detail = "The answer is too large as a table. Ask for less, or for JSON.";
+        return Box::pin(as_table(
+            ApiError::invalid("invalid_input", detail, Some("format")).into_response(),
+        ))
+        .await;
+    }
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CSV));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(table))
 }
 
 /// Accepts `format=json` and none; CSV is refused as not served here yet, other forms are unknown.

@@ -61,6 +61,11 @@ impl ApiError {
         ApiError::unauthorized("authentication_failed", "Incorrect authentication credentials.")
     }
 
+    /// 401: a sharing token that opens nothing here, as `detail` says.
+    pub fn bad_link(detail: &str) -> ApiError {
+        ApiError::unauthorized("authentication_failed", detail)
+    }
+
     fn unauthorized(code: &str, detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", code, detail)
             .with_header(header::WWW_AUTHENTICATE, "Bearer")

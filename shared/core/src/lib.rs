@@ -10,6 +10,7 @@
 pub mod activity;
 pub mod app;
 pub mod auth;
+pub mod bounded;
 pub mod clock;
 pub mod config;
 pub mod error;

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -28,6 +29,8 @@ struct Named {
     name: String,
     /// Shows no secret when it is printed.
     key: RandomizedNonceKey,
+    /// For codes; it follows from the key and does not tell it.
+    codes: hmac::Key,
 }
 
 /// Why a text was not sealed or opened.
@@ -50,7 +53,7 @@ impl PayloadKeys {
             let key = key.ok_or_else(|| {
                 format!("{SETTING} holds keys of {KEY_BYTES} bytes in base64, separated by commas")
             })?;
-            Ok(Named { name: name_of(&bytes), key })
+            Ok(Named { name: name_of(&bytes), key, codes: code_key(&bytes) })
         });
         Ok(PayloadKeys(keys.collect::<Result<_, String>>()?))
     }
@@ -58,6 +61,11 @@ impl PayloadKeys {
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Codes of `text` that only these keys make, one of each key, the first key's first.
+    pub fn codes(&self, text: &str) -> Vec<Vec<u8>> {
+        self.0.iter().map(|named| code(&named.codes, text)).collect()
     }
 
     /// Seals `text` for `place`.
@@ -82,6 +90,21 @@ impl PayloadKeys {
         let text = text.map_err(|_| PayloadError::Damaged)?;
         String::from_utf8(text.to_vec()).map_err(|_| PayloadError::Damaged)
     }
+}
+
+/// A code of `text` that only `secret` makes.
+pub fn code_by(secret: &[u8], text: &str) -> Vec<u8> {
+    code(&code_key(secret), text)
+}
+
+fn code(key: &hmac::Key, text: &str) -> Vec<u8> {
+    hmac::sign(key, text.as_bytes()).as_ref().to_vec()
+}
+
+/// The key of codes that belongs to a secret: another one than what encrypts, so that neither use weakens the other.
+fn code_key(secret: &[u8]) -> hmac::Key {
+    let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"pennon codes");
+    hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
 }
 
 /// Whether `text` has the form of a sealed one. No JSON text has.
@@ -124,6 +147,16 @@ mod tests {
         for text in ["", "pennon-sealed:1:", "pennon-sealed:2:aa:bb", "{}"] {
             assert_eq!(keys.open("1/7/true", text), Err(PayloadError::Damaged), "{text}");
         }
+    }
+
+    #[test]
+    fn every_key_makes_codes_of_its_own() {
+        let codes = keys(&[2, 1]).codes("1/7/0");
+        assert_eq!(codes, [keys(&[2]).codes("1/7/0"), keys(&[1]).codes("1/7/0")].concat());
+        assert_eq!(codes[1], code_by(&[1; 32], "1/7/0"));
+        assert_ne!(codes[0], codes[1]);
+        assert_ne!(codes, keys(&[2, 1]).codes("1/7/1"));
+        assert_eq!(PayloadKeys::default().codes("1/7/0"), Vec::<Vec<u8>>::new());
     }
 
     #[test]

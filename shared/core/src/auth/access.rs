@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::DateTime;
 use uuid::Uuid;
 
 use super::key::{KeyRecord, RoleMembership};
@@ -17,6 +18,36 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Somebody without a key: no user has the number 0.
+    fn nobody() -> Caller {
+        let user = User {
+            id: 0,
+            uuid: Uuid::nil(),
+            distinct_id: String::new(),
+            first_name: String::new(),
+            last_name: String::new(),
+            email: String::new(),
+            is_email_verified: None,
+            hedgehog_config: None,
+            role_at_organization: None,
+        };
+        let key = KeyRecord {
+            label: String::new(),
+            mask: String::new(),
+            user,
+            is_active: false,
+            scopes: Vec::new(),
+            projects: Vec::new(),
+            organizations: Vec::new(),
+            memberships: Vec::new(),
+            roles: Vec::new(),
+            created_at: DateTime::UNIX_EPOCH,
+            expires_at: None,
+            last_used_at: None,
+        };
+        Caller { key: Arc::new(key) }
+    }
+
     /// The key's owner.
     pub fn user(&self) -> &User {
         &self.key.user
@@ -65,9 +96,20 @@ pub struct Access {
     /// The project.
     pub project: Project,
     level: Level,
+    is_link: bool,
 }
 
 impl Access {
+    /// Whether somebody without a key looks at what a public link opens.
+    pub fn is_link(&self) -> bool {
+        self.is_link
+    }
+
+    /// What a public link lets anybody do in `project`.
+    pub(super) fn of_link(project: Project) -> Access {
+        Access { caller: Caller::nobody(), project, level: Level::Member, is_link: true }
+    }
+
     /// What the caller may do in the project's organization.
     pub fn level(&self) -> Level {
         self.level
@@ -95,6 +137,6 @@ impl Access {
         let level = key
             .level_in(project.organization)
             .ok_or_else(|| ApiError::forbidden("You don't have access to the project."))?;
-        Ok(Access { caller, project, level })
+        Ok(Access { caller, project, level, is_link: false })
     }
 }

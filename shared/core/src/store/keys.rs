@@ -5,7 +5,7 @@
 //! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD` with `#{project}/{id}` |
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
-//! | project settings; that it has received an event; its version; how often events of it were erased | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION`, `ERASURES` |
+//! | project settings; that it has received an event; its version; that of its insights; how often events of it were erased | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION`, `INSIGHTS`, `ERASURES` |
 //! | API key, and when it was last used (as its counter) | `KEY#{hash}` | `KEY` |
 //! | project token | `TOKEN#{token}` | `TOKEN` |
 //! | flag | `PROJECT#{id}#FLAG` | padded id |
@@ -16,7 +16,10 @@
 //! | that a role has access to a flag | `PROJECT#{id}#FLAG#{flag}` | `ROLE#{uuid}` |
 //! | role access of a flag | `PROJECT#{id}#FLAG#{flag}#ROLE_ACCESS#{part}` | padded id |
 //! | flag that is gone for good, until what belonged to it is gone too | `PURGED` | `FLAG#{padded project}#{padded id}` |
-//! | insight; its summary row; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW`, `#SHORT` | padded id, padded id, short id |
+//! | insight; its summary row while it is not deleted; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW#{id modulo 8}`, `#SHORT` | padded id, padded id, short id |
+//! | how an insight is shared; the insight that a sharing token opens, while it does | `PROJECT#{id}#SHARING`, `SHARE#{hash}` | padded id, `SHARE` |
+//! | what sharing tokens are made of where no secret key is configured | `SECRET` | `SHARING` |
+//! | when a user, and when anybody, viewed an insight last (as the counter) | `PROJECT#{id}#VIEWED#{user}`, `PROJECT#{id}#VIEWS#{id modulo 8}` | padded id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
 //! | number of a log's entries on a day | `PROJECT#{id}#ACTIVITY#{scope}#DAYS` | day |
 //! | calculation result | `PROJECT#{id}#RESULT` | cache key |
@@ -65,8 +68,6 @@ pub enum Kind {
     Flag,
     /// An insight.
     Insight,
-    /// The summary row of an insight that is not deleted.
-    InsightRow,
     /// An action.
     Action,
     /// A cohort.
@@ -80,7 +81,6 @@ impl Kind {
         match self {
             Kind::Flag => "FLAG",
             Kind::Insight => "INSIGHT",
-            Kind::InsightRow => "INSIGHTROW",
             Kind::Action => "ACTION",
             Kind::Cohort => "COHORT",
             Kind::Dashboard => "DASHBOARD",
@@ -194,6 +194,24 @@ pub fn flag_rows_pk(project: ProjectId, shard: u64) -> String {
 /// The summary row of a flag that is not deleted.
 pub fn flag_row(project: ProjectId, id: u64) -> Key {
     Key::new(flag_rows_pk(project, id % FLAG_ROW_SHARDS), padded(id))
+}
+
+/// Over how many partitions the summary rows of a project's insights are spread, as those of flags are.
+pub const INSIGHT_ROW_SHARDS: u64 = 8;
+
+/// Partition of the summary rows of those insights whose number has this remainder.
+pub fn insight_rows_pk(project: ProjectId, shard: u64) -> String {
+    format!("PROJECT#{project}#INSIGHTROW#{shard}")
+}
+
+/// The summary row of an insight that is not deleted.
+pub fn insight_row(project: ProjectId, id: u64) -> Key {
+    Key::new(insight_rows_pk(project, id % INSIGHT_ROW_SHARDS), padded(id))
+}
+
+/// A counter that every write of an insight of the project raises. Beside it stands the sum over the rows of its insights.
+pub fn insights_version(project: ProjectId) -> Key {
+    Key::new(format!("PROJECT#{project}"), "INSIGHTS")
 }
 
 /// Partition of the live flags that depend on others.
@@ -311,6 +329,44 @@ pub fn dashboard_tile(project: ProjectId, dashboard: u64, insight: u64) -> Key {
 /// The insight that has a short id.
 pub fn short_id(project: ProjectId, short_id: &str) -> Key {
     Key::new(format!("PROJECT#{project}#SHORT"), short_id)
+}
+
+/// How an insight is shared.
+pub fn sharing(project: ProjectId, insight: u64) -> Key {
+    Key::new(format!("PROJECT#{project}#SHARING"), padded(insight))
+}
+
+/// There while the sharing token with this hash opens an insight.
+pub fn share(hash: &str) -> Key {
+    Key::new(format!("SHARE#{hash}"), "SHARE")
+}
+
+/// The secret of an installation that was given none.
+pub fn sharing_secret() -> Key {
+    Key::new("SECRET", "SHARING")
+}
+
+/// Partition of what a user has viewed.
+pub fn viewed_pk(project: ProjectId, user: u64) -> String {
+    format!("PROJECT#{project}#VIEWED#{user}")
+}
+
+/// When a user viewed an insight last; the item's counter is the time, in microseconds since the epoch.
+pub fn viewed(project: ProjectId, user: u64, insight: u64) -> Key {
+    Key::new(viewed_pk(project, user), padded(insight))
+}
+
+/// Over how many partitions the times of latest views are spread, as summary rows are.
+pub const VIEW_SHARDS: u64 = 8;
+
+/// Partition of the latest views of those insights whose number has this remainder.
+pub fn views_pk(project: ProjectId, shard: u64) -> String {
+    format!("PROJECT#{project}#VIEWS#{shard}")
+}
+
+/// When anybody viewed an insight last; the item's counter is the time, in microseconds since the epoch.
+pub fn views(project: ProjectId, insight: u64) -> Key {
+    Key::new(views_pk(project, insight % VIEW_SHARDS), padded(insight))
 }
 
 /// Partition of the activity entries of a month, which is the start of a day or of an instant: `2026-01...`. Entries of

@@ -53,4 +53,4 @@ pub use error::FieldError;
 pub use input::{FlagInput, Surroundings, Write, is_possible_key};
 pub use record::{Flag, UserRef};
 pub use references::{CohortReference, FlagReference, References};
-pub use row::FlagRow;
+pub use row::{FlagRow, stamp};
