@@ -51,7 +51,7 @@ impl Services {
 /// The whole API: every function's router, and `/_health`.
 pub fn api(services: &Services) -> Router {
     let app = &services.app;
-    let insights = Insights { app: app.clone(), calculator: services.calculator.clone() };
+    let insights = Insights::new(app.clone(), services.calculator.clone());
     let routes = Router::new()
         .route("/_health", get(|| async { "ok" }))
         .merge(pennon_flags::router(&services.flags))

@@ -10,7 +10,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{StoreError, Table, Write};
 use pennon_engine::flag::Flag;
 use pennon_engine::flag::usage::{self, Question};
-use pennon_insights::generated::{Generated, NewDashboard, NewInsight, Numbers, reserve_dashboard};
+use pennon_insights::generated::{Generated, NewDashboard, NewInsight, Numbers, changes, reserve_dashboard};
 
 /// What the dashboard calls the insights about calls of the flag.
 const CALLED: &str = "called";
@@ -126,16 +126,16 @@ pub async fn follow_key(
         return Ok(Vec::new());
     }
     let Some(dashboard) = dashboard_of(records, project, after).await? else { return Ok(Vec::new()) };
-    let mut writes = Vec::new();
+    let mut changed = Vec::new();
     for made in dashboard.insights(records, CALLED).await? {
         let (name, description, query) = (made.name(), made.description(), made.query());
         if let Some((description, query)) =
             usage::after_rename(name, description, query, &before.key, &after.key)
         {
-            writes.extend(made.change(description, query, user, now)?);
+            changed.push(made.change(description, query, user, now)?);
         }
     }
-    Ok(writes)
+    Ok(changes(project, changed))
 }
 
 async fn dashboard_of(records: &Table, project: ProjectId, flag: &Flag) -> ApiResult<Option<Generated>> {

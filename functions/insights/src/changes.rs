@@ -44,8 +44,6 @@ pub fn entry<'a>(
     user: &'a User,
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
-    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
-    let name = named(&after.name).or_else(|| named(&after.derived_name))?;
     let changes = before.map(|before| {
         let mut changes = between(before, after);
         changes.extend(
@@ -62,10 +60,41 @@ pub fn entry<'a>(
         Some(true) if !after.deleted => "restored",
         Some(_) => "updated",
     };
+    logged_as(after, activity, object!(changes), user, now)
+}
+
+/// The entry about switching sharing on or off.
+pub fn sharing_entry<'a>(
+    insight: &Insight,
+    enabled: bool,
+    user: &'a User,
+    now: DateTime<Utc>,
+) -> Option<Entry<'a>> {
+    let activity = if enabled { "sharing enabled" } else { "sharing disabled" };
+    let change = line("changed", "sharing", Value::Null, object!(enabled));
+    logged_as(insight, activity, object!([change]), user, now)
+}
+
+/// The entry about another sharing token, which is nobody's to read.
+pub fn token_entry<'a>(insight: &Insight, user: &'a User, now: DateTime<Utc>) -> Option<Entry<'a>> {
+    let change = line("changed", "sharing_access_token", Value::Null, Value::Null);
+    logged_as(insight, "updated", object!([change]), user, now)
+}
+
+/// An entry about `insight`, if it has a name.
+fn logged_as<'a>(
+    insight: &Insight,
+    activity: &'a str,
+    changes: Value,
+    user: &'a User,
+    now: DateTime<Utc>,
+) -> Option<Entry<'a>> {
+    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let name = named(&insight.name).or_else(|| named(&insight.derived_name))?;
     let detail = object!({
-        "id": null, "name": name, "short_id": after.short_id, "type": null, "trigger": null, "changes": changes,
+        "id": null, "name": name, "short_id": insight.short_id, "type": null, "trigger": null, "changes": changes,
     });
-    Some(Entry { scope: SCOPE, item: after.id, activity, user, at: now, detail })
+    Some(Entry { scope: SCOPE, item: insight.id, activity, user, at: now, detail })
 }
 
 /// One change for each field whose value differs; `deleted` first.
@@ -115,7 +144,7 @@ mod tests {
     use crate::record::tests::{insight, instant, user};
 
     /// Activity and detail of the entry about a write of `body` to `before`.
-    fn logged_as(before: &Insight, body: Value) -> Option<(&'static str, Value)> {
+    fn logged_of(before: &Insight, body: Value) -> Option<(&'static str, Value)> {
         let now = instant("2024-01-02T00:00:00Z");
         let input = InsightInput::parse(body.as_object().unwrap()).unwrap();
         let after = before.apply(&input, &user(2), now);
@@ -132,7 +161,7 @@ mod tests {
             "name": "b", "description": "new", "tags": [], "favorited": true, "saved": true, "order": 5,
             "filters": {"a": 50.0},
         });
-        let (activity, detail) = logged_as(&before, body).unwrap();
+        let (activity, detail) = logged_of(&before, body).unwrap();
         assert_eq!(activity, "updated");
         let expected = object!({"id": null, "name": "b", "short_id": "short001", "type": null, "trigger": null, "changes": [
             {"type": "Insight", "action": "changed", "field": "name", "before": "a", "after": "b"},
@@ -152,14 +181,14 @@ mod tests {
             object!({"saved": true, "order": 1}),
             object!({"query": null}),
         ] {
-            assert_eq!(logged_as(&before, body), None);
+            assert_eq!(logged_of(&before, body), None);
         }
-        assert_eq!(logged_as(&insight(1, object!({})), object!({"description": "x"})), None);
+        assert_eq!(logged_of(&insight(1, object!({})), object!({"description": "x"})), None);
         let derived = insight(1, object!({"derived_name": "d"}));
-        assert_eq!(logged_as(&derived, object!({"description": "x"})).unwrap().1["name"], "d");
+        assert_eq!(logged_of(&derived, object!({"description": "x"})).unwrap().1["name"], "d");
         // What is cleared is a deletion of the field, and the name of the moment is the one that is left.
         let both = insight(1, object!({"name": "a", "derived_name": "d"}));
-        let (_, detail) = logged_as(&both, object!({"name": ""})).unwrap();
+        let (_, detail) = logged_of(&both, object!({"name": ""})).unwrap();
         assert_eq!((&detail["name"], &detail["changes"][0]["action"]), (&object!("d"), &object!("deleted")));
     }
 
@@ -187,9 +216,9 @@ mod tests {
     #[test]
     fn deletion_and_restoration_come_first() {
         let before = insight(1, object!({"name": "a"}));
-        let (activity, detail) = logged_as(&before, object!({"deleted": true, "description": "x"})).unwrap();
+        let (activity, detail) = logged_of(&before, object!({"deleted": true, "description": "x"})).unwrap();
         assert_eq!((activity, &detail["changes"][0]["field"]), ("deleted", &object!("deleted")));
         let gone = Insight { deleted: true, ..before };
-        assert_eq!(logged_as(&gone, object!({"deleted": false})).unwrap().0, "restored");
+        assert_eq!(logged_of(&gone, object!({"deleted": false})).unwrap().0, "restored");
     }
 }

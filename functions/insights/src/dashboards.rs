@@ -33,16 +33,13 @@ pub struct Dashboard {
     created_by: Option<User>,
     #[serde(default)]
     deleted: bool,
-    /// The version of the record that was read.
-    #[serde(skip)]
-    pub version: u64,
 }
 
 impl Dashboard {
     /// Reads a dashboard; none where there is no item, or a deleted one.
     pub fn read(item: Option<&Item>) -> ApiResult<Option<Dashboard>> {
         let Some(item) = item else { return Ok(None) };
-        let dashboard = Dashboard { version: item.version, ..item.body()? };
+        let dashboard: Dashboard = item.body()?;
         Ok((!dashboard.deleted).then_some(dashboard))
     }
 
@@ -112,6 +109,13 @@ impl Dashboards {
             live.extend(Dashboard::read(item.as_ref())?.map(|dashboard| (id, dashboard)));
         }
         Ok(Dashboards(live))
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, others: Dashboards) -> Dashboards {
+        self.0.extend(others.0);
+        self
     }
 
     /// The live dashboard with this number.

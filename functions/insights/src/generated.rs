@@ -18,6 +18,7 @@ pub use crate::dashboards::NewDashboard;
 use crate::input::InsightInput;
 use crate::limits;
 use crate::record::{Insight, id_of_count};
+pub use crate::store::{Changed, changes};
 use crate::{store, tiles};
 
 /// What the record of a dashboard calls the insights that were made with it.
@@ -79,14 +80,22 @@ pub struct Generated {
     record: Value,
     /// The version that was read; none of a new one.
     version: Option<u64>,
-    writes: Vec<Write>,
+    changed: Vec<Changed>,
+    pointers: Vec<Write>,
 }
 
 impl Generated {
     /// A new dashboard.
     pub fn create(project: ProjectId, dashboard: &NewDashboard<'_>) -> Generated {
         let record = dashboard.record();
-        Generated { project, id: dashboard.id, record, version: None, writes: Vec::new() }
+        Generated {
+            project,
+            id: dashboard.id,
+            record,
+            version: None,
+            changed: Vec::new(),
+            pointers: Vec::new(),
+        }
     }
 
     /// The dashboard `id`; none where there is none, or a deleted one.
@@ -96,7 +105,8 @@ impl Generated {
         if record["deleted"] == true {
             return Ok(None);
         }
-        Ok(Some(Generated { project, id, record, version: Some(item.version), writes: Vec::new() }))
+        let version = Some(item.version);
+        Ok(Some(Generated { project, id, record, version, changed: Vec::new(), pointers: Vec::new() }))
     }
 
     /// Makes insights for the purpose `what` and puts them on the dashboard.
@@ -119,8 +129,8 @@ impl Generated {
             let short_id = ids::random_text(limits::SHORT_ID_CHARS);
             let mut insight = Insight::create(*id, short_id, &input, user, now);
             insight.tiles = tiles::placed(&[], &[self.id], tile..tile + 1);
-            self.writes.extend(store::rows_of(self.project, None, &insight)?);
-            self.writes.push(store::pointer(self.project, self.id, *id));
+            self.changed.push(store::change(self.project, None, &insight)?);
+            self.pointers.push(store::pointer(self.project, self.id, *id));
             made.push(*id);
         }
         self.record[GENERATED][what] = json!(made);
@@ -146,7 +156,8 @@ impl Generated {
         let guard = self.version.map_or(Guard::Absent, Guard::Version);
         let item = Item::new(dashboards::key(self.project, self.id), &self.record)?;
         let mut writes = vec![Write::Put(item.with_version(self.version.unwrap_or(0) + 1), guard)];
-        writes.extend(self.writes);
+        writes.extend(changes(self.project, self.changed));
+        writes.extend(self.pointers);
         Ok(writes)
     }
 }
@@ -175,19 +186,20 @@ impl Made {
         self.insight.query.as_ref()
     }
 
-    /// The writes that give it another description and query. They ask that it is as it was read.
+    /// What gives it another description and query. It asks that it is as it was read.
     pub fn change(
         &self,
         description: String,
         query: Value,
         user: &User,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Write>, StoreError> {
+    ) -> Result<Changed, StoreError> {
         let input = InsightInput {
             description: Some(Some(description)),
             query: Some(Some(query)),
             ..InsightInput::default()
         };
-        store::rows_of(self.project, Some(&self.item), &self.insight.apply(&input, user, now))
+        let after = self.insight.apply(&input, user, now);
+        store::change(self.project, Some((&self.insight, &self.item)), &after)
     }
 }

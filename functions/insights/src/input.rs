@@ -127,16 +127,16 @@ fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
 
 fn dashboards(name: &str, value: &Value) -> Result<Vec<u64>, FieldError> {
     let sent = fields::list(name, value)?;
-    if sent.len() > limits::DASHBOARDS {
-        let detail = format!("An insight must not be on more than {} dashboards.", limits::DASHBOARDS);
-        return Err(FieldError::invalid(name, detail));
-    }
-    let mut ids = Vec::with_capacity(sent.len());
+    let mut ids = Vec::new();
     for value in sent {
         let id = fields::integer_key(name, value)?;
         let id = u64::try_from(id).map_err(|_| fields::does_not_exist(name, id))?;
         if !ids.contains(&id) {
             ids.push(id);
+        }
+        if ids.len() > limits::DASHBOARDS {
+            let detail = format!("An insight must not be on more than {} dashboards.", limits::DASHBOARDS);
+            return Err(FieldError::invalid(name, detail));
         }
     }
     Ok(ids)

@@ -6,6 +6,7 @@
 //! The function also answers the calculation routes: a gateway may hand it a request with a trailing slash that belongs
 //! to them.
 
+mod activity;
 mod cancel;
 mod changes;
 mod dashboards;
@@ -21,16 +22,22 @@ mod placement;
 mod record;
 mod row;
 pub mod saved;
+mod sharing;
 mod shown;
 mod store;
 mod tiles;
+mod timing;
+mod viewed;
+mod views;
 mod writes;
 
 use axum::Router;
 use axum::http::Method;
-use pennon_calculation::{Calculation, Calculator};
+use pennon_calculation::{Calculation, Calculator, formed};
 use pennon_core::app::App;
 use pennon_core::http::Routes;
+
+pub use store::Memory;
 
 /// What the handlers are given. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -39,19 +46,44 @@ pub struct Insights {
     pub app: App,
     /// What calculates.
     pub calculator: Calculator,
+    /// What this process remembers of insights.
+    pub memory: Memory,
+}
+
+impl Insights {
+    /// Insights over `app`, whose numbers `calculator` knows.
+    pub fn new(app: App, calculator: Calculator) -> Insights {
+        Insights { app, calculator, memory: Memory::default() }
+    }
 }
 
 /// The route table.
 pub fn routes() -> Routes<Insights> {
     const LIST: &str = "/api/projects/{project_id}/insights";
     const ONE: &str = "/api/projects/{project_id}/insights/{id}";
-    Routes::new()
-        .add(Method::GET, LIST, list::list)
-        .add(Method::POST, LIST, writes::create)
+    let mut routes = Routes::new()
+        .add(Method::GET, LIST, formed(list::list))
+        .add(Method::POST, LIST, formed(writes::create))
+        .add(Method::GET, ONE, formed(handlers::retrieve))
+        .add(Method::PATCH, ONE, formed(writes::update))
+        .add(Method::DELETE, ONE, handlers::destroy);
+    // An ending names the form of the answer; that of the number in the path is read with it.
+    for ending in ["", ".csv", ".json"] {
+        let all = |name: &str| format!("{LIST}/{name}{ending}");
+        let one = |name: &str| format!("{ONE}/{name}{ending}");
+        routes = routes
+            .add(Method::GET, &all("activity"), formed(activity::all))
+            .add(Method::GET, &one("activity"), formed(activity::of_one))
+            .add(Method::GET, &one("sharing"), formed(sharing::retrieve))
+            .add(Method::PATCH, &one("sharing"), formed(sharing::update))
+            .add(Method::GET, &all("my_last_viewed"), formed(viewed::my_last));
+    }
+    routes
+        .add(Method::POST, &format!("{ONE}/sharing/refresh"), formed(sharing::refresh))
+        .add(Method::POST, &format!("{LIST}/viewed"), formed(viewed::several))
+        .add(Method::POST, &format!("{ONE}/viewed"), formed(viewed::one))
         .add(Method::POST, &format!("{LIST}/cancel"), cancel::cancel)
-        .add(Method::GET, ONE, handlers::retrieve)
-        .add(Method::PATCH, ONE, writes::update)
-        .add(Method::DELETE, ONE, handlers::destroy)
+        .add(Method::POST, &format!("{LIST}/timing"), formed(timing::note))
 }
 
 /// The insights' own routes over `state`, without the edge.

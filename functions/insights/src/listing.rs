@@ -9,12 +9,13 @@ use chrono_tz::Tz;
 use pennon_engine::dates::grammar::DateText;
 use pennon_engine::flag::FieldError;
 use pennon_engine::flag::fields::{self, invalid_choice};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dashboards::Dashboards;
 use crate::limits;
 use crate::record::Insight;
 use crate::row::InsightRow;
+use crate::views::Views;
 
 /// What a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,6 @@ enum SortField {
     LastModifiedAt,
     Favorited,
     Saved,
-    /// Views are not recorded yet, so nobody has viewed anything.
     LastViewedAt,
     CreatedBy,
 }
@@ -133,8 +133,19 @@ impl InsightQuery {
             && self.modified_before.is_none_or(|at| row.last_modified_at < at)
     }
 
-    /// The order of two insights in the list. Without a value is last ascending and first descending.
-    pub fn compare(&self, left: &InsightRow, right: &InsightRow) -> Ordering {
+    /// Whether it depends on which dashboards are live.
+    pub fn asks_dashboards(&self) -> bool {
+        self.saved == Some(true) || !self.dashboards.is_empty()
+    }
+
+    /// Whether the order depends on when insights were viewed.
+    pub fn asks_views(&self) -> bool {
+        self.order == SortField::LastViewedAt
+    }
+
+    /// The order of two insights in the list. Without a value is last ascending and first descending; of views, which
+    /// people look for from the latest, it is the other way round.
+    pub fn compare(&self, left: &InsightRow, right: &InsightRow, views: &Views) -> Ordering {
         let order = match self.order {
             SortField::Id => left.id.cmp(&right.id),
             SortField::ShortId => left.short_id.cmp(&right.short_id),
@@ -145,12 +156,36 @@ impl InsightQuery {
             SortField::LastModifiedAt => left.last_modified_at.cmp(&right.last_modified_at),
             SortField::Favorited => left.favorited.cmp(&right.favorited),
             SortField::Saved => left.saved.cmp(&right.saved),
-            SortField::LastViewedAt => Ordering::Equal,
+            SortField::LastViewedAt => views.get(&left.id).cmp(&views.get(&right.id)),
             SortField::CreatedBy => left.created_by.cmp(&right.created_by),
         };
         let order = if self.descending { order.reverse() } else { order };
         order.then(left.id.cmp(&right.id))
     }
+}
+
+/// Whether an insight has anything by which it could mention a flag.
+pub fn has_properties(insight: &Insight) -> bool {
+    let is = |value: Option<&Value>| {
+        value.is_some_and(|value| !(value.is_null() || *value == json!([]) || *value == json!({})))
+    };
+    let node = innermost(insight);
+    let part = |name: &str| node.and_then(|node| node.get(name));
+    let mut series = part("series").and_then(Value::as_array).into_iter().flatten();
+    is(insight.filters.get("breakdown"))
+        || is(insight.filters.get("properties"))
+        || is(part("breakdownFilter"))
+        || is(part("properties"))
+        || series.any(|entry| is(entry.get("properties")))
+}
+
+/// The node of the insight's query that no other is wrapped around.
+fn innermost(insight: &Insight) -> Option<&Value> {
+    let mut node = insight.query.as_ref();
+    while let Some(source) = node.and_then(|node| node.get("source")) {
+        node = Some(source);
+    }
+    node
 }
 
 /// Whether an insight mentions a flag: in its breakdown by the flag's property, or anywhere in its property filters.
@@ -160,10 +195,7 @@ pub fn mentions_flag(insight: &Insight, key: &str) -> bool {
     if has(insight.filters.get("breakdown"), &feature) || has(insight.filters.get("properties"), key) {
         return true;
     }
-    let mut node = insight.query.as_ref();
-    while let Some(source) = node.and_then(|node| node.get("source")) {
-        node = Some(source);
-    }
+    let node = innermost(insight);
     let part = |name: &str| node.and_then(|node| node.get(name));
     let series = part("series").and_then(Value::as_array).into_iter().flatten();
     has(part("breakdownFilter"), &feature)

@@ -3,7 +3,7 @@
 use pennon_calculation::{Calculator, Limits};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, answer_time, events_memory};
+use pennon_core::config::{Config, answer_time, events_memory, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::Store;
@@ -16,10 +16,12 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
+    let app = App::new(Store::from_env(&config.store).await, Clock::Running)
+        .limited(rates)
+        .with_payload_keys(payload_keys("")?);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));
-    let state = Insights { app, calculator };
+    let state = Insights::new(app, calculator);
     lambda::run(edge(pennon_insights::function_router(&state), state.app.clock)).await
 }

@@ -31,7 +31,8 @@ impl Placement {
     pub fn of(insight: &Insight, dashboards: &Dashboards, access: &Access) -> Placement {
         let live = || tiles::live(&insight.tiles, dashboards);
         let on: Vec<&Dashboard> = live().filter_map(|tile| dashboards.get(tile.dashboard_id)).collect();
-        let may_edit = on.is_empty() || on.iter().any(|dashboard| dashboard.is_editable_by(access));
+        let is_open = on.is_empty() || on.iter().any(|dashboard| dashboard.is_editable_by(access));
+        let may_edit = is_open && !access.is_link();
         let tile = |tile: &tiles::Tile| json!({"id": tile.id, "dashboard_id": tile.dashboard_id, "deleted": tile.deleted});
         Placement {
             dashboards: live().map(|tile| tile.dashboard_id).collect(),

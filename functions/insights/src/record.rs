@@ -50,6 +50,9 @@ pub struct Insight {
     pub last_modified_at: DateTime<Utc>,
     /// Who changed its content last.
     pub last_modified_by: User,
+    /// The version of the record with which its summary row was written last; what no list knows is written without it.
+    #[serde(default)]
+    pub row_version: u64,
 }
 
 /// Eight-digit numbers are never given: clients take eight characters for a short id.
@@ -89,6 +92,7 @@ impl Insight {
             updated_at: now,
             last_modified_at: now,
             last_modified_by: user.clone(),
+            row_version: 0,
         };
         blank.apply(input, user, now)
     }

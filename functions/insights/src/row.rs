@@ -1,9 +1,11 @@
 //! The summary row of an insight: what lists filter and order by.
 
 use chrono::{DateTime, Utc};
+use pennon_core::store::{Item, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::listing::has_properties;
 use crate::record::Insight;
 use crate::tiles::kept_dashboards;
 
@@ -45,11 +47,18 @@ pub struct InsightRow {
     pub query_kind: Option<String>,
     /// Kind of the node inside it.
     pub source_kind: Option<String>,
+    /// Whether its question has a breakdown or filters by properties, by which alone it may mention a flag.
+    pub has_properties: bool,
+    /// Length of the record, in KiB, rounded up.
+    pub kib: usize,
+    /// Version of the record with which it was written.
+    #[serde(skip)]
+    pub item_version: u64,
 }
 
 impl InsightRow {
-    /// The row of an insight.
-    pub fn of(insight: &Insight) -> InsightRow {
+    /// The row of an insight whose record has `bytes`.
+    pub fn of(insight: &Insight, bytes: usize) -> InsightRow {
         let query = insight.query.as_ref().and_then(Value::as_object);
         let source = query.and_then(|node| node.get("source")).and_then(Value::as_object);
         InsightRow {
@@ -70,7 +79,23 @@ impl InsightRow {
             filters_insight: insight.filters.get("insight").and_then(Value::as_str).map(str::to_owned),
             query_kind: query.and_then(kind),
             source_kind: source.and_then(kind),
+            has_properties: has_properties(insight),
+            kib: bytes.div_ceil(1024),
+            item_version: 0,
         }
+    }
+
+    /// The row in `item`.
+    pub fn read(item: &Item) -> Result<InsightRow, StoreError> {
+        Ok(InsightRow { item_version: item.version, ..item.body()? })
+    }
+
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let texts =
+            [&self.name, &self.derived_name, &self.description, &self.filters_insight, &self.query_kind];
+        let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+        size_of::<InsightRow>() + texts + self.tags.len() * 40 + self.dashboards.len() * 8 + 60
     }
 }
 

@@ -26,6 +26,9 @@ impl<'a> Viewer<'a> {
 
     /// What the caller may do with an insight, in a word. No rules say otherwise than by creation and membership.
     fn level(&self, insight: &Insight) -> &'static str {
+        if self.access.is_link() {
+            return "viewer";
+        }
         let own = insight.created_by.id == self.access.caller.user().id;
         if own || self.access.level().is_admin() { "manager" } else { "editor" }
     }

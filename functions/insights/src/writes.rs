@@ -5,7 +5,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use pennon_calculation::require_json;
+use pennon_calculation::Format;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, json};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::changes::DashboardChange;
 use crate::dashboards::Dashboards;
-use crate::handlers::WRITE;
+use crate::handlers::{self, WRITE};
 use crate::input::InsightInput;
 use crate::numbers::{self, Wish};
 use crate::placement::{self, Placement};
@@ -31,13 +31,14 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// `POST P/insights/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    call.link()?;
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
-    require_json(&call)?;
+    Format::of(&call)?;
     let input = InsightInput::parse(&call.json_fields()?)?;
     let (refresh, explicit) = numbers::wanted(&call)?;
     let wanted = input.dashboards.clone().unwrap_or_default();
     let (records, project) = (&state.app.store.records, access.project.id);
-    let mut dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
+    let dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
     placement::check(&wanted, None, &dashboards, &access)?;
     let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), call.now);
     let wish = Wish::of(&call, &access.project, refresh);
@@ -51,25 +52,16 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     insight.tiles = tiles::placed(&[], &wanted, tile_ids);
     for _ in 0..limits::WRITE_TRIES {
         insight.short_id = ids::random_text(limits::SHORT_ID_CHARS);
-        let judged = Judged {
-            access: &access,
-            now: call.now,
-            before: None,
-            after: &insight,
-            dashboards: &dashboards,
-            dashboard_change: None,
-        };
+        let judged =
+            Judged { access: &access, now: call.now, before: None, after: &insight, dashboard_change: None };
         match records.transact(judged.writes()?).await {
             Ok(()) => {
                 let viewer = Viewer::new(&access, explicit);
                 let placement = Placement::of(&insight, &dashboards, &access);
                 return Ok(created(shown::full(&insight, &numbers, &placement, &viewer, None)));
             }
-            // The short id is taken, or a dashboard has changed since.
-            Err(StoreError::Condition { .. }) => {
-                dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
-                placement::check(&wanted, None, &dashboards, &access)?;
-            }
+            // The short id is taken.
+            Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -78,7 +70,8 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 /// `PATCH P/insights/{id}/`
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let number = call.id("id");
+    call.link()?;
+    let number = handlers::number(&call);
     let wanted = |project| number.iter().map(|id| store::key(project, *id)).collect::<Vec<Key>>();
     let (access, found) = state.app.project_with(&call, WRITE, wanted).await?;
     let mut found = found.into_iter().next().flatten();
@@ -99,7 +92,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     if before.deleted && !fields.as_ref().is_ok_and(restores) {
         return Err(ApiError::not_found());
     }
-    require_json(call)?;
+    Format::of(call)?;
     let records = &state.app.store.records;
     let named = tiles::kept_dashboards(&before.tiles).chain(fields.iter().flat_map(named_dashboards));
     let dashboards = Dashboards::load(records, access.project.id, named).await?;
@@ -119,7 +112,6 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
         now: call.now,
         before: Some((&before, item)),
         after: &after,
-        dashboards: &dashboards,
         dashboard_change: input.dashboards.as_ref().and_then(change),
     };
     match records.transact(judged.writes()?).await {

@@ -12,14 +12,15 @@ fn query(parameters: &[(&str, &str)]) -> Result<InsightQuery, FieldError> {
 
 fn rows(bodies: &[Value]) -> Vec<InsightRow> {
     let insights = bodies.iter().zip(1..).map(|(body, id)| insight(id, body.clone()));
-    insights.map(|insight| InsightRow::of(&insight)).collect()
+    insights.map(|insight| InsightRow::of(&insight, 1)).collect()
 }
 
 /// Ids of the rows that the list shows, in its order.
 fn shown(rows: &[InsightRow], parameters: &[(&str, &str)]) -> Vec<u64> {
     let query = query(parameters).unwrap();
+    let views = [(2, at("2024-01-03T00:00:00Z")), (3, at("2024-01-02T00:00:00Z"))].into_iter().collect();
     let mut shown: Vec<_> = rows.iter().filter(|row| query.matches(row, 1, &Dashboards::default())).collect();
-    shown.sort_by(|left, right| query.compare(left, right));
+    shown.sort_by(|left, right| query.compare(left, right, &views));
     shown.into_iter().map(|row| row.id).collect()
 }
 
@@ -108,7 +109,11 @@ fn orders_put_missing_values_last_and_break_ties_by_id() {
     assert_eq!(shown(&rows, &[("order", "name")]), [2, 1, 3, 4]);
     assert_eq!(shown(&rows, &[("order", "-id")]), [4, 3, 2, 1]);
     assert_eq!(shown(&rows, &[("order", "-favorited")]), [4, 1, 2, 3]);
-    assert_eq!(shown(&rows, &[("order", "-last_viewed_at")]), [1, 2, 3, 4]);
+    assert_eq!(shown(&rows, &[("order", "-last_viewed_at")]), [2, 3, 1, 4], "nobody's view is last");
+    assert_eq!(shown(&rows, &[("order", "last_viewed_at")]), [1, 4, 3, 2], "and first");
+    assert_eq!(shown(&rows, &[("order", "-name")]), [3, 4, 1, 2]);
+    assert_eq!(shown(&rows, &[("order", "saved")]), [1, 2, 3, 4]);
+    assert_eq!(shown(&rows, &[("order", "-short_id")]), [4, 3, 2, 1]);
     let error = query(&[("order", "-size")]).unwrap_err();
     assert_eq!((error.code, error.detail.as_str()), ("invalid_choice", "\"-size\" is not a valid choice."));
 }
@@ -136,6 +141,7 @@ fn a_flag_is_mentioned_in_breakdowns_and_properties() {
         node("series", json!([{"kind": "EventsNode", "properties": property}])),
     ] {
         assert!(mentions_flag(&insight(1, body.clone()), "beta"), "{body}");
+        assert!(has_properties(&insight(1, body.clone())), "{body}");
         assert!(!mentions_flag(&insight(1, body), "gamma"));
     }
     assert!(!mentions_flag(&insight(1, json!({"filters": {"breakdown": "beta"}, "name": "beta"})), "beta"));

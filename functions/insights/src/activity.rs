@@ -1,0 +1,23 @@
+//! `GET P/insights/activity/` and `GET P/insights/{id}/activity/`: who changed what, newest first.
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_calculation::Format;
+use pennon_core::activity::{item_log, scope_log};
+use pennon_core::error::ApiResult;
+use pennon_core::http::Call;
+
+use crate::changes::SCOPE;
+use crate::{Insights, store};
+
+/// The log of all insights, deleted ones included.
+pub async fn all(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    let log = scope_log(&state.app, &call, SCOPE).await?;
+    Format::of(&call).map(|_| log)
+}
+
+/// The log of one insight that is not deleted: such a one has a summary row.
+pub async fn of_one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    let log = item_log(&state.app, &call, SCOPE, store::row_key, |_| Ok(true)).await?;
+    Format::of(&call).map(|_| log)
+}

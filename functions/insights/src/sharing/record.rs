@@ -1,0 +1,139 @@
+//! What is stored of an insight's sharing, and the bodies that change it.
+
+use chrono::{DateTime, Utc};
+use pennon_core::auth::{OpenedBy, link_hash};
+use pennon_core::clock::timestamp;
+use pennon_core::error::ApiResult;
+use pennon_core::http::Fields;
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write};
+use pennon_engine::flag::FieldError;
+use pennon_engine::flag::fields::{self, Field, TextRule};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::input::invalid;
+
+/// Settings that are on or off.
+const SWITCHES: [&str; 6] =
+    ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
+/// The setting that is a text.
+const THEME: &str = "theme";
+const THEME_RULE: TextRule = TextRule { max_chars: 50, blank: true, trim: false };
+
+/// How an insight is shared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sharing {
+    pub enabled: bool,
+    pub created_at: DateTime<Utc>,
+    pub settings: Option<Map<String, Value>>,
+    /// How often it was given another token.
+    pub rotation: u32,
+    /// Of the token.
+    pub hash: String,
+}
+
+/// The fields of a body that change something; none is absent.
+#[expect(clippy::option_option, reason = "absent and null are different")]
+pub(super) struct SharingInput {
+    enabled: Option<bool>,
+    settings: Option<Option<Map<String, Value>>>,
+}
+
+impl SharingInput {
+    pub fn parse(body: &Fields) -> ApiResult<SharingInput> {
+        Ok(SharingInput {
+            enabled: Field::of(body, "enabled").sent(fields::boolean).map_err(invalid)?,
+            settings: Field::of(body, "settings").nullable(settings).map_err(invalid)?,
+        })
+    }
+}
+
+/// The settings that are known, in the order sent.
+fn settings(name: &str, value: &Value) -> Result<Map<String, Value>, FieldError> {
+    let mut known = Map::new();
+    for (key, value) in fields::object(name, value)? {
+        let field = format!("{name}__{key}");
+        if value.is_null() && (SWITCHES.contains(&key.as_str()) || key == THEME) {
+            known.insert(key.clone(), Value::Null);
+        } else if SWITCHES.contains(&key.as_str()) {
+            known.insert(key.clone(), json!(fields::boolean(&field, value)?));
+        } else if key == THEME {
+            known.insert(key.clone(), json!(fields::string(&field, value, THEME_RULE)?));
+        }
+    }
+    Ok(known)
+}
+
+impl Sharing {
+    fn none(token: &str, now: DateTime<Utc>) -> Sharing {
+        Sharing { enabled: false, created_at: now, settings: None, rotation: 0, hash: link_hash(token) }
+    }
+
+    /// The sharing after a change; `token` is the one that it has.
+    pub fn changed(old: Option<&Sharing>, input: &SharingInput, token: &str, now: DateTime<Utc>) -> Sharing {
+        let old = old.cloned().unwrap_or_else(|| Sharing::none(token, now));
+        Sharing {
+            enabled: input.enabled.unwrap_or(old.enabled),
+            settings: input.settings.clone().unwrap_or_else(|| old.settings.clone()),
+            ..old
+        }
+    }
+
+    /// The sharing when it has this token instead.
+    pub fn rotated(old: Option<&Sharing>, rotation: u32, token: &str, now: DateTime<Utc>) -> Sharing {
+        let old = old.cloned().unwrap_or_else(|| Sharing::none(token, now));
+        Sharing { rotation, hash: link_hash(token), ..old }
+    }
+
+    /// The write of the record, if it is still as it was read.
+    pub fn write(&self, key: Key, old: Option<&Item>) -> Result<Write, StoreError> {
+        let version = old.map_or(0, |item| item.version);
+        let guard = old.map_or(Guard::Absent, |item| Guard::Version(item.version));
+        Ok(Write::Put(Item::new(key, self)?.with_version(version + 1), guard))
+    }
+
+    /// The writes of the rows by which tokens open the insight, as far as they change.
+    pub fn link_writes(
+        &self,
+        project: ProjectId,
+        insight: u64,
+        old: Option<&Sharing>,
+    ) -> Result<Vec<Write>, StoreError> {
+        let opened = |sharing: &Sharing| sharing.enabled.then(|| sharing.hash.clone());
+        let (before, after) = (old.and_then(opened), opened(self));
+        if before == after {
+            return Ok(Vec::new());
+        }
+        let mut writes = Vec::new();
+        if let Some(hash) = before {
+            writes.push(Write::Delete(keys::share(&hash), Guard::None));
+        }
+        if let Some(hash) = after {
+            let row = Item::new(keys::share(&hash), &OpenedBy { project, insight })?;
+            writes.push(Write::Put(row, Guard::None));
+        }
+        Ok(writes)
+    }
+
+    /// The sharing as answers show it.
+    pub fn shown(&self, token: &str) -> Value {
+        shown(Some(timestamp(self.created_at)), self.enabled, token, &json!(self.settings))
+    }
+
+    /// What answers show of an insight whose sharing nobody has changed.
+    pub fn shown_of_none(token: &str) -> Value {
+        shown(None, false, token, &Value::Null)
+    }
+}
+
+fn shown(created_at: Option<String>, enabled: bool, token: &str, settings: &Value) -> Value {
+    json!({
+        "created_at": created_at,
+        "enabled": enabled,
+        "access_token": token,
+        "settings": settings,
+        "password_required": false,
+        "share_passwords": [],
+    })
+}
