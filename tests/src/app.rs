@@ -74,6 +74,16 @@ fn standard() -> Value {
     })
 }
 
+/// The standard workspace, with the lists of `more` appended to its lists.
+fn standard_and(more: Value) -> Value {
+    let mut workspace = standard();
+    for (section, added) in more.as_object().expect("sections") {
+        let list = workspace[section].as_array().cloned().unwrap_or_default();
+        workspace[section] = list.into_iter().chain(added.as_array().cloned().unwrap_or_default()).collect();
+    }
+    workspace
+}
+
 /// A whole installation in memory, its events in a directory that goes with it.
 pub struct TestApp {
     /// What the functions were given.
@@ -94,13 +104,7 @@ impl TestApp {
 
     /// The standard workspace, with the lists of `more` appended to its lists.
     pub async fn with(more: Value) -> TestApp {
-        let mut workspace = standard();
-        for (section, added) in more.as_object().expect("sections") {
-            let list = workspace[section].as_array().cloned().unwrap_or_default();
-            workspace[section] =
-                list.into_iter().chain(added.as_array().cloned().unwrap_or_default()).collect();
-        }
-        TestApp::of(&workspace).await
+        TestApp::of(&standard_and(more)).await
     }
 
     /// Exactly this workspace.
@@ -115,14 +119,24 @@ impl TestApp {
 
     /// The standard workspace, over a store that fails as `faults` say.
     pub async fn failing(faults: &Faults) -> TestApp {
-        TestApp::build(&standard(), TestApp::frozen(), Some(faults)).await
+        TestApp::failing_with(faults, json!({})).await
+    }
+
+    /// The standard workspace and `more`, over a store that fails as `faults` say.
+    pub async fn failing_with(faults: &Faults, more: Value) -> TestApp {
+        TestApp::build(&standard_and(more), TestApp::frozen(), Some(faults)).await
     }
 
     /// The standard workspace in a file, which is read and written as a local server does. Nothing is counted.
     pub async fn in_file() -> TestApp {
+        TestApp::in_file_with(json!({})).await
+    }
+
+    /// As [`TestApp::in_file`], with more in its workspace.
+    pub async fn in_file_with(more: Value) -> TestApp {
         let directory = tempfile::tempdir().expect("a directory");
         let embedded = Embedded::open(directory.path()).await.expect("an embedded database");
-        TestApp::filled(embedded, &standard(), TestApp::frozen(), None, directory).await
+        TestApp::filled(embedded, &standard_and(more), TestApp::frozen(), None, directory).await
     }
 
     fn frozen() -> Clock {
@@ -185,6 +199,13 @@ impl TestApp {
         let url = self.events_url();
         let app = self.services.app.clone().limited(Some(rates));
         let services = Services::open(app, &url).expect("services");
+        TestApp { router: api(&services), services, ..self }
+    }
+
+    /// The same installation, whose process has these keys.
+    pub fn with_payload_keys(self, payload_keys: PayloadKeys) -> TestApp {
+        let app = self.services.app.clone().with_payload_keys(payload_keys);
+        let services = Services::open(app, &self.events_url()).expect("services");
         TestApp { router: api(&services), services, ..self }
     }
 

@@ -10,6 +10,7 @@ mod app;
 pub mod cases;
 mod faults;
 pub mod history;
+pub mod insight_history;
 pub mod questions;
 mod random;
 

@@ -98,7 +98,7 @@ pub async fn my_last(State(state): State<Insights>, call: Call) -> ApiResult<Res
     latest.truncate(SHOWN);
     let on = latest.iter().flat_map(|insight| tiles::kept_dashboards(&insight.tiles));
     let dashboards = Dashboards::load(records, project, on).await?;
-    let viewer = Viewer::new(&access, &call, false);
+    let viewer = Viewer::new(&access, false);
     let short = |insight| shown::short(insight, &Placement::of(insight, &dashboards, &access), &viewer);
     Ok(json(latest.iter().map(short).collect::<Vec<Value>>()))
 }

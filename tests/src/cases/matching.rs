@@ -49,7 +49,11 @@ pub(super) fn differences(want: &Value, got: Option<&Value>, path: &str, problem
 
 fn is_matcher(want: &Value) -> bool {
     let fields = want.as_object().filter(|fields| fields.len() == 1);
-    fields.is_some_and(|fields| fields.keys().any(|name| matches!(&**name, "$len" | "$has" | "$not")))
+    fields.is_some_and(|fields| {
+        fields.keys().any(|name| {
+            matches!(&**name, "$len" | "$has" | "$not" | "$set" | "$approx" | "$keys" | "$haskeys")
+        })
+    })
 }
 
 /// What the matcher wants, if `got` is not that.
@@ -60,13 +64,33 @@ fn mismatch(name: &str, argument: &Value, got: &Value) -> Option<String> {
             (length != argument.as_u64().and_then(|length| length.try_into().ok()))
                 .then(|| format!("an array of {argument}"))
         }
+        "$set" => {
+            let (wanted, found) = (items(argument), items(got));
+            let is_set = got.is_array() && wanted.len() == found.len() && pairs(wanted, found);
+            (!is_set).then(|| format!("in any order {}", short(argument)))
+        }
+        "$approx" => {
+            let near = |want: f64, got: f64| (want - got).abs() <= 1e-9 * want.abs().max(1.0);
+            let is_near = argument.as_f64().zip(got.as_f64()).is_some_and(|(want, got)| near(want, got));
+            (!is_near).then(|| format!("about {argument}"))
+        }
+        "$keys" | "$haskeys" => {
+            let has = |key: &Value| key.as_str().is_some_and(|key| got.get(key).is_some());
+            let count = got.as_object().map(serde_json::Map::len);
+            let fits = items(argument).iter().all(has)
+                && (name == "$haskeys" || count == Some(items(argument).len()));
+            (!fits).then(|| format!("an object with the keys {}", short(argument)))
+        }
         "$not" => fits(argument, got).then(|| format!("anything but {}", short(argument))),
         _ => {
-            let wanted = argument.as_array().map_or(&[][..], Vec::as_slice);
-            let found = got.as_array().map_or(&[][..], Vec::as_slice);
+            let (wanted, found) = (items(argument), items(got));
             (!got.is_array() || !pairs(wanted, found)).then(|| format!("an array with {}", short(argument)))
         }
     }
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[][..], Vec::as_slice)
 }
 
 /// Whether each wanted element has a partner of its own among those found.
@@ -89,7 +113,7 @@ fn pairs(wanted: &[Value], found: &[Value]) -> bool {
     (0..wanted.len()).all(|at| place(at, &fits, &mut partner, &mut vec![false; found.len()]))
 }
 
-fn fits(want: &Value, got: &Value) -> bool {
+pub(super) fn fits(want: &Value, got: &Value) -> bool {
     let mut problems = Vec::new();
     differences(want, Some(got), "", &mut problems);
     problems.is_empty()
@@ -129,6 +153,9 @@ mod tests {
             json!({"a": {"$has": [{"b": "$any", "c": "$any"}]}}),
             json!({"n": {"$not": 4}, "a": [{"$not": 2}, "$any"]}),
             json!({"n": "$re:^3"}),
+            json!({"a": {"$set": [{"b": "xyz"}, 1]}, "n": {"$approx": 3.000_000_000_1}}),
+            json!({"$keys": ["n", "t", "a"]}),
+            json!({"$haskeys": ["n"]}),
         ] {
             assert!(fits(&want, &got), "{want}");
         }
@@ -141,6 +168,10 @@ mod tests {
             json!({"n": {"$not": 3}}),
             json!({"a": [1, {"c": false}]}),
             json!([]),
+            json!({"a": {"$set": [1]}}),
+            json!({"n": {"$approx": 3.1}}),
+            json!({"$keys": ["n", "t"]}),
+            json!({"$haskeys": ["z"]}),
         ] {
             assert!(!fits(&want, &got), "{want}");
         }

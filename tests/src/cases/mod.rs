@@ -4,12 +4,15 @@ mod matching;
 mod variables;
 mod world;
 
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use axum::http::Request;
+use pennon_core::clock::NOW_HEADER;
 use serde_json::Value;
 
 use crate::{Answer, TestApp};
-use matching::{at_path, differences, shortened};
+use matching::{at_path, differences, fits, shortened};
 use world::World;
 
 /// One case.
@@ -52,9 +55,17 @@ impl Case {
         }
     }
 
+    /// Whether some step names its instant.
+    fn sets_the_clock(&self) -> bool {
+        self.0["steps"].as_array().into_iter().flatten().any(|step| step["at"].is_string())
+    }
+
     async fn attempt(&self) -> Result<(), String> {
         let mut world = World::build(&self.0["setup"]);
-        let app = TestApp::running(&world.workspace).await;
+        let app = match self.sets_the_clock() {
+            true => TestApp::of(&world.workspace).await,
+            false => TestApp::running(&world.workspace).await,
+        };
         world.import(&app).await?;
         world.make_flags(&app, &self.0["setup"]["flags"]).await?;
         for (number, step) in self.0["steps"].as_array().into_iter().flatten().enumerate() {
@@ -67,7 +78,15 @@ impl Case {
 }
 
 async fn run_step(app: &TestApp, world: &mut World, step: &Value) -> Result<(), String> {
-    let answer = app.send(request(world, step)?).await;
+    let mut answer = app.send(request(world, step)?).await;
+    if let Some(until) = step["poll"].get("until") {
+        let patience = Duration::from_secs(step["poll"]["timeout_s"].as_u64().unwrap_or(10));
+        let began = Instant::now();
+        while !fits(&world.variables.fill(until)?, &answer.json()) && began.elapsed() < patience {
+            tokio::task::yield_now().await;
+            answer = app.send(request(world, step)?).await;
+        }
+    }
     let expect = &step["expect"];
     let problems = problems(world, expect, &answer)?;
     if !problems.is_empty() {
@@ -85,7 +104,15 @@ async fn run_step(app: &TestApp, world: &mut World, step: &Value) -> Result<(), 
 }
 
 fn request(world: &World, step: &Value) -> Result<Request<Body>, String> {
-    let path = encoded(&world.variables.text(step["path"].as_str().unwrap_or_default())?);
+    let mut path = encoded(&world.variables.text(step["path"].as_str().unwrap_or_default())?);
+    for (name, value) in step["query"].as_object().into_iter().flatten() {
+        let value = match world.variables.fill(value)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        path.push(if path.contains('?') { '&' } else { '?' });
+        path.push_str(&format!("{name}={}", escaped(&value)));
+    }
     let key = match step["as"].as_str() {
         Some(name) => world.variables.text(&format!("{{keys.{name}}}"))?,
         None => String::new(),
@@ -99,6 +126,10 @@ fn request(world: &World, step: &Value) -> Result<Request<Body>, String> {
             request
         }
     };
+    if let Some(at) = step["at"].as_str() {
+        let at = at.parse().map_err(|_| format!("no instant: {at}"))?;
+        request.headers_mut().insert(NOW_HEADER, at);
+    }
     for (name, value) in step["headers"].as_object().into_iter().flatten() {
         let value = world.variables.text(value.as_str().unwrap_or_default())?;
         let name: axum::http::HeaderName = name.parse().map_err(|_| format!("no header: {name}"))?;
@@ -116,9 +147,22 @@ fn encoded(path: &str) -> String {
     path.bytes().map(escaped).collect()
 }
 
+/// A value of a query string as a client sends it.
+fn escaped(value: &str) -> String {
+    let escaped = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    value.bytes().map(escaped).collect()
+}
+
 fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
-    if expect["status"] != answer.status.as_u16() {
+    let status = answer.status.as_u16();
+    let may_be = |want: &Value| {
+        *want == status || want.as_array().is_some_and(|any| any.iter().any(|one| *one == status))
+    };
+    if !may_be(&expect["status"]) {
         problems.push(format!("status: want {} got {}", expect["status"], answer.status.as_u16()));
         return Ok(problems);
     }
@@ -126,6 +170,11 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
     if let Some(want) = expect.get("body") {
         differences(&world.variables.fill(want)?, Some(&body), "body", &mut problems);
     }
+    for (path, want) in expect["paths"].as_object().into_iter().flatten() {
+        let got = if path == "$" { Some(&body) } else { at_path(&body, path) };
+        differences(&world.variables.fill(want)?, got, path, &mut problems);
+    }
+    text_problems(world, &expect["text"], &answer.text, &mut problems)?;
     for path in expect["absent"].as_array().into_iter().flatten() {
         let path = world.variables.text(path.as_str().unwrap_or_default())?;
         if let Some(found) = at_path(&body, &path) {
@@ -140,4 +189,29 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
         problems.push("body: want an empty one".to_owned());
     }
     Ok(problems)
+}
+
+/// What is wrong with the lines of a text.
+fn text_problems(
+    world: &World,
+    expect: &Value,
+    text: &str,
+    problems: &mut Vec<String>,
+) -> Result<(), String> {
+    let lines: Vec<&str> = text.lines().collect();
+    for (name, want) in expect.as_object().into_iter().flatten() {
+        let want = world.variables.fill(want)?;
+        if name == "line_count" {
+            differences(&want, Some(&lines.len().into()), name, problems);
+        } else if name == "contains" {
+            let parts = want.as_array().into_iter().flatten().filter_map(Value::as_str);
+            problems.extend(
+                parts.filter(|part| !text.contains(part)).map(|part| format!("no {part:?} in the text")),
+            );
+        } else {
+            let line = name.strip_prefix("line").and_then(|number| lines.get(number.parse::<usize>().ok()?));
+            differences(&want, line.map(|line| Value::from(*line)).as_ref(), name, problems);
+        }
+    }
+    Ok(())
 }

@@ -28,6 +28,9 @@ impl Variables {
         if let Some(value) = self.values.get(name) {
             return Ok(value.clone());
         }
+        if let Some(ago) = name.strip_prefix("day-").and_then(|ago| ago.parse().ok()) {
+            return Ok((self.now - TimeDelta::days(ago)).format("%Y-%m-%d").to_string().into());
+        }
         let days = name.strip_prefix("now-").and_then(|ago| ago.strip_suffix('d')?.parse().ok());
         let days = days.ok_or_else(|| format!("unknown variable {{{name}}}"))?;
         let then = self.now - TimeDelta::days(days);

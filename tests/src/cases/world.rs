@@ -44,7 +44,7 @@ impl World {
     pub fn build(setup: &Value) -> World {
         let mut world = World {
             workspace: json!({"organizations": [], "users": [], "projects": [], "keys": [], "roles": [],
-                              "cohorts": [], "dashboards": []}),
+                              "cohorts": [], "dashboards": [], "actions": []}),
             variables: Variables::new(),
             organizations: BTreeMap::new(),
             projects: BTreeMap::new(),
@@ -153,7 +153,9 @@ impl World {
     }
 
     fn add_records(&mut self, setup: &Value) {
-        for (section, variable) in [("cohorts", "cohorts"), ("dashboards", "dashboards")] {
+        for (section, variable) in
+            [("cohorts", "cohorts"), ("dashboards", "dashboards"), ("actions", "actions")]
+        {
             for (name, fields) in entries(&setup[section]) {
                 let id = self.next();
                 let mut entry = json!({"project": self.project(fields).to_string(), "id": id,
@@ -163,6 +165,13 @@ impl World {
                     entry["distinct_ids"] = json!(list(&fields["members"]).collect::<Vec<_>>());
                 } else if let Some(filters) = fields.get("filters") {
                     entry["filters"] = self.variables.fill(filters).expect("known variables");
+                }
+                let plain = ["deleted", "restriction_level", "steps"];
+                for field in plain.into_iter().filter(|field| fields.get(*field).is_some()) {
+                    entry[field] = fields[field].clone();
+                }
+                if let Some(creator) = fields["created_by"].as_str() {
+                    entry["created_by"] = json!(self.emails[creator]);
                 }
                 self.declare(section, entry);
                 self.variables.set(format!("{variable}.{name}"), id);
@@ -179,6 +188,11 @@ impl World {
             let line =
                 json!({"type": name, "index": index, "key": group["key"], "properties": group["properties"]});
             self.lines.push(json!({"project": project.to_string(), "group": line}));
+        }
+        for event in list(&setup["events"]) {
+            let mut line = event.clone();
+            line["project"] = json!(self.project(event).to_string());
+            self.lines.push(line);
         }
         for person in list(&setup["persons"]) {
             let project = self.project(person).to_string();

@@ -1,0 +1,101 @@
+//! Histories of concurrent calls about insights, and what must hold of them.
+//!
+//! Every change sends a description that no other call sends beside what it is about, and the log tells each description
+//! with the one before it: so the log is a chain, which is the one order of writes. [`check::check`] follows it, replays
+//! each insight's life by rules of its own, and compares every answer, every entry and every row with it.
+
+pub mod check;
+pub mod clients;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+pub use check::check;
+
+/// The fields of a body.
+pub type Fields = Map<String, Value>;
+
+/// What a client asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Other values for these fields; `description` is among them.
+    Change(u64, Fields),
+    /// One insight.
+    Read(u64),
+    /// All insights.
+    List,
+    /// To have looked at an insight, at this microsecond after the start.
+    View(u64, i64),
+}
+
+/// What the client was told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// This is the insight, or these are.
+    Insights(Vec<Value>),
+    /// It was done.
+    Done,
+    /// There is no such insight.
+    Missing,
+    /// Come back later: whether a write was done is not known.
+    Busy,
+    /// Something that nobody should be told.
+    Other(u16, String),
+}
+
+/// One call, and the ticks of one clock at which it began and ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// What was asked.
+    pub request: Request,
+    /// What came back.
+    pub told: Told,
+    /// Before this tick nothing had been done.
+    pub began: u64,
+    /// From this tick on all was done.
+    pub ended: u64,
+}
+
+/// An entry of the activity log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Whose log.
+    pub insight: u64,
+    /// `created`, `updated`, `deleted` or `restored`.
+    pub kind: String,
+    /// Before and after of each field.
+    pub changes: BTreeMap<String, (Value, Value)>,
+}
+
+/// What is stored in the end.
+#[derive(Debug, Clone, Default)]
+pub struct Stored {
+    /// The bodies of the records.
+    pub records: BTreeMap<u64, Value>,
+    /// Insights that have a summary row.
+    pub rows: Vec<u64>,
+    /// Whether the version of the project says of the rows what they are.
+    pub is_proven: bool,
+    /// Pointers from dashboards: dashboard and insight.
+    pub pointers: Vec<(u64, u64)>,
+    /// The log.
+    pub entries: Vec<Entry>,
+    /// How many entries the log says that it has, and how many each insight's own log has.
+    pub counted: i64,
+    /// Entries of each insight's own log.
+    pub own: BTreeMap<u64, usize>,
+    /// The latest view of each insight by anybody, in microseconds after the start.
+    pub views: BTreeMap<u64, i64>,
+}
+
+/// What was noted.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// The first description of each insight.
+    pub started: BTreeMap<u64, String>,
+    /// All calls.
+    pub calls: Vec<Call>,
+    /// What was left.
+    pub stored: Stored,
+}

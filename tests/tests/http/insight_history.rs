@@ -1,0 +1,120 @@
+//! Many clients at once, about a few insights: every call is noted, and the whole must be explained by one order of writes.
+//!
+//! `PENNON_HISTORY_OPERATIONS` sets how many random calls are made, half of them over a failing store;
+//! `PENNON_HISTORY_SEED` repeats a run's choices.
+
+use pennon_tests::insight_history::clients::{Recorder, run, workspace};
+use pennon_tests::insight_history::{History, Request, Told, check};
+use pennon_tests::{Fault, Faults, TestApp};
+
+const CLIENTS: usize = 32;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
+}
+
+fn operations() -> usize {
+    usize::try_from(number("PENNON_HISTORY_OPERATIONS", 1000) / 2).unwrap()
+}
+
+fn seed() -> u64 {
+    number("PENNON_HISTORY_SEED", pennon_core::ids::random_below(1 << 40))
+}
+
+#[track_caller]
+fn assert_sound(history: &History, seed: u64) {
+    let findings = check(history);
+    assert!(
+        findings.is_empty(),
+        "PENNON_HISTORY_SEED={seed}: {} findings, the first of which are\n{}",
+        findings.len(),
+        findings[..findings.len().min(5)].join("\n"),
+    );
+}
+
+/// Answers of a kind.
+fn count(history: &History, is: fn(&Told) -> bool) -> usize {
+    history.calls.iter().filter(|call| is(&call.told)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_of_many_clients_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let recorder = Recorder::new(TestApp::with(workspace()).await).await;
+    run(&recorder, seed, CLIENTS, operations).await;
+    let history = recorder.history().await;
+    assert_sound(&history, seed);
+    let busy = count(&history, |told| *told == Told::Busy);
+    let missing = count(&history, |told| *told == Told::Missing);
+    eprintln!(
+        "seed {seed}: {operations} calls, {missing} missing, {busy} busy, {} entries",
+        history.stored.entries.len()
+    );
+    assert!(missing > 0, "seed {seed}: no insight was ever met deleted");
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+}
+
+/// As a local server reads and writes: without the SDK, several transactions to a commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_on_a_file_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let app = TestApp::in_file_with(workspace()).await;
+    let recorder = Recorder::new(app).await;
+    run(&recorder, seed, CLIENTS, operations).await;
+    assert_sound(&recorder.history().await, seed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
+    let (seed, operations) = (seed(), operations());
+    let shares = [
+        (Fault::Conflict, 60),
+        (Fault::Throttled, 10),
+        (Fault::RequestLost, 8),
+        (Fault::AnswerLost, 8),
+        (Fault::FailedAfterwards, 8),
+    ];
+    let faults = Faults::new(seed, &shares);
+    let recorder = Recorder::new(TestApp::failing_with(&faults, workspace()).await).await;
+    run(&recorder, seed, CLIENTS, operations).await;
+    faults.stop();
+    let history = recorder.history().await;
+    assert_sound(&history, seed);
+    let met = faults.counts();
+    eprintln!("seed {seed}: {} busy, faults {met:?}", count(&history, |told| *told == Told::Busy));
+    for (fault, _) in shares {
+        assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
+    }
+}
+
+/// The checker finds what is wrong with a history that was sound.
+#[tokio::test]
+async fn what_is_wrong_with_a_history_is_found() {
+    let recorder = Recorder::new(TestApp::with(workspace()).await).await;
+    run(&recorder, 7, 4, 200).await;
+    let sound = recorder.history().await;
+    assert_sound(&sound, 7);
+    let spoilt: [(&str, fn(&mut History)); 8] = [
+        ("a lost entry", |it| drop(it.stored.entries.remove(20))),
+        ("a doubled entry", |it| it.stored.entries.push(it.stored.entries[20].clone())),
+        ("a lost row", |it| it.stored.rows.truncate(1)),
+        ("a wrong sum", |it| it.stored.is_proven = false),
+        ("a pointer too many", |it| it.stored.pointers.push((99, 1))),
+        ("a lost field", |it| {
+            it.stored.records.values_mut().for_each(|record| record["tags"] = "lost".into())
+        }),
+        ("a view that went back", |it| it.stored.views.values_mut().for_each(|at| *at -= 1)),
+        ("an acknowledged change that was lost", |it| {
+            let told = it
+                .calls
+                .iter_mut()
+                .find(|call| call.told == Told::Missing && matches!(call.request, Request::Change(..)));
+            told.unwrap().told = Told::Insights(Vec::new());
+        }),
+    ];
+    for (what, spoil) in spoilt {
+        let mut history = sound.clone();
+        spoil(&mut history);
+        assert!(!check(&history).is_empty(), "{what} was not found");
+    }
+}
