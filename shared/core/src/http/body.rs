@@ -90,34 +90,76 @@ fn urlencoded(body: &[u8]) -> Fields {
 
 /// The text fields of a multipart body; files are left out.
 fn multipart(declared: &str, body: &[u8]) -> ApiResult<Fields> {
-    let boundary = declared
-        .split(';')
-        .filter_map(|part| part.trim().strip_prefix("boundary="))
-        .map(|boundary| boundary.trim_matches('"'))
-        .find(|boundary| !boundary.is_empty() && boundary.len() <= 70)
-        .ok_or_else(|| ApiError::parse("Multipart form parse error - no boundary"))?;
-    let text = String::from_utf8_lossy(body);
-    let delimiter = format!("--{boundary}");
     let mut fields = Fields::new();
-    for part in text.split(&*delimiter).skip(1).take_while(|part| !part.starts_with("--")) {
-        let Some((head, value)) = part.split_once("\r\n\r\n") else {
-            return Err(ApiError::parse("Multipart form parse error - a part without a head"));
-        };
-        let disposition =
-            head.lines().find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"));
-        let name = disposition.and_then(|line| quoted(line, "name=\""));
-        let is_file = disposition.is_some_and(|line| line.contains("filename="));
-        if let (Some(name), false) = (name, is_file) {
-            let value = value.strip_suffix("\r\n").unwrap_or(value);
-            fields.insert(name.to_owned(), Value::String(value.to_owned()));
+    for part in parts(declared, body)? {
+        if !part.is_file {
+            let value = String::from_utf8_lossy(part.content).into_owned();
+            fields.insert(part.name.to_owned(), Value::String(value));
         }
     }
     Ok(fields)
 }
 
+/// The content of the file called `name` in a multipart body; none in a body of another type, or without the file.
+pub fn file<'a>(headers: &HeaderMap, body: &'a [u8], name: &str) -> ApiResult<Option<&'a [u8]>> {
+    let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let media_type = declared.split(';').next().unwrap_or("").trim();
+    if !media_type.eq_ignore_ascii_case("multipart/form-data") {
+        return Ok(None);
+    }
+    let found = parts(declared, body)?.into_iter().find(|part| part.is_file && part.name == name);
+    Ok(found.map(|part| part.content))
+}
+
+/// A part of a multipart body.
+struct Part<'a> {
+    name: &'a str,
+    is_file: bool,
+    content: &'a [u8],
+}
+
+/// The parts that have a name. A delimiter stands at the start of a line; its line ends with the line break.
+fn parts<'a>(declared: &str, body: &'a [u8]) -> ApiResult<Vec<Part<'a>>> {
+    let wrong = |what: &str| ApiError::parse(format!("Multipart form parse error - {what}"));
+    let boundary = declared
+        .split(';')
+        .filter_map(|part| part.trim().strip_prefix("boundary="))
+        .map(|boundary| boundary.trim_matches('"'))
+        .find(|boundary| !boundary.is_empty() && boundary.len() <= 70)
+        .ok_or_else(|| wrong("no boundary"))?;
+    let first = format!("--{boundary}");
+    let next = format!("\r\n--{boundary}");
+    let mut rest = match body.strip_prefix(first.as_bytes()) {
+        Some(rest) => rest,
+        // What comes before the first delimiter is for nobody.
+        None => split_at(body, next.as_bytes()).map_or(&[][..], |(_, rest)| rest),
+    };
+    let mut parts = Vec::new();
+    while !rest.is_empty() && !rest.starts_with(b"--") {
+        let (part, after) = split_at(rest, next.as_bytes()).unwrap_or((rest, &[]));
+        let (head, content) = split_at(part, b"\r\n\r\n").ok_or_else(|| wrong("a part without a head"))?;
+        let head = std::str::from_utf8(head).map_err(|_| wrong("a head that is not UTF-8"))?;
+        let is_it = |line: &&str| line.to_ascii_lowercase().starts_with("content-disposition:");
+        if let Some(line) = head.lines().find(is_it)
+            && let Some(name) = quoted(line, "name=\"")
+        {
+            parts.push(Part { name, is_file: line.contains("filename="), content });
+        }
+        rest = after;
+    }
+    Ok(parts)
+}
+
+/// What stands before and after the first `mark`.
+fn split_at<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = memchr::memmem::find(bytes, mark)?;
+    Some((&bytes[..at], &bytes[at + mark.len()..]))
+}
+
 fn quoted<'a>(line: &'a str, start: &str) -> Option<&'a str> {
-    let from = line.find(start)? + start.len();
-    line[from..].split('"').next()
+    // `filename="..."` ends in the same letters.
+    let at = line.match_indices(start).map(|(at, _)| at).find(|at| !line[..*at].ends_with("file"))?;
+    line[at + start.len()..].split('"').next()
 }
 
 #[cfg(test)]
@@ -142,6 +184,28 @@ mod tests {
         let body = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--B--\r\n";
         assert_eq!(read("multipart/form-data; boundary=B", body), Ok(json!({"a": "1"})));
         assert_eq!(read("text/plain", ""), Ok(json!({})));
+    }
+
+    #[test]
+    fn a_file_comes_as_it_is_and_only_as_a_file() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, "multipart/form-data; boundary=\"B\"".parse().unwrap());
+        let mut body =
+            b"preamble\r\n--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1--B\r\n2\r\n".to_vec();
+        body.extend(
+            b"--B\r\nContent-Disposition: form-data; filename=\"x.csv\"; name=\"csv\"\r\n\r\n\xff\r\nb\r\n",
+        );
+        body.extend(b"--B\r\nContent-Disposition: form-data; name=\"c\"\r\n\r\n\r\n--B--\r\n--B\r\nafter");
+        assert_eq!(file(&headers, &body, "csv").unwrap(), Some(&b"\xff\r\nb"[..]));
+        assert_eq!(file(&headers, &body, "a").unwrap(), None);
+        let text = fields(&headers, &body, Accepts::Forms).unwrap();
+        assert_eq!(Value::Object(text), json!({"a": "1--B\r\n2", "c": ""}));
+        assert_eq!(file(&headers, b"", "csv").unwrap(), None);
+        assert!(file(&headers, b"--B\r\nno head", "csv").is_err());
+        headers.insert(CONTENT_TYPE, "application/json".parse().unwrap());
+        assert_eq!(file(&headers, &body, "csv").unwrap(), None);
+        headers.insert(CONTENT_TYPE, "multipart/form-data".parse().unwrap());
+        assert!(file(&headers, &body, "csv").is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, json_object};
+use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, file, json_object};
 use super::edge::{ClientPath, RequestClock};
 use crate::clock::{Clock, NOW_HEADER};
 use crate::error::{ApiError, ApiResult};
@@ -103,6 +103,11 @@ impl Call {
     /// The body's fields, from JSON alone.
     pub fn json_fields(&self) -> ApiResult<Fields> {
         fields(&self.headers, &self.body, Accepts::Json)
+    }
+
+    /// The content of the file called `name`, where the body is a multipart form that has it.
+    pub fn file(&self, name: &str) -> ApiResult<Option<&[u8]>> {
+        file(&self.headers, &self.body, name)
     }
 
     /// The key that came with the request: the header's, else the body's, else the query string's.
