@@ -13,7 +13,7 @@
 //! | that the log of merges has had a row | records | `PROJECT#{p}#OVERRIDE` | `BEGUN` |
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
 //! | that a merge was forced | records | `PROJECT#{p}#OVERRIDE` | `FORCED#{from}#{to}` |
-//! | a part of a long list of a static cohort | records | `PROJECT#{p}#COHORT#{cohort}#{part}` | `MEMBERS` |
+//! | a part of a long list of a static cohort, the first it has, and others | records | `PROJECT#{p}#COHORT#{cohort}#{part}`, `PROJECT#{p}#COHORT#{cohort}#{generation}#{part}` | `MEMBERS` |
 //!
 //! Numbers are padded so that text order is arrival order.
 
@@ -195,7 +195,12 @@ pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
     Key::new(override_pk(project), format!("{IDENTIFIED}{person}"))
 }
 
-/// A part of the list of a static cohort. Each is a partition of its own: they are written at once.
-pub(crate) fn cohort_members(project: ProjectId, cohort: u64, part: u64) -> Key {
-    Key::new(format!("PROJECT#{project}#COHORT#{cohort}#{part}"), "MEMBERS")
+/// A part of the list of a static cohort. Each is a partition of its own: they are written at once. A list that takes
+/// another one's place is of another generation, so that the parts of both are there for a while.
+pub(crate) fn cohort_members(project: ProjectId, cohort: u64, generation: u64, part: u64) -> Key {
+    let pk = match generation {
+        0 => format!("PROJECT#{project}#COHORT#{cohort}#{part}"),
+        _ => format!("PROJECT#{project}#COHORT#{cohort}#{generation}#{part}"),
+    };
+    Key::new(pk, "MEMBERS")
 }

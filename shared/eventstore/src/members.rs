@@ -1,16 +1,17 @@
 //! Who is on the list of a static cohort: the only owner of that rule.
 //!
-//! A list names distinct ids; a person is on it by any of its own. A short list is part of the cohort's record
-//! (`distinct_ids`); a long one lies beside it, packed: the persons that the distinct ids are by themselves, sixteen
+//! A list names distinct ids, or persons; a person is on it by any of its own. A short list is part of the cohort's record
+//! (`distinct_ids`, `person_ids`); a long one lies beside it, packed: the persons that the distinct ids are by themselves, sixteen
 //! bytes each, sorted and dealt to 2^n parts by their first bits, so that one part tells whether somebody is on it. The
-//! record (`members`) says how many parts there are, and is written after them.
+//! record (`members`) says how many parts there are, and is written after them. A list that takes the place of a long one
+//! is of a generation of its own, so whoever still has the record from before finds all of its parts.
 
 mod erase;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Table};
+use pennon_core::store::{Item, Key, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -47,6 +48,35 @@ pub struct Packed {
     bits: u32,
     /// How many members there were when it was stored.
     count: u64,
+    /// Tells its parts from those of the lists that it took the place of.
+    #[serde(default, skip_serializing_if = "is_first")]
+    generation: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_first(generation: &u64) -> bool {
+    *generation == 0
+}
+
+impl Packed {
+    /// Which of the cohort's lists it is.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where its parts lie.
+    pub fn keys(&self, project: ProjectId, cohort: u64) -> Vec<Key> {
+        (0..1_u64 << self.bits).map(|part| self.key(project, cohort, part)).collect()
+    }
+
+    fn key(&self, project: ProjectId, cohort: u64, part: u64) -> Key {
+        keys::cohort_members(project, cohort, self.generation, part)
+    }
+
+    /// How a list of so many members is dealt to parts.
+    pub fn of(members: usize, generation: u64) -> Packed {
+        Packed { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
+    }
 }
 
 /// The body of a part.
@@ -66,8 +96,36 @@ impl Roster {
         if let Some(packed) = packed {
             return Roster::Packed(packed);
         }
-        let listed = record.get("distinct_ids").and_then(Value::as_array).into_iter().flatten();
-        Roster::Listed(listed.filter_map(Value::as_str).map(|id| derived(project, id)).collect())
+        let texts = |field: &str| {
+            let list = record.get(field).and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
+        let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
+        Roster::Listed(listed.chain(persons).collect())
+    }
+
+    /// Stores the parts of a list. Nobody sees them before a record says `packed`.
+    pub async fn store_parts(
+        records: &Table,
+        project: ProjectId,
+        cohort: u64,
+        packed: Packed,
+        members: &BTreeSet<Uuid>,
+    ) -> Result<(), EventStoreError> {
+        if members.len() > MEMBERS_MAX {
+            return Err(too_many(members.len()));
+        }
+        let mut parts: BTreeMap<u64, String> = BTreeMap::new();
+        for member in members {
+            let part = parts.entry(range_of(*member, packed.bits)).or_default();
+            part.push_str(&member.simple().to_string());
+        }
+        let item = |(part, members): (u64, String)| {
+            Item::new(packed.key(project, cohort, part), &Part { members, erased: 0 })
+        };
+        let items = parts.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
+        Ok(records.replace(items, Vec::new()).await?)
     }
 
     /// Stores the list of `cohort`, and returns the fields by which its record has it. Nobody sees the list before
@@ -81,27 +139,14 @@ impl Roster {
         distinct_ids: &[String],
     ) -> Result<serde_json::Map<String, Value>, EventStoreError> {
         if distinct_ids.len() > MEMBERS_MAX {
-            return Err(EventStoreError::TooLarge(format!(
-                "The cohort would have {} members; at most {MEMBERS_MAX} are kept.",
-                distinct_ids.len()
-            )));
+            return Err(too_many(distinct_ids.len()));
         }
         if distinct_ids.len() <= LISTED_MAX {
             return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
         }
         let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
-        let bits = range_bits(members.len(), PART_MEMBERS);
-        let packed = Packed { bits, count: members.len() as u64 };
-        let mut parts: BTreeMap<u64, String> = BTreeMap::new();
-        for member in members {
-            let part = parts.entry(range_of(member, bits)).or_default();
-            part.push_str(&member.simple().to_string());
-        }
-        let item = |(part, members): (u64, String)| {
-            Item::new(keys::cohort_members(project, cohort, part), &Part { members, erased: 0 })
-        };
-        let items = parts.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
-        records.replace(items, Vec::new()).await?;
+        let packed = Packed::of(members.len(), 0);
+        Roster::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
     }
 
@@ -116,8 +161,7 @@ impl Roster {
             Roster::Listed(ids) => return Ok(ids.iter().copied().collect()),
             Roster::Packed(packed) => packed,
         };
-        let keys = (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part));
-        let keys = keys.collect::<Vec<_>>();
+        let keys = packed.keys(project, cohort);
         let (mut members, mut erased) = (HashSet::new(), 0);
         for some in keys.chunks(READS_AT_ONCE) {
             for item in records.batch_get(some).await?.iter().flatten() {
@@ -131,6 +175,12 @@ impl Roster {
         }
         Err(EventStoreError::Corrupt(format!("cohort {cohort} has {found} of {} members", packed.count)))
     }
+}
+
+fn too_many(members: usize) -> EventStoreError {
+    EventStoreError::TooLarge(format!(
+        "The cohort would have {members} members; at most {MEMBERS_MAX} are kept."
+    ))
 }
 
 /// Those of the cohorts with these lists that somebody is on whose distinct ids are `ids` by themselves. One round trip
@@ -150,9 +200,7 @@ pub async fn cohorts_with(
             Roster::Packed(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
-                wanted.extend(
-                    parts.into_iter().map(|part| (keys::cohort_members(project, number, part), *cohort)),
-                );
+                wanted.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));
             }
         }
     }

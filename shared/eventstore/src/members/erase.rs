@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::{Packed, Part, READS_AT_ONCE, Roster, members_of};
 use crate::erase::Erase;
 use crate::error::EventStoreError;
-use crate::keys;
 use crate::person::derived;
 use crate::retry::Turns;
 use crate::segment::write::range_of;
@@ -128,10 +127,10 @@ async fn changed(
     let cohort = record.get("id").and_then(Value::as_u64).unwrap_or(0);
     if erase.everything {
         record.remove("members");
+        record.remove("person_ids");
         record.insert("distinct_ids".to_owned(), json!([]));
         reduce(&mut record, packed.count);
-        let dropped =
-            (0..1_u64 << packed.bits).map(|part| keys::cohort_members(project, cohort, part)).collect();
+        let dropped = packed.keys(project, cohort);
         return Ok(Some(Changed { record, declared: None, parts: Vec::new(), dropped }));
     }
     let (parts, gone) = parts_without(records, project, (cohort, packed), erase).await?;
@@ -146,7 +145,8 @@ async fn without_listed(
     mut body: Value,
     erase: &Erase,
 ) -> Result<Option<Changed>, EventStoreError> {
-    let gone = take_off(body.get_mut("distinct_ids"), project, erase);
+    let gone = take_off(body.get_mut("distinct_ids"), project, erase)
+        + take_off_persons(body.get_mut("person_ids"), erase);
     let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
     let mut declared = records.get(&declaration("COHORT", &format!("{project}/{id}"))).await?;
     if let Some(item) = &mut declared {
@@ -169,6 +169,14 @@ fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &Erase) -> u64 
     (before - listed.len()) as u64
 }
 
+/// The same of a list of persons.
+fn take_off_persons(list: Option<&mut Value>, erase: &Erase) -> u64 {
+    let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
+    let before = listed.len();
+    listed.retain(|id| !id.as_str().and_then(|id| id.parse().ok()).is_some_and(|id: Uuid| erase.takes(id)));
+    (before - listed.len()) as u64
+}
+
 /// The parts of a packed list that name somebody who goes, without them, and how many that were.
 async fn parts_without(
     records: &Table,
@@ -177,7 +185,7 @@ async fn parts_without(
     erase: &Erase,
 ) -> Result<(Vec<Item>, u64), EventStoreError> {
     let wanted = erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();
-    let wanted = wanted.into_iter().map(|part| keys::cohort_members(project, cohort, part));
+    let wanted = wanted.into_iter().map(|part| packed.key(project, cohort, part));
     let wanted = wanted.collect::<Vec<_>>();
     let (mut parts, mut gone) = (Vec::new(), 0);
     for some in wanted.chunks(READS_AT_ONCE) {
