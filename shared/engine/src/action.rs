@@ -47,6 +47,21 @@ pub(crate) fn steps(
     steps.map_err(|error| error.inside(format_args!("action {id}")))
 }
 
+/// Judges the steps of an action, each under a name of its own: `steps__0`.
+pub(crate) fn judge(action: &Action, compiler: &mut Compiler<'_>) -> CalcResult<()> {
+    if action.steps.len() > limits::ACTION_STEPS {
+        return Err(limits::too_many("steps", "steps in one action", limits::ACTION_STEPS));
+    }
+    for (at, step) in action.steps.iter().enumerate() {
+        let attr = format!("steps__{at}");
+        match step {
+            Value::Object(fields) => self::step(fields, compiler, &attr)?,
+            _ => return Err(CalcError::invalid(&attr, "A step is not an object.")),
+        };
+    }
+    Ok(())
+}
+
 fn step(fields: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Step> {
     let event = text(fields, "event", attr)?.map(str::to_owned);
     let mut members = Vec::new();

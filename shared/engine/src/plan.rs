@@ -123,28 +123,11 @@ impl Plan {
         mut facts: Facts,
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
-        self.complete(&mut facts, stop)?;
+        complete(&self.needs, &self.cohorts, &mut facts, stop)?;
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.facts, &facts, stop)?;
         }
         regroup(partitions, self.actors, stop)
-    }
-
-    /// Finds out what only events tell: sessions, and who behaved as cohorts ask it.
-    fn complete(&self, facts: &mut Facts, stop: &dyn Fn() -> bool) -> CalcResult<()> {
-        let mut scans = std::mem::take(&mut facts.further).into_iter();
-        if self.needs.sessions.is_some() {
-            let partitions = scans.next().unwrap_or_default();
-            facts.sessions = sessions::gather(&self.needs.session_fields, &partitions, stop)?;
-        }
-        for (index, mut partitions) in scans.enumerate() {
-            let mut shown = HashSet::new();
-            for partition in &mut partitions {
-                shown.extend(self.cohorts.behaved(index, partition, facts, stop)?);
-            }
-            facts.behaviours.push(shown);
-        }
-        Ok(())
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
@@ -201,6 +184,28 @@ impl Partial {
         self.pairs = self.pairs.merge(other.pairs);
         self
     }
+}
+
+/// Finds out what only events tell: sessions, and who behaved as cohorts ask it.
+pub(crate) fn complete(
+    needs: &Needs,
+    cohorts: &Cohorts,
+    facts: &mut Facts,
+    stop: &dyn Fn() -> bool,
+) -> CalcResult<()> {
+    let mut scans = std::mem::take(&mut facts.further).into_iter();
+    if needs.sessions.is_some() {
+        let partitions = scans.next().unwrap_or_default();
+        facts.sessions = sessions::gather(&needs.session_fields, &partitions, stop)?;
+    }
+    for (index, mut partitions) in scans.enumerate() {
+        let mut shown = HashSet::new();
+        for partition in &mut partitions {
+            shown.extend(cohorts.behaved(index, partition, facts, stop)?);
+        }
+        facts.behaviours.push(shown);
+    }
+    Ok(())
 }
 
 /// The filters on every event of a question: its own and, when asked for, the project's test account filters.

@@ -62,7 +62,32 @@ enum Meaning {
 struct Record {
     meaning: Meaning,
     names: BTreeSet<Name>,
+    version: u64,
     text: String,
+}
+
+/// What a definition refers to, directly or through others.
+#[derive(Debug, Clone, Default)]
+pub struct Reached {
+    /// What was found; what was deleted is not here.
+    pub definitions: Definitions,
+    /// The lists of the static cohorts among it.
+    pub rosters: BTreeMap<u64, Roster>,
+    /// Where each of these lies, and the version that was read.
+    pub versions: Vec<(Key, u64)>,
+}
+
+impl Reached {
+    /// Reads everything that can be reached from `mentions`; 400 when that is too much.
+    pub async fn from(records: &Table, project: ProjectId, mentions: &Mentions) -> ApiResult<Reached> {
+        let roots = names(mentions);
+        let mut known = Known::default();
+        known.complete(records, project, &roots).await?;
+        let used = known.of(project, &roots)?;
+        let there = known.records.iter().filter_map(|(name, record)| Some((name, record.as_ref()?)));
+        let versions = there.map(|(name, record)| (name.key(project), record.version)).collect();
+        Ok(Reached { definitions: used.definitions, rosters: used.rosters, versions })
+    }
 }
 
 /// The records that were looked up, and the events' past.
@@ -212,7 +237,7 @@ fn record(project: ProjectId, name: Name, item: Item) -> Result<Option<Record>, 
             (Meaning::Cohort(cohort, Roster::of_record(project, &body)), mentions)
         }
     };
-    Ok(Some(Record { meaning, names: names(&mentions), text: item.text }))
+    Ok(Some(Record { meaning, names: names(&mentions), version: item.version, text: item.text }))
 }
 
 #[cfg(test)]

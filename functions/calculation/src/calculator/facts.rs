@@ -11,6 +11,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{Facts, Needs, Plan, Properties};
+use pennon_eventstore::members::Roster;
 use pennon_eventstore::{GroupType, ScanRoom, derived};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -26,11 +27,21 @@ const SCANS_AT_ONCE: usize = 3;
 impl Calculator {
     /// The events of a plan, and what it has to know beside them.
     pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
-        let needs = plan.needs();
         // All scans of the question share the memory that one question may take.
         let room = self.events.scan_room();
         let scan = Box::pin(self.scan(project, plan.scan(), &room));
-        let further = Box::pin(self.further_scans(project, needs, &room));
+        futures::try_join!(scan, Box::pin(self.facts(project, plan.needs(), &used.rosters, &room)))
+    }
+
+    /// What has to be known beside events. Its scans take their memory from `room`.
+    pub(super) async fn facts(
+        &self,
+        project: &Project,
+        needs: &Needs,
+        rosters: &BTreeMap<u64, Roster>,
+        room: &ScanRoom,
+    ) -> ApiResult<Facts> {
+        let further = Box::pin(self.further_scans(project, needs, room));
         let persons = self.persons(project, &needs.persons, needs.whole_persons);
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
         let groups = indexes.into_iter().map(|index| {
@@ -38,12 +49,12 @@ impl Calculator {
             self.groups(project, index, keys, needs.whole_groups.contains(&index))
         });
         let groups = futures::future::try_join_all(groups);
-        let rosters = self.rosters(project, &needs.rosters, used);
+        let rosters = self.rosters(project, &needs.rosters, rosters);
         let named = self.named(project, &needs.distinct_ids);
-        let (partitions, further, persons, groups, rosters, named) =
-            futures::try_join!(scan, further, persons, groups, rosters, named)?;
+        let (further, persons, groups, rosters, named) =
+            futures::try_join!(further, persons, groups, rosters, named)?;
         let groups = groups.into_iter().collect();
-        Ok((partitions, Facts { persons, groups, rosters, named, further, ..Facts::default() }))
+        Ok(Facts { persons, groups, rosters, named, further, ..Facts::default() })
     }
 
     async fn scan(
@@ -151,9 +162,9 @@ impl Calculator {
         &self,
         project: &Project,
         cohorts: &BTreeSet<u64>,
-        used: &Used,
+        known: &BTreeMap<u64, Roster>,
     ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
-        let lists = cohorts.iter().filter_map(|id| Some((*id, used.rosters.get(id)?)));
+        let lists = cohorts.iter().filter_map(|id| Some((*id, known.get(id)?)));
         let lists = lists.map(|(id, roster)| async move {
             let listed = roster.members(&self.records, project.id, id).await.map_err(unreadable)?;
             Ok::<_, ApiError>((id, listed))

@@ -11,6 +11,7 @@ mod definitions;
 mod facts;
 mod large;
 mod measure;
+mod members;
 pub(crate) mod people;
 pub(crate) mod persons;
 mod run;
@@ -37,7 +38,7 @@ pub use answer::{AskedBy, Question, Shown};
 pub use asked::{Asked, Read};
 pub(crate) use cache::settings;
 pub use cache::{Purpose, Stored, cache_key};
-pub use definitions::Known;
+pub use definitions::{Known, Reached};
 pub(crate) use definitions::named_by;
 pub use large::RESULT_BYTES_MAX;
 pub use measure::Measured;
@@ -139,6 +140,11 @@ impl Calculator {
         Calculator { keeps: false, ..self }
     }
 
+    /// The events that it calculates over.
+    pub fn events(&self) -> &EventStore {
+        &self.events
+    }
+
     /// When a request that begins now has used up its time.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limits.time
@@ -229,7 +235,7 @@ async fn in_time<T>(
 }
 
 /// What the engine has to know of a project, but for its earliest event.
-fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectContext> {
+pub fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectContext> {
     let timezone = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
     Ok(ProjectContext {
         project_id: project.id.to_string(),

@@ -35,7 +35,7 @@ impl Stop {
     }
 
     /// The question that the engine asks now and then.
-    fn is_due(&self) -> impl Fn() -> bool + Send + 'static {
+    pub(super) fn is_due(&self) -> impl Fn() -> bool + Send + 'static {
         let (deadline, dropped) = (self.deadline, self.dropped.clone());
         move || dropped.load(Ordering::Relaxed) || Instant::now() >= deadline
     }

@@ -36,6 +36,11 @@ pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> 
     }
 }
 
+/// Whether the rules are those of `filters`, and not of the older form.
+pub(super) fn has_filters(cohort: &Cohort) -> bool {
+    cohort.filters.get("properties").is_some_and(says_something)
+}
+
 fn says_something(properties: &Value) -> bool {
     match properties {
         Value::Object(object) => !object.is_empty(),

@@ -79,6 +79,15 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     Ok(())
 }
 
+/// Judges the rules of a cohort, and of those that they name.
+pub(crate) fn judge(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
+    let definitions = compiler.definitions;
+    let Some(cohort) = definitions.cohorts.get(&id).filter(|cohort| !cohort.is_static) else { return Ok(()) };
+    compiler.cohorts.open.push(id);
+    let attr = if criteria::has_filters(cohort) { "filters" } else { "groups" };
+    criteria::rule(cohort, compiler, attr).map(drop)
+}
+
 impl Cohorts {
     /// Joins facts to the rows of a partition of persons.
     pub(crate) fn join(
@@ -104,6 +113,18 @@ impl Cohorts {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
         self.join(partition, &behaviour.facts, facts, stop)?;
         behaviour.shown(partition, stop)
+    }
+
+    /// How many of these persons belong to the cohort `id`.
+    pub(crate) fn count(
+        &self,
+        id: u64,
+        persons: &[Uuid],
+        facts: &Facts,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<usize> {
+        let members = self.members(persons, facts, stop)?;
+        Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
     }
 
     /// For each cohort, whether each of these persons belongs to it.
