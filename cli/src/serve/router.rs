@@ -95,7 +95,7 @@ fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
 }
 
 /// The work that goes on beside requests, until `stopped`: every now and then, and when many wait, captured events are
-/// compacted, and what belonged to flags that are gone for good is removed.
+/// compacted, and what belonged to flags that are gone for good, and to dashboards that were deleted long ago, is removed.
 pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(COMPACTION_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,6 +113,12 @@ pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) 
                 && let Err(error) = pennon_worker::sweep_purged(&services.app.store.records, PURGE_TIME).await
             {
                 tracing::error!(%error, "what belonged to deleted flags could not be removed");
+            }
+            if is_tick
+                && let Err(error) =
+                    pennon_insights::follow_due(&services.app.store.records, now, PURGE_TIME).await
+            {
+                tracing::error!(cause = error.detail(), "what is due could not be done");
             }
             if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIME).await {
                 tracing::error!(%error, "events could not be compacted");

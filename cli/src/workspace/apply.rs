@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Raise, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
+use pennon_insights::{declaration, declaration_writes};
 use serde_json::Value;
 
 use super::check::check;
@@ -18,6 +19,8 @@ use super::state::{NewKey, State};
 
 /// Text of a transaction: DynamoDB takes 4 MB, keys and names included.
 const TRANSACTION_BYTES: usize = 3_000_000;
+/// How often a file is applied anew because of changes that others make meanwhile.
+const TRIES: usize = 10;
 
 /// How to apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +63,22 @@ pub async fn apply(
     options: Options,
     now: DateTime<Utc>,
 ) -> Result<Applied, ApplyError> {
+    for _ in 1..TRIES {
+        match apply_once(records, file, options, now).await {
+            // Something that the file declares was changed over HTTP at the same time.
+            Err(ApplyError::Store(StoreError::Condition { .. })) => {}
+            done => return done,
+        }
+    }
+    apply_once(records, file, options, now).await
+}
+
+async fn apply_once(
+    records: &Table,
+    file: &Workspace,
+    options: Options,
+    now: DateTime<Utc>,
+) -> Result<Applied, ApplyError> {
     let before = State::load(records).await?;
     let (after, new_keys) = before.merged(file, options.prune, now);
     check(file, &after.workspace()).map_err(ApplyError::Invalid)?;
@@ -71,8 +90,32 @@ pub async fn apply(
     let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
     writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
     keep_uses(records, &mut writes).await?;
+    let writes = keep_edits(records, writes, now).await?;
     write(records, writes).await?;
     Ok(Applied { plan, new_keys })
+}
+
+/// Puts what was set over HTTP beside what the file says, in place of the writes of dashboards, cohorts and actions.
+async fn keep_edits(
+    records: &Table,
+    writes: Vec<Write>,
+    now: DateTime<Utc>,
+) -> Result<Vec<Write>, ApplyError> {
+    let (mut declarations, mut others) = (Vec::new(), Vec::new());
+    for write in writes {
+        let said = match &write {
+            Write::Put(item, _) => declaration(&item.key, Some(item))?,
+            Write::Delete(key, _) => declaration(key, None)?,
+            _ => None,
+        };
+        match said {
+            Some(said) => declarations.push(said),
+            None => others.push(write),
+        }
+    }
+    let mut writes = declaration_writes(records, declarations, now).await?;
+    writes.extend(others);
+    Ok(writes)
 }
 
 /// Ids that the service gives out later must not meet declared ones.

@@ -1,7 +1,7 @@
 //! Looking up what a body mentions: other flags, cohorts, dashboards.
 //!
-//! Must stay true: a judgement that rests on other flags names the version of each row that it saw, and the write demands
-//! that they are still these; so rows may be read beside the flag, in any order. Where they are too many to name, they are
+//! Must stay true: a judgement that rests on other flags and on cohorts names the version of each that it saw, and the write
+//! demands that they are still these; so rows may be read beside the flag, in any order. Where they are too many to name, they are
 //! all taken from proven rows, and the write demands the sum of these.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::Flags;
 use crate::store::{Rests, Rows, Version, number, proven, read_row, remembered};
 
-/// Most rows that a write demands one by one; a transaction takes a hundred writes.
+/// Most rows of flags, and most cohorts, that a write demands one by one; a transaction takes a hundred writes.
 const NAMED_MAX: usize = 30;
 
 /// Records to look up by their numbers. Numbers that are not positive are of no record.
@@ -68,6 +68,8 @@ pub struct Mentioned {
     seen: BTreeMap<i64, Option<u64>>,
     /// The sum of the rows that the flags were taken from, where they are too many to name.
     sum: Option<i64>,
+    /// The version that each cohort's record was seen with.
+    cohorts_seen: BTreeMap<i64, u64>,
 }
 
 impl Mentioned {
@@ -86,7 +88,9 @@ impl Mentioned {
             self.take_flag(*id, row.as_ref());
         }
         for id in &sought.cohorts {
-            let cohort = next(*id).map(cohort_reference).transpose()?.flatten();
+            let item = next(*id);
+            self.cohorts_seen.extend(item.map(|item| (*id, item.version)));
+            let cohort = item.map(cohort_reference).transpose()?.flatten();
             self.references.cohorts.insert(*id, cohort);
         }
         for id in &sought.dashboards {
@@ -112,15 +116,21 @@ impl Mentioned {
 
     /// What has to be true for a judgement by these records to hold when the flag `own` is written.
     pub fn rests(&self, project: ProjectId, own: i64) -> Rests {
+        let when = Unchanged { rows: self.sum, ..Unchanged::default() };
+        let cohort = |(id, version): (&i64, &u64)| {
+            let key = keys::record(project, Kind::Cohort, number(*id));
+            Write::Check(key, Guard::Version(*version))
+        };
+        // Of more than these, which hardly any flag refers to, one may be deleted in the moment of the write.
+        let cohorts = self.cohorts_seen.iter().take(NAMED_MAX).map(cohort);
         if self.sum.is_some() {
-            let when = Unchanged { rows: self.sum, edges: None };
-            return Rests { when, conditions: Vec::new() };
+            return Rests { when, conditions: cohorts.collect() };
         }
         let others = self.seen.iter().filter(|(id, _)| **id > 0 && **id != own);
         let guard = |version: Option<u64>| version.map_or(Guard::Absent, Guard::Version);
         let checks =
             others.map(|(id, seen)| Write::Check(keys::flag_row(project, number(*id)), guard(*seen)));
-        Rests { when: Unchanged::default(), conditions: checks.collect() }
+        Rests { when, conditions: checks.chain(cohorts).collect() }
     }
 }
 

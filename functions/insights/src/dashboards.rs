@@ -2,6 +2,15 @@
 //!
 //! Must stay true: a deleted dashboard is as good as none, whatever tiles still name it.
 
+pub(crate) mod content;
+pub mod handlers;
+mod input;
+mod record;
+pub(crate) mod removal;
+mod shown;
+
+pub use record::DashboardRecord;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};

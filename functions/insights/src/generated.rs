@@ -13,11 +13,12 @@ use pennon_core::store::keys::{Counter, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError, Table, Write};
 use serde_json::{Value, json};
 
-use crate::dashboards;
 pub use crate::dashboards::NewDashboard;
+use crate::dashboards::{self, DashboardRecord};
 use crate::input::InsightInput;
 use crate::limits;
 use crate::record::{Insight, id_of_count};
+use crate::resource::row_of;
 pub use crate::store::{Changed, changes};
 use crate::{store, tiles};
 
@@ -155,7 +156,9 @@ impl Generated {
     pub fn writes(self) -> Result<Vec<Write>, StoreError> {
         let guard = self.version.map_or(Guard::Absent, Guard::Version);
         let item = Item::new(dashboards::key(self.project, self.id), &self.record)?;
-        let mut writes = vec![Write::Put(item.with_version(self.version.unwrap_or(0) + 1), guard)];
+        let dashboard: DashboardRecord = item.body()?;
+        let row = row_of(self.project, &dashboard)?;
+        let mut writes = vec![Write::Put(item.with_version(self.version.unwrap_or(0) + 1), guard), row];
         writes.extend(changes(self.project, self.changed));
         writes.extend(self.pointers);
         Ok(writes)

@@ -8,11 +8,11 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_engine::flag::FieldError;
 use pennon_engine::flag::fields::{self, Field, TextRule};
-use pennon_engine::flag::json;
 use pennon_engine::query::accept_query;
 use serde_json::{Map, Value};
 
 use crate::limits;
+use crate::resource::body::bounded;
 
 const TEXT: TextRule = TextRule { max_chars: limits::TEXT_CHARS, blank: true, trim: false };
 
@@ -111,18 +111,6 @@ fn query(value: &Value) -> ApiResult<Option<Value>> {
     let query = accept_query(value).map_err(refusal)?;
     bounded("query", query.as_ref().unwrap_or(&Value::Null)).map_err(invalid)?;
     Ok(query)
-}
-
-fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
-    if json::text_bytes(value) > limits::QUESTION_BYTES {
-        let detail = format!("{name} must not be larger than {} KiB as JSON.", limits::QUESTION_BYTES / 1024);
-        return Err(FieldError::invalid(name, detail));
-    }
-    if json::depth(value) > limits::NESTING {
-        let detail = format!("{name} must not be nested deeper than {} levels.", limits::NESTING);
-        return Err(FieldError::invalid(name, detail));
-    }
-    Ok(())
 }
 
 fn dashboards(name: &str, value: &Value) -> Result<Vec<u64>, FieldError> {

@@ -6,10 +6,13 @@
 //! The function also answers the calculation routes: a gateway may hand it a request with a trailing slash that belongs
 //! to them.
 
+mod actions;
 mod activity;
 mod cancel;
 mod changes;
+mod cohorts;
 mod dashboards;
+mod due;
 pub mod generated;
 mod handlers;
 mod input;
@@ -20,6 +23,7 @@ mod numbers;
 mod overrides;
 mod placement;
 mod record;
+mod resource;
 mod row;
 pub mod saved;
 mod sharing;
@@ -30,6 +34,11 @@ mod timing;
 mod viewed;
 mod views;
 mod writes;
+
+pub use cohorts::CohortRecord;
+pub use due::{Followed, follow_due};
+pub use resource::declared::{Declaration, declaration, writes as declaration_writes};
+pub use resource::row_of as summary_row;
 
 use axum::Router;
 use axum::http::Method;
@@ -78,12 +87,46 @@ pub fn routes() -> Routes<Insights> {
             .add(Method::PATCH, &one("sharing"), formed(sharing::update))
             .add(Method::GET, &all("my_last_viewed"), formed(viewed::my_last));
     }
-    routes
+    let routes = routes
         .add(Method::POST, &format!("{ONE}/sharing/refresh"), formed(sharing::refresh))
         .add(Method::POST, &format!("{LIST}/viewed"), formed(viewed::several))
         .add(Method::POST, &format!("{ONE}/viewed"), formed(viewed::one))
         .add(Method::POST, &format!("{LIST}/cancel"), cancel::cancel)
-        .add(Method::POST, &format!("{LIST}/timing"), formed(timing::note))
+        .add(Method::POST, &format!("{LIST}/timing"), formed(timing::note));
+    workspace_routes(routes)
+}
+
+/// The routes of what insights lie on and refer to.
+fn workspace_routes(routes: Routes<Insights>) -> Routes<Insights> {
+    const DASHBOARDS: &str = "/api/projects/{project_id}/dashboards";
+    const DASHBOARD: &str = "/api/projects/{project_id}/dashboards/{id}";
+    const COHORTS: &str = "/api/projects/{project_id}/cohorts";
+    const COHORT: &str = "/api/projects/{project_id}/cohorts/{id}";
+    const ACTIONS: &str = "/api/projects/{project_id}/actions";
+    const ACTION: &str = "/api/projects/{project_id}/actions/{id}";
+    routes
+        .add(Method::GET, DASHBOARDS, dashboards::handlers::index)
+        .add(Method::POST, DASHBOARDS, dashboards::handlers::create)
+        .add(Method::GET, DASHBOARD, dashboards::handlers::retrieve)
+        .add(Method::PATCH, DASHBOARD, dashboards::handlers::update)
+        .add(Method::PUT, DASHBOARD, dashboards::handlers::update)
+        .add(Method::DELETE, DASHBOARD, dashboards::handlers::destroy)
+        .add(Method::GET, COHORTS, cohorts::index)
+        .add(Method::POST, COHORTS, cohorts::create)
+        .add(Method::GET, &format!("{COHORTS}/activity"), cohorts::all_activity)
+        .add(Method::GET, COHORT, cohorts::retrieve)
+        .add(Method::PATCH, COHORT, cohorts::update)
+        .add(Method::PUT, COHORT, cohorts::update)
+        .add(Method::DELETE, COHORT, cohorts::destroy)
+        .add(Method::GET, &format!("{COHORT}/activity"), cohorts::activity)
+        .add(Method::PATCH, &format!("{COHORT}/add_persons_to_static_cohort"), cohorts::add_persons)
+        .add(Method::PATCH, &format!("{COHORT}/remove_person_from_static_cohort"), cohorts::remove_person)
+        .add(Method::GET, ACTIONS, actions::index)
+        .add(Method::POST, ACTIONS, actions::create)
+        .add(Method::GET, ACTION, actions::retrieve)
+        .add(Method::PATCH, ACTION, actions::update)
+        .add(Method::PUT, ACTION, actions::update)
+        .add(Method::DELETE, ACTION, actions::destroy)
 }
 
 /// The insights' own routes over `state`, without the edge.

@@ -1,4 +1,6 @@
-//! Every cap on what one insight may hold, in one place.
+//! Every cap on what one insight, dashboard, cohort or action may hold, in one place.
+
+use std::time::Duration;
 
 /// Characters of a name, a derived name and a description.
 pub const TEXT_CHARS: usize = 400;
@@ -25,3 +27,21 @@ pub const PAGE_KIB: usize = 48 * 1024;
 pub const WRITE_TRIES: usize = 10;
 /// Letters and digits of a short id.
 pub const SHORT_ID_CHARS: usize = 8;
+/// Seconds after which a change that was overtaken too often may be tried again.
+pub const RETRY_AFTER_SECONDS: u32 = 1;
+/// Characters of the description of a dashboard, a cohort or an action.
+pub const DESCRIPTION_CHARS: usize = 4000;
+/// Characters of the message that an action has for others.
+pub const MESSAGE_CHARS: usize = 1200;
+/// Tiles of a dashboard. A change may move all of them, and is one transaction.
+pub const DASHBOARD_TILES: usize = 90;
+/// Bytes of a tile's layouts, as compact JSON text.
+pub const LAYOUTS_BYTES: usize = 4 * 1024;
+/// Cohorts and actions that a cohort may refer to, directly and through others: a write names the version of each.
+pub const COHORT_REFERENCES: usize = 80;
+/// Persons who are put onto a list by their ids at once.
+pub const PERSONS_AT_ONCE: usize = 1000;
+/// Bytes of a distinct id on a list.
+pub const DISTINCT_ID_BYTES: usize = 1000;
+/// Time in which the members of a cohort are counted when its rules are written; without it they are not.
+pub const COUNTING_TIME: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use pennon_core::store::{Item, Key, StoreError};
 use serde_json::Value;
 
 use crate::changes::DashboardChange;
-use crate::dashboards::Dashboards;
+use crate::dashboards::{Dashboards, content};
 use crate::handlers::{self, WRITE};
 use crate::input::InsightInput;
 use crate::numbers::{self, Wish};
@@ -40,6 +40,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let (records, project) = (&state.app.store.records, access.project.id);
     let dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
     placement::check(&wanted, None, &dashboards, &access)?;
+    content::require_room(records, project, &wanted).await?;
     let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), call.now);
     let wish = Wish::of(&call, &access.project, refresh);
     let numbers = state.numbers(&insight, wish).await?;
@@ -102,6 +103,9 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     let mut after = before.apply(&input, access.caller.user(), call.now);
     if let Some(wanted) = &input.dashboards {
         placement::check(wanted, Some(&before), &dashboards, access)?;
+        let on: Vec<u64> = tiles::kept_dashboards(&before.tiles).collect();
+        let new: Vec<u64> = wanted.iter().filter(|id| !on.contains(id)).copied().collect();
+        content::require_room(records, access.project.id, &new).await?;
         after.tiles = state.place(&before, wanted).await?;
     }
     let wish = Wish::of(call, &access.project, refresh);

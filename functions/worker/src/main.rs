@@ -59,6 +59,7 @@ async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
     let Worker { app, events, calculator } = worker;
     // Whatever becomes of one, the others have their turn.
     let purged = sweep_purged(&app.store.records, PURGE_TIME).await;
+    let followed = pennon_insights::follow_due(&app.store.records, app.clock.now(None), PURGE_TIME).await;
     let swept = sweep_results(calculator, app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
     // Last, because one may wait as long as there is time for a worker that still lives; most runs find none.
@@ -70,5 +71,6 @@ async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
     jobs?;
     swept?;
     purged?;
+    followed.map_err(|error| error.detail().to_owned())?;
     Ok(Value::Null)
 }

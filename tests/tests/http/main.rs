@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
 mod access;
+mod actions;
 mod activity;
 mod activity_bounds;
 mod background;
@@ -17,6 +18,9 @@ mod calculation_limits;
 mod calculation_people;
 mod captured;
 mod clients;
+mod cohort_lists;
+mod cohorts;
+mod dashboards;
 mod definitions;
 mod demo;
 mod erasure;

@@ -43,7 +43,7 @@ impl Numbers {
         let mut number = || i64::try_from(self.below(4)).unwrap() - 1;
         let by = Sums { rows: number(), edges: number(), last: number() };
         let seen = |number: i64| (number > 0).then_some(number - 1);
-        Raise { by, when: Unchanged { rows: seen(number()), edges: seen(number()) } }
+        Raise { by, when: Unchanged { rows: seen(number()), edges: seen(number()), number: seen(number()) } }
     }
 
     fn transaction(&mut self) -> Vec<Write> {

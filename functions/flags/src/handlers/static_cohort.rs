@@ -16,6 +16,7 @@ use pennon_core::store::{Guard, Item, Raise, Write};
 use pennon_engine::flag::evaluate::{Evaluator, Subject};
 use pennon_engine::flag::{Flag, filter_view, timestamp};
 use pennon_eventstore::members::Roster;
+use pennon_insights::{CohortRecord, summary_row};
 use serde_json::{Map, Value, json as object};
 
 use super::require_edit;
@@ -129,8 +130,11 @@ async fn store(
     let mut record: Map<String, Value> = shown.as_object().cloned().unwrap_or_default();
     record.extend(list);
     let key = keys::record(project, Kind::Cohort, id.unsigned_abs());
+    let item = Item::new(key, &record)?;
+    let row = summary_row(project, &item.body::<CohortRecord>()?)?;
     let writes = vec![
-        Write::Put(Item::new(key, &record)?, Guard::Absent),
+        Write::Put(item, Guard::Absent),
+        row,
         Write::Raise(keys::project_version(project), Raise::default()),
     ];
     records.transact(writes).await?;

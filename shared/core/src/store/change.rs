@@ -105,8 +105,8 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
 }
 
 fn raising(key: &Key, raise: Raise) -> Change {
-    let sums = [(ROWS, raise.when.rows), (EDGES, raise.when.edges)];
-    // Before the first write there is no row, and the sums are 0.
+    let sums = [(ROWS, raise.when.rows), (EDGES, raise.when.edges), (COUNT, raise.when.number)];
+    // Before the first write there is no row, and all of them are 0.
     let seen = |(name, seen): (&'static str, Option<i64>)| match seen? {
         0 => Some(Condition::IsOrUnset(name, 0)),
         seen => Some(Condition::Is(name, seen)),

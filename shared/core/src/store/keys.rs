@@ -26,6 +26,9 @@
 //! | what is known of a question's calculation in the background; what a caller's name for calculations stands for | `PROJECT#{id}#QUERY` | `KEY#{cache key}`, `ID#{name}` |
 //! | calculation that waits for a worker | `JOB#{its number modulo 8}` | uuid |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
+//! | summary row of one that is not deleted; that every one of the kind has its row | `PROJECT#{id}#ACTIONROW`, `#COHORTROW`, `#DASHBOARDROW` | padded id; `WHOLE` |
+//! | which live action has a name (as its version) | `PROJECT#{id}#ACTIONNAME#{name}` | `NAME` |
+//! | what is to be done from when on: tiles or insights of a deleted dashboard go, parts of a cohort's list go | `DUE` | `{instant}#DASHBOARD#{project}#{id}`, `{instant}#INSIGHTS#{project}#{id}`, `{instant}#MEMBERS#{project}#{id}#{generation}` |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
 //! | calls of an API key in a window of time | `CALLS#{hash}` | limit and number of the window |
 //! | counters of ids | `COUNTER` | kind |
@@ -36,6 +39,10 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Key;
+
+mod due;
+
+pub use due::{DUE, Due, due_dashboard, due_insights, due_members, due_of, is_due};
 
 /// Number of a project.
 pub type ProjectId = u64;
@@ -74,6 +81,12 @@ pub enum Kind {
     Cohort,
     /// A dashboard.
     Dashboard,
+    /// The summary row of an action that is not deleted.
+    ActionRow,
+    /// The summary row of a cohort that is not deleted.
+    CohortRow,
+    /// The summary row of a dashboard that is not deleted.
+    DashboardRow,
 }
 
 impl Kind {
@@ -84,6 +97,9 @@ impl Kind {
             Kind::Action => "ACTION",
             Kind::Cohort => "COHORT",
             Kind::Dashboard => "DASHBOARD",
+            Kind::ActionRow => "ACTIONROW",
+            Kind::CohortRow => "COHORTROW",
+            Kind::DashboardRow => "DASHBOARDROW",
         }
     }
 }
@@ -180,6 +196,17 @@ pub fn records_pk(project: ProjectId, kind: Kind) -> String {
 /// A record of a project.
 pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
     Key::new(records_pk(project, kind), padded(id))
+}
+
+/// There once every record of a kind has its summary row; it comes after these rows. Records that were written before
+/// there were any have none until a list is asked for.
+pub fn rows_are_whole(project: ProjectId, rows: Kind) -> Key {
+    Key::new(records_pk(project, rows), "WHOLE")
+}
+
+/// The live action that has a name: its number is the item's version.
+pub fn action_name(project: ProjectId, name: &str) -> Key {
+    Key::new(format!("PROJECT#{project}#ACTIONNAME#{name}"), "NAME")
 }
 
 /// Over how many partitions the summary rows of a project's flags are spread: a page of a query is 1 MB, and the pages

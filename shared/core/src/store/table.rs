@@ -74,13 +74,15 @@ pub struct Raise {
     pub when: Unchanged,
 }
 
-/// Which sums of a project's version have to be as a writer saw them.
+/// What of a project's version has to be as a writer saw it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unchanged {
     /// The sum of the rows.
     pub rows: Option<i64>,
     /// The sum of the rows that depend on others.
     pub edges: Option<i64>,
+    /// The number: nothing at all was written that raises it.
+    pub number: Option<i64>,
 }
 
 impl Table {

@@ -1,0 +1,147 @@
+//! An action as stored.
+
+use chrono::{DateTime, Utc};
+use pennon_core::model::User;
+use pennon_core::store::Key;
+use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_engine::Action as Definition;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::input::ActionInput;
+use crate::resource::{Resource, Row};
+
+/// An action. A workspace file writes its number, name and steps only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// Its number.
+    pub id: u64,
+    /// Its name; live actions that were named over HTTP have it to themselves.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Free words.
+    #[serde(default)]
+    pub description: String,
+    /// Sorted, lower case.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// An event belongs to it when one of these matches, or when there are none.
+    #[serde(default)]
+    pub steps: Vec<Value>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// Who made it; none where a file did.
+    #[serde(default)]
+    pub created_by: Option<User>,
+    /// Whether it is soft-deleted.
+    #[serde(default)]
+    pub deleted: bool,
+    /// Since when it is pinned.
+    #[serde(default)]
+    pub pinned_at: Option<DateTime<Utc>>,
+    /// Whether a message should go out; none ever does.
+    #[serde(default)]
+    pub post_to_slack: bool,
+    /// What the message would say.
+    #[serde(default)]
+    pub slack_message_format: String,
+}
+
+impl Action {
+    /// A new action.
+    pub fn create(id: u64, input: &ActionInput, user: &User, now: DateTime<Utc>) -> Action {
+        let blank = Action {
+            id,
+            name: None,
+            description: String::new(),
+            tags: Vec::new(),
+            steps: Vec::new(),
+            created_at: now,
+            created_by: Some(user.clone()),
+            deleted: false,
+            pinned_at: None,
+            post_to_slack: false,
+            slack_message_format: String::new(),
+        };
+        blank.apply(input, now)
+    }
+
+    /// The action after a write. It stays pinned since when it was first.
+    #[must_use]
+    pub fn apply(&self, input: &ActionInput, now: DateTime<Utc>) -> Action {
+        fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
+            new.as_ref().unwrap_or(old).clone()
+        }
+        Action {
+            name: sent(&input.name, &self.name),
+            description: sent(&input.description, &self.description),
+            tags: sent(&input.tags, &self.tags),
+            steps: sent(&input.steps, &self.steps),
+            deleted: sent(&input.deleted, &self.deleted),
+            pinned_at: match input.pinned {
+                None => self.pinned_at,
+                Some(true) => self.pinned_at.or(Some(now)),
+                Some(false) => None,
+            },
+            post_to_slack: sent(&input.post_to_slack, &self.post_to_slack),
+            slack_message_format: sent(&input.slack_message_format, &self.slack_message_format),
+            ..self.clone()
+        }
+    }
+
+    /// What it means in a question.
+    pub fn definition(&self) -> Definition {
+        Definition { name: self.name.clone().unwrap_or_default(), steps: self.steps.clone() }
+    }
+}
+
+impl Resource for Action {
+    const KIND: Kind = Kind::Action;
+    const ROWS: Kind = Kind::ActionRow;
+    const COUNTER: Counter = Counter::Action;
+    const SCOPE: &'static str = "Action";
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    fn row(&self) -> Row {
+        Row {
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            ..Row::new(self.id, self.created_at)
+        }
+    }
+
+    fn logged(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("deleted", json!(self.deleted)),
+            ("name", json!(self.name)),
+            ("description", json!(self.description)),
+            ("steps", json!(self.steps)),
+            ("pinned_at", json!(self.pinned_at)),
+            ("post_to_slack", json!(self.post_to_slack)),
+            ("slack_message_format", json!(self.slack_message_format)),
+            ("tags", json!(self.tags)),
+        ]
+    }
+
+    fn activity(before: &Action, after: &Action) -> &'static str {
+        // A restoration is an update like any other.
+        if !before.deleted && after.deleted { "deleted" } else { "updated" }
+    }
+
+    fn names(&self, project: ProjectId) -> Vec<Key> {
+        let name = self.name.iter().filter(|name| !name.is_empty());
+        name.map(|name| keys::action_name(project, name)).collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! A cohort as stored.
+
+use chrono::{DateTime, Utc};
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::model::User;
+use pennon_core::store::keys::{Counter, Kind, ProjectId};
+use pennon_core::store::{StoreError, Write};
+use pennon_engine::Cohort as Definition;
+use pennon_engine::flag::CohortReference;
+use pennon_engine::flag::cohort::Cohort as Criteria;
+use pennon_eventstore::members::{Packed, Roster};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use super::input::CohortInput;
+use crate::resource::{Resource, Row};
+
+/// A cohort. A workspace file writes its number, name, rules and list only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CohortRecord {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Free words.
+    #[serde(default)]
+    pub description: String,
+    /// The rules, `{"properties": ...}`; null for none.
+    #[serde(default)]
+    pub filters: Value,
+    /// The older form of rules; null for none.
+    #[serde(default)]
+    pub groups: Value,
+    /// Whether it is a list of members.
+    #[serde(default)]
+    pub is_static: bool,
+    /// A short list: distinct ids.
+    #[serde(default)]
+    pub distinct_ids: Vec<String>,
+    /// A short list: persons by their ids, beside the distinct ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub person_ids: Vec<uuid::Uuid>,
+    /// A long list lies elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<Packed>,
+    /// How many members it had when that was last found out; none where it never was.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// When that was.
+    #[serde(default)]
+    pub last_calculation: Option<DateTime<Utc>>,
+    /// How often in a row it could not be found out.
+    #[serde(default)]
+    pub errors_calculating: u64,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// Who made it; none where a file did.
+    #[serde(default)]
+    pub created_by: Option<User>,
+    /// Whether it is soft-deleted.
+    #[serde(default)]
+    pub deleted: bool,
+}
+
+impl CohortRecord {
+    /// A new cohort, without members yet.
+    pub fn create(id: u64, input: &CohortInput, user: &User, now: DateTime<Utc>) -> CohortRecord {
+        CohortRecord {
+            id,
+            name: input.name.clone().flatten(),
+            description: input.description.clone().unwrap_or_default(),
+            filters: input.filters.clone().unwrap_or(Value::Null),
+            groups: input.groups.clone().unwrap_or(Value::Null),
+            is_static: input.is_static.unwrap_or(false),
+            distinct_ids: Vec::new(),
+            person_ids: Vec::new(),
+            members: None,
+            count: None,
+            last_calculation: None,
+            errors_calculating: 0,
+            created_at: now,
+            created_by: Some(user.clone()),
+            deleted: input.deleted.unwrap_or(false),
+        }
+    }
+
+    /// The cohort after a write, but for its members.
+    pub fn apply(&self, input: &CohortInput) -> ApiResult<CohortRecord> {
+        fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
+            new.as_ref().unwrap_or(old).clone()
+        }
+        if input.is_static.is_some_and(|is_static| is_static != self.is_static) {
+            let detail = "Not supported yet: making a cohort static, or a static cohort one by rules.";
+            return Err(ApiError::invalid("invalid_input", detail, Some("is_static")));
+        }
+        Ok(CohortRecord {
+            name: sent(&input.name, &self.name),
+            description: sent(&input.description, &self.description),
+            filters: sent(&input.filters, &self.filters),
+            groups: sent(&input.groups, &self.groups),
+            deleted: sent(&input.deleted, &self.deleted),
+            ..self.clone()
+        })
+    }
+
+    /// 400 where it is none of members.
+    pub fn require_static(&self, detail: &str) -> ApiResult<()> {
+        if self.is_static { Ok(()) } else { Err(ApiError::invalid("invalid_input", detail, None)) }
+    }
+
+    /// What it means in a question.
+    pub fn definition(&self) -> Definition {
+        Definition {
+            name: self.name.clone().unwrap_or_default(),
+            is_static: self.is_static,
+            filters: self.filters.clone(),
+            groups: self.groups.clone(),
+        }
+    }
+
+    /// What flags see of its rules.
+    pub fn reference(&self) -> CohortReference {
+        CohortReference::from(&self.criteria())
+    }
+
+    /// Its rules in the newer form.
+    pub fn criteria(&self) -> Criteria {
+        let id = i64::try_from(self.id).unwrap_or(i64::MAX);
+        let criteria = Criteria::read(&json!({
+            "id": id, "name": self.name, "is_static": self.is_static, "deleted": self.deleted,
+            "filters": self.filters, "groups": self.groups,
+        }));
+        // A record with a number can be read.
+        criteria.unwrap_or(Criteria {
+            id,
+            name: String::new(),
+            is_static: self.is_static,
+            deleted: self.deleted,
+            filters: Value::Null,
+        })
+    }
+
+    /// Its list.
+    pub fn roster(&self, project: u64) -> Roster {
+        match self.members {
+            Some(packed) => Roster::Packed(packed),
+            None => Roster::of_record(
+                project,
+                &json!({"distinct_ids": self.distinct_ids, "person_ids": self.person_ids}),
+            ),
+        }
+    }
+}
+
+impl Resource for CohortRecord {
+    const KIND: Kind = Kind::Cohort;
+    const ROWS: Kind = Kind::CohortRow;
+    const COUNTER: Counter = Counter::Cohort;
+    const SCOPE: &'static str = "Cohort";
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    fn row(&self) -> Row {
+        let reference = self.reference();
+        Row {
+            name: self.name.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            is_static: self.is_static,
+            behavioral: reference.has_event_criterion,
+            cohorts: reference.cohorts.iter().filter_map(|id| u64::try_from(*id).ok()).collect(),
+            ..Row::new(self.id, self.created_at)
+        }
+    }
+
+    fn logged(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("deleted", json!(self.deleted)),
+            ("name", json!(self.name)),
+            ("description", json!(self.description)),
+            ("filters", self.filters.clone()),
+            ("groups", self.groups.clone()),
+            ("is_static", json!(self.is_static)),
+        ]
+    }
+
+    fn activity(_before: &CohortRecord, _after: &CohortRecord) -> &'static str {
+        // Of deletions and restorations the changes tell.
+        "updated"
+    }
+
+    fn replaced(
+        &self,
+        after: Option<&CohortRecord>,
+        project: ProjectId,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Write>, StoreError> {
+        super::members::left(project, self, after, now)
+    }
+
+    fn declare(stored: &mut BTreeMap<String, Value>, _declared: &BTreeMap<String, Value>) {
+        // The list is the file's, and what was found out is of another list or other rules.
+        for field in ["members", "person_ids", "count", "last_calculation", "errors_calculating"] {
+            stored.remove(field);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is on a dashboard: its insights, each with its tile.
+//!
+//! Must stay true: the pointers of a dashboard say where to look, and the insights say what is so; so a pointer that is
+//! left behind shows nothing.
+
+use std::collections::BTreeMap;
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write};
+use serde_json::Value;
+
+use super::input::TileInput;
+use crate::record::Insight;
+use crate::tiles::Tile;
+use crate::{limits, store};
+
+/// An insight on a dashboard.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// The insight.
+    pub insight: Insight,
+    /// Its item, as it was read.
+    pub item: Item,
+    /// Its tile on the dashboard.
+    pub tile: Tile,
+}
+
+/// The insights of a dashboard, as they stand on it: from above, and from the left.
+pub async fn of(records: &Table, project: ProjectId, dashboard: u64) -> ApiResult<Vec<Placed>> {
+    let ids = insights_on(records, project, dashboard, None).await?;
+    let keys: Vec<Key> = ids.into_iter().map(|id| store::key(project, id)).collect();
+    let mut placed = Vec::new();
+    for item in records.batch_get(&keys).await?.into_iter().flatten() {
+        let insight: Insight = item.body()?;
+        let tile =
+            insight.tiles.iter().find(|tile| tile.dashboard_id == dashboard && tile.is_kept()).cloned();
+        if let Some(tile) = tile.filter(|_| !insight.deleted) {
+            placed.push(Placed { insight, item, tile });
+        }
+    }
+    in_order(&mut placed);
+    Ok(placed)
+}
+
+fn in_order(placed: &mut [Placed]) {
+    placed.sort_by_key(|placed| (row_and_column(&placed.tile.layouts), placed.tile.id));
+}
+
+/// The numbers of the insights that a dashboard's pointers name.
+async fn insights_on(
+    records: &Table,
+    project: ProjectId,
+    dashboard: u64,
+    limit: Option<usize>,
+) -> Result<Vec<u64>, StoreError> {
+    let mut query =
+        Query::partition(keys::dashboard_children_pk(project, dashboard)).prefix(keys::DASHBOARD_TILES);
+    if let Some(limit) = limit {
+        query = query.limit(limit);
+    }
+    let pointers = records.query(query).await?;
+    let id = |pointer: &Item| pointer.key.sk.strip_prefix(keys::DASHBOARD_TILES)?.parse().ok();
+    Ok(pointers.iter().filter_map(id).collect())
+}
+
+/// Where a tile stands on a small screen; without a place it comes after most.
+fn row_and_column(layouts: &Value) -> (i64, i64) {
+    let at = |axis: &str| layouts["sm"][axis].as_i64().unwrap_or(100);
+    (at("y"), at("x"))
+}
+
+/// 400 where one of these dashboards, on which an insight is to come, has as many tiles as it may have.
+pub async fn require_room(records: &Table, project: ProjectId, dashboards: &[u64]) -> ApiResult<()> {
+    let most = limits::DASHBOARD_TILES;
+    let counts = dashboards.iter().map(|id| insights_on(records, project, *id, Some(most)));
+    let counts = futures::future::try_join_all(counts).await?;
+    match dashboards.iter().zip(counts).find(|(_, insights)| insights.len() >= most) {
+        Some((id, _)) => {
+            let detail = format!("The dashboard {id} has {most} tiles, and cannot have more.");
+            Err(ApiError::invalid("invalid_input", detail, Some("dashboards")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Changes tiles in place, and returns the writes; they ask that the insights are as they were read. 400 for a tile
+/// that is not on the dashboard.
+pub fn arrange(placed: &mut [Placed], tiles: &BTreeMap<u64, TileInput>) -> ApiResult<Vec<Write>> {
+    let mut writes = Vec::new();
+    for (id, sent) in tiles {
+        let Some(placed) = placed.iter_mut().find(|placed| placed.tile.id == *id) else {
+            let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+            return Err(ApiError::invalid("does_not_exist", detail, Some("tiles")));
+        };
+        let before = placed.tile.clone();
+        if let Some(layouts) = &sent.layouts {
+            placed.tile.layouts.clone_from(layouts);
+        }
+        if let Some(color) = &sent.color {
+            placed.tile.color.clone_from(color);
+        }
+        if placed.tile == before {
+            continue;
+        }
+        for tile in placed.insight.tiles.iter_mut().filter(|tile| tile.id == *id) {
+            tile.clone_from(&placed.tile);
+        }
+        let version = placed.item.version;
+        let item = Item::new(placed.item.key.clone(), &placed.insight)?;
+        let item = item.with_version(version + 1).replacing(&placed.item);
+        writes.push(Write::Put(item, Guard::Version(version)));
+    }
+    in_order(placed);
+    Ok(writes)
+}

@@ -1,0 +1,167 @@
+//! A dashboard as stored, whole.
+
+use chrono::{DateTime, Utc};
+use pennon_core::auth::Access;
+use pennon_core::model::User;
+use pennon_core::store::Key;
+use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::input::DashboardInput;
+use super::{COLLABORATORS_EDIT, EVERYBODY_EDITS};
+use crate::resource::{Resource, Row};
+
+/// A dashboard. A workspace file writes its number, name, filters, level, creator and whether it is deleted only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DashboardRecord {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Free words.
+    #[serde(default)]
+    pub description: String,
+    /// Whether lists show it before others.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Sorted, lower case.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Filters that its insights take over.
+    #[serde(default)]
+    pub filters: Value,
+    /// Who may edit it: [`EVERYBODY_EDITS`] or [`COLLABORATORS_EDIT`].
+    #[serde(default = "everybody")]
+    pub restriction_level: u8,
+    /// Who made it; none where nobody is known to have.
+    #[serde(default)]
+    pub created_by: Option<User>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// Whether it is soft-deleted.
+    #[serde(default)]
+    pub deleted: bool,
+    /// How it came about: `default`, `template`.
+    #[serde(default = "default_mode")]
+    pub creation_mode: String,
+    /// Which insights were made with it for what, where a part of the product made them.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub generated: Value,
+    /// When its tiles go, while it is deleted and has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept_from: Option<DateTime<Utc>>,
+}
+
+fn everybody() -> u8 {
+    EVERYBODY_EDITS
+}
+
+fn default_mode() -> String {
+    "default".to_owned()
+}
+
+impl DashboardRecord {
+    /// A new dashboard.
+    pub fn create(id: u64, input: &DashboardInput, user: &User, now: DateTime<Utc>) -> DashboardRecord {
+        let blank = DashboardRecord {
+            id,
+            name: None,
+            description: String::new(),
+            pinned: false,
+            tags: Vec::new(),
+            filters: json!({}),
+            restriction_level: EVERYBODY_EDITS,
+            created_by: Some(user.clone()),
+            created_at: now,
+            deleted: false,
+            creation_mode: default_mode(),
+            generated: Value::Null,
+            swept_from: None,
+        };
+        blank.apply(input)
+    }
+
+    /// The dashboard after a write, but for its tiles.
+    #[must_use]
+    pub fn apply(&self, input: &DashboardInput) -> DashboardRecord {
+        fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
+            new.as_ref().unwrap_or(old).clone()
+        }
+        DashboardRecord {
+            name: sent(&input.name, &self.name),
+            description: sent(&input.description, &self.description),
+            pinned: sent(&input.pinned, &self.pinned),
+            tags: sent(&input.tags, &self.tags),
+            filters: input.filters.clone().map_or_else(|| self.filters.clone(), Value::Object),
+            restriction_level: sent(&input.restriction_level, &self.restriction_level),
+            deleted: sent(&input.deleted, &self.deleted),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the caller may edit it.
+    pub fn is_editable_by(&self, access: &Access) -> bool {
+        self.restriction_level < COLLABORATORS_EDIT || self.is_restrictable_by(access)
+    }
+
+    /// Whether the caller may say who may edit it.
+    pub fn is_restrictable_by(&self, access: &Access) -> bool {
+        let own = self.created_by.as_ref().is_some_and(|user| user.id == access.caller.user().id);
+        own || access.level().is_admin()
+    }
+
+    /// Its filters; empty when it has none.
+    pub fn filters(&self) -> Map<String, Value> {
+        self.filters.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Where it is noted that its tiles go.
+    pub fn sweep_mark(&self, project: ProjectId) -> Option<Key> {
+        self.swept_from.map(|at| keys::due_dashboard(at, project, self.id))
+    }
+}
+
+impl Resource for DashboardRecord {
+    const KIND: Kind = Kind::Dashboard;
+    const ROWS: Kind = Kind::DashboardRow;
+    const COUNTER: Counter = Counter::Dashboard;
+    const SCOPE: &'static str = "Dashboard";
+    const LOGGED_TYPE: Option<&'static str> = Some("dashboard");
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    fn row(&self) -> Row {
+        Row {
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            pinned: self.pinned,
+            creation_mode: Some(self.creation_mode.clone()).filter(|mode| *mode != default_mode()),
+            ..Row::new(self.id, self.created_at)
+        }
+    }
+
+    fn logged(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("deleted", json!(self.deleted)),
+            ("name", json!(self.name)),
+            ("description", json!(self.description)),
+            ("pinned", json!(self.pinned)),
+            ("filters", self.filters.clone()),
+            ("restriction_level", json!(self.restriction_level)),
+            ("tags", json!(self.tags)),
+        ]
+    }
+}

@@ -1,0 +1,100 @@
+//! Fields that the bodies of all kinds have.
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::Fields;
+use pennon_engine::flag::FieldError;
+use pennon_engine::flag::fields::{self, Field, TextRule};
+use pennon_engine::flag::json;
+use serde_json::{Map, Value};
+
+use crate::input::invalid;
+use crate::limits;
+
+/// A body, field by field. Each method judges one; the first that breaks a rule is reported.
+#[derive(Debug, Clone, Copy)]
+pub struct Body<'a>(pub &'a Fields);
+
+impl Body<'_> {
+    fn field<'a>(&'a self, name: &'a str) -> Field<'a> {
+        Field::of(self.0, name)
+    }
+
+    /// A name, which may be null; `blank` says whether it may be empty.
+    #[expect(clippy::option_option, reason = "absent and null are different")]
+    pub fn name(&self, blank: bool) -> ApiResult<Option<Option<String>>> {
+        let rule = TextRule { max_chars: limits::TEXT_CHARS, blank, trim: true };
+        self.field("name").nullable(|name, value| fields::string(name, value, rule)).map_err(invalid)
+    }
+
+    /// A text that may be empty; null is empty too.
+    pub fn text(&self, name: &str, max_chars: usize) -> ApiResult<Option<String>> {
+        let rule = TextRule { max_chars, blank: true, trim: false };
+        let text = self.field(name).nullable(|name, value| fields::string(name, value, rule));
+        Ok(text.map_err(invalid)?.map(Option::unwrap_or_default))
+    }
+
+    /// A boolean.
+    pub fn boolean(&self, name: &str) -> ApiResult<Option<bool>> {
+        self.field(name).sent(fields::boolean).map_err(invalid)
+    }
+
+    /// Tags; `owner` is who has them.
+    pub fn tags(&self, owner: &str) -> ApiResult<Option<Vec<String>>> {
+        self.field("tags").sent(|name, value| fields::tags(name, value, owner)).map_err(invalid)
+    }
+
+    /// An object within the limits of a question; in a form it comes as a text.
+    pub fn object(&self, name: &str) -> ApiResult<Option<Map<String, Value>>> {
+        let object = |name: &str, value: &Value| {
+            let value = of_form(name, value)?;
+            bounded(name, &value)?;
+            fields::object(name, &value).cloned()
+        };
+        self.field(name).sent(object).map_err(invalid)
+    }
+
+    /// A list within the limits of a question; in a form it comes as a text.
+    pub fn list(&self, name: &str) -> ApiResult<Option<Vec<Value>>> {
+        let list = |name: &str, value: &Value| {
+            let value = of_form(name, value)?;
+            bounded(name, &value)?;
+            fields::list(name, &value).map(<[Value]>::to_vec)
+        };
+        self.field(name).sent(list).map_err(invalid)
+    }
+
+    /// 400 where the body asks for what is not done here.
+    pub fn refuse(&self, names: &[&str]) -> ApiResult<()> {
+        let asked = |name: &&&str| self.0.get(**name).is_some_and(|value| !json::is_nothing(value));
+        match names.iter().find(asked) {
+            Some(name) => {
+                let detail = format!("Not supported yet: {name}.");
+                Err(ApiError::invalid("invalid_input", detail, Some(name)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a form says as JSON text.
+fn of_form(name: &str, value: &Value) -> Result<Value, FieldError> {
+    match value {
+        Value::String(text) => {
+            serde_json::from_str(text).map_err(|_| FieldError::invalid(name, "The text is not valid JSON."))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+/// Refuses what is too large or too deep to be stored and asked about.
+pub fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
+    if json::text_bytes(value) > limits::QUESTION_BYTES {
+        let detail = format!("{name} must not be larger than {} KiB as JSON.", limits::QUESTION_BYTES / 1024);
+        return Err(FieldError::invalid(name, detail));
+    }
+    if json::depth(value) > limits::NESTING {
+        let detail = format!("{name} must not be nested deeper than {} levels.", limits::NESTING);
+        return Err(FieldError::invalid(name, detail));
+    }
+    Ok(())
+}
