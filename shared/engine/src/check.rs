@@ -67,7 +67,6 @@ mod tests {
         for (step, attr) in [
             (json!("x"), "steps__1"),
             (json!({"event": 5}), "steps__1"),
-            (json!({"url": "(", "url_matching": "regex"}), "steps__1"),
             (json!({"url": "x", "url_matching": "like"}), "steps__1"),
             (json!({"event": "$autocapture", "selector": "a >"}), "steps__1"),
             (json!({"properties": [{"key": "id", "type": "cohort", "value": 7}]}), "steps__1"),

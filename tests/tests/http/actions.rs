@@ -178,7 +178,6 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
 async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
     let app = TestApp::new().await;
     for (steps, attr) in [
-        (json!([{"event": "a"}, {"url": "(", "url_matching": "regex"}]), "steps__1"),
         (json!([{"event": "$autocapture", "selector": "a:hover"}]), "steps__0"),
         (json!([{"properties": [{"key": "a", "operator": "like", "value": 1}]}]), "steps__0"),
         (json!([{"properties": [{"key": "id", "type": "cohort", "value": 99}]}]), "steps__0"),
