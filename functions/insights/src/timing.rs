@@ -30,7 +30,7 @@ pub async fn note(State(state): State<Insights>, call: Call) -> ApiResult<Respon
 
 /// The body on one line, without `key`.
 fn line(mut body: Fields, key: Option<&str>) -> String {
-    body.remove("personal_api_key");
+    body.shift_remove("personal_api_key");
     let text = Value::Object(body).to_string();
     match key.filter(|key| !key.is_empty()) {
         Some(key) => text.replace(key, "..."),

@@ -288,8 +288,7 @@ async fn a_flag_never_comes_to_use_a_cohort_that_goes_in_the_same_moment() {
 
 #[tokio::test]
 async fn lists_are_filtered_and_complete_for_ten_thousand() {
-    let declared =
-        |id: u64| json!({"project": "1", "id": id, "name": format!("Cohort {id}"), "is_static": id % 2 == 0});
+    let declared = |id: u64| json!({"project": "1", "id": id, "name": format!("Cohort {id}"), "is_static": id.is_multiple_of(2)});
     let app = TestApp::with(json!({"cohorts": (1..=10_000).map(declared).collect::<Vec<_>>()})).await;
     let mel =
         app.call(Keys::MEMBER, "POST", COHORTS, json!({"name": "Mel's", "filters": rule(behaved())})).await;

@@ -217,7 +217,8 @@ async fn tiles_are_arranged_by_their_numbers_in_one_write() {
         app.patch(&own, json!({"tiles": [{"id": ids[0], "color": "green"}]})),
         app.patch(&path, json!({"name": "renamed"}))
     );
-    (moved.expect(200), named.expect(200));
+    moved.expect(200);
+    named.expect(200);
     let both = app.get(&one(&dashboard)).await.expect(200);
     let tile = &both["tiles"][1];
     assert_eq!((&tile["color"], &tile["insight"]["name"]), (&json!("green"), &json!("renamed")));

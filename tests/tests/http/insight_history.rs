@@ -94,7 +94,8 @@ async fn what_is_wrong_with_a_history_is_found() {
     run(&recorder, 7, 4, 200).await;
     let sound = recorder.history().await;
     assert_sound(&sound, 7);
-    let spoilt: [(&str, fn(&mut History)); 8] = [
+    type Spoil = fn(&mut History);
+    let spoilt: [(&str, Spoil); 8] = [
         ("a lost entry", |it| drop(it.stored.entries.remove(20))),
         ("a doubled entry", |it| it.stored.entries.push(it.stored.entries[20].clone())),
         ("a lost row", |it| it.stored.rows.truncate(1)),

@@ -108,7 +108,8 @@ async fn remove_insight(
         }
         let input = InsightInput { deleted: Some(true), ..InsightInput::default() };
         let after = insight.apply(&input, user, at);
-        let mut writes = store::rows_of(project, Some(&item), &after)?;
+        let change = store::change(project, Some((&insight, &item)), &after)?;
+        let mut writes = store::changes(project, vec![change]);
         writes.push(Write::Check(key(project, dashboard), Guard::Version(version)));
         // The pointer from the dashboard stays with the tiles that are swept.
         let gone =
@@ -171,9 +172,11 @@ async fn sweep_tile(
             Write::Check(key(project, dashboard), Guard::Version(version)),
         ];
         if let Some(item) = item {
-            let mut insight: Insight = item.body()?;
-            insight.tiles.retain(|tile| tile.dashboard_id != dashboard);
-            writes.extend(store::rows_of(project, Some(&item), &insight)?);
+            let before: Insight = item.body()?;
+            let mut after = before.clone();
+            after.tiles.retain(|tile| tile.dashboard_id != dashboard);
+            let change = store::change(project, Some((&before, &item)), &after)?;
+            writes.extend(store::changes(project, vec![change]));
         }
         match records.transact(writes).await {
             Ok(()) => return Ok(()),

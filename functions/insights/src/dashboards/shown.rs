@@ -63,13 +63,13 @@ pub async fn full(
     });
     let asked: Vec<_> = asked.collect();
     let on = placed.iter().flat_map(|placed| tiles::kept_dashboards(&placed.insight.tiles));
-    let wish = Wish { project: &access.project, refresh, now: call.now };
+    let wish = Wish { dashboard_id: Some(dashboard.id), ..Wish::of(call, &access.project, refresh) };
     let records = &state.app.store.records;
     let numbers = async {
         if asked.is_empty() { Ok(Vec::new()) } else { Box::pin(state.numbers_of_page(&asked, wish)).await }
     };
     let (numbers, others) = tokio::try_join!(numbers, Dashboards::load(records, access.project.id, on))?;
-    let viewer = Viewer::new(access, call, explicit);
+    let viewer = Viewer::new(access, explicit);
     let tile = |(order, placed): (usize, &Placed)| {
         let (insight, tile) = (asked.get(order)?, &placed.tile);
         let placement = Placement::of(&placed.insight, &others, access);

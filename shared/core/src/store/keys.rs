@@ -40,8 +40,12 @@ use uuid::Uuid;
 
 use super::Key;
 
+mod calculations;
 mod due;
 
+pub use calculations::{
+    JOB_PREFIX, JOB_SHARDS, QUERY_NAME_BYTES_MAX, job, jobs_pk, jobs_pks, query_name, query_state, result,
+};
 pub use due::{DUE, Due, due_dashboard, due_insights, due_members, due_of, is_due};
 
 /// Number of a project.
@@ -438,48 +442,6 @@ fn activity_sk(at: DateTime<Utc>, id: Uuid) -> String {
 /// The counter of erasures of a project's events: results that were calculated before the last one are not shown.
 pub fn erasures(project: ProjectId) -> Key {
     Key::new(format!("PROJECT#{project}"), "ERASURES")
-}
-
-/// A stored calculation result.
-pub fn result(project: ProjectId, cache_key: &str) -> Key {
-    Key::new(format!("PROJECT#{project}#RESULT"), cache_key)
-}
-
-/// Longest name that a caller can give to a calculation, in bytes: the store takes no longer keys.
-pub const QUERY_NAME_BYTES_MAX: usize = 1000;
-
-fn queries_pk(project: ProjectId) -> String {
-    format!("PROJECT#{project}#QUERY")
-}
-
-/// What is known of the calculation in the background of the question with this cache key.
-pub fn query_state(project: ProjectId, cache_key: &str) -> Key {
-    Key::new(queries_pk(project), format!("KEY#{cache_key}"))
-}
-
-/// Which calculations a caller's name stands for.
-pub fn query_name(project: ProjectId, name: &str) -> Key {
-    Key::new(queries_pk(project), format!("ID#{name}"))
-}
-
-/// Over how many partitions calculations that wait are spread.
-pub const JOB_SHARDS: u128 = 8;
-/// What the partitions of calculations that wait begin with, and no others do.
-pub const JOB_PREFIX: &str = "JOB#";
-
-/// One of the partitions of calculations that wait.
-pub fn jobs_pk(shard: u128) -> String {
-    format!("{JOB_PREFIX}{shard}")
-}
-
-/// A calculation that waits for a worker. Its uuid ends in random bits.
-pub fn job(id: Uuid) -> Key {
-    Key::new(jobs_pk(id.as_u128() % JOB_SHARDS), id.to_string())
-}
-
-/// The calculations that wait are in these partitions.
-pub fn jobs_pks() -> impl Iterator<Item = String> {
-    (0..JOB_SHARDS).map(jobs_pk)
 }
 
 /// The calls of an API key that count against `limit` in a window of time.

@@ -1,6 +1,8 @@
 //! The binary as a user runs it: start, stop, kill, start again, and commands beside a running server.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod background;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -469,20 +471,4 @@ fn a_person_is_erased_beside_a_running_server() {
     );
     assert_eq!(server.get("/api/projects/1/persons/?distinct_id=d")["count"], 0);
     assert_eq!(server.stop(), 0);
-}
-
-#[test]
-fn a_server_works_on_calculations_that_nobody_waits_for() {
-    let (_directory, server) = served();
-    let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "purchase"}]});
-    let asked = json!({"query": query, "refresh": "async", "client_query_id": "mine"});
-    let (status, asked) = server.post("/api/projects/1/query/", &asked);
-    assert_eq!((status, &asked["query_status"]["complete"]), (200, &json!(false)), "{asked}");
-    let done = loop {
-        match server.request("GET", "/api/projects/1/query/mine/", KEY, &Value::Null) {
-            (202, _) => {}
-            (status, told) => break (status, told),
-        }
-    };
-    assert_eq!((done.0, &done.1["query_status"]["results"]["results"][0]["count"]), (200, &json!(0.0)));
 }
