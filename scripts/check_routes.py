@@ -8,7 +8,7 @@ slashless, one line for each function (group) that mounts the route. Checked are
  1. no template path ends in a slash, none is declared twice, no product path ends in a slash;
  2. each product route, under /api/projects and /api/environments, without and with a trailing slash, arrives at a function
     that mounts it, however API Gateway reads the slash (see READINGS);
- 3. each template route is the choice for some product route, unless AHEAD names it;
+ 3. each template route is the choice for some product route;
  4. the routes of `cargo lambda watch` in the root Cargo.toml bring both spellings to a function that mounts them.
 Standard library only. Exit status 1 and one line for each finding.
 """
@@ -29,10 +29,6 @@ LOCAL_GROUPS = {"local"}
 
 # The wide nets. Where only they are left, no declaration could do better, and they answer 404.
 NETS = {"/api/projects/{proxy+}", "/api/environments/{proxy+}"}
-
-# Template paths (without their net) below a project whose endpoints the product does not have yet. An entry that is served is
-# a finding.
-AHEAD: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -115,14 +111,6 @@ def requests(product):
     return found
 
 
-def ahead(path):
-    """Whether AHEAD names this template path."""
-    below = path.removesuffix("/{proxy+}")
-    for root in (PROJECTS, ENVIRONMENTS):
-        below = below.removeprefix(root)
-    return below in AHEAD
-
-
 def check_shapes(routes, product):
     """Findings of rule 1."""
     findings, seen = [], set()
@@ -182,11 +170,8 @@ def check(routes, product):
     arrivals, chosen = check_arrivals(routes, wanted)
     findings += arrivals
     for route in routes:
-        if route not in chosen and not ahead(route.path):
+        if route not in chosen:
             findings.append(f"template route leads to no product route: {route.method} {route.path}")
-    for below in sorted(AHEAD):
-        if any(path.startswith((concrete(PROJECTS) + below, below)) for _, path in wanted):
-            findings.append(f"the product serves {below} now: take it out of AHEAD in scripts/check_routes.py")
     if not wanted:
         findings.append("the product prints no routes")
     return findings

@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use pennon::embedded::Embedded;
 use pennon::serve::{Services, api};
 use pennon::workspace::{Options, Workspace, apply};
+use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::payload_keys::PayloadKeys;
@@ -207,6 +208,20 @@ impl TestApp {
         let app = self.services.app.clone().with_payload_keys(payload_keys);
         let services = Services::open(app, &self.events_url()).expect("services");
         TestApp { router: api(&services), services, ..self }
+    }
+
+    /// The calculations that wait for a worker.
+    pub async fn jobs(&self) -> Vec<JobKey> {
+        left_over(&self.services.app.store.records).await.expect("the jobs")
+    }
+
+    /// Does what waits, as a worker that starts.
+    pub async fn work(&self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for job in self.jobs().await {
+            outcomes.push(self.services.calculator.run_job(job, JobLimits::default()).await);
+        }
+        outcomes
     }
 
     /// Sends a request.

@@ -121,14 +121,6 @@ class Checks(unittest.TestCase):
         findings = check(self.template() + [route("/left/over")], self.product())
         self.assertEqual(findings, ["template route leads to no product route: ANY /left/over"])
 
-    def test_routes_declared_ahead_are_allowed_until_served(self):
-        template = self.template() + [route(r + "/cohorts", "flags") for r in (self.P, self.E)]
-        template += [route(r + "/cohorts/{proxy+}", "flags") for r in (self.P, self.E)]
-        self.assertEqual(check(template, self.product()), [])
-        product = self.product() + [{"group": "flags", "method": "GET", "path": self.P + "/cohorts"}]
-        self.assertEqual([f for f in check(template, product) if "AHEAD" not in f], [])
-        self.assertTrue(any("AHEAD" in f for f in check(template, product)))
-
     def test_local_routes_need_no_gateway(self):
         product = self.product() + [{"group": "local", "method": "GET", "path": "/_health"}]
         self.assertEqual(check(self.template(), product), [])

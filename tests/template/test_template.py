@@ -115,7 +115,7 @@ class Functions(unittest.TestCase):
             writes = {(a, t) for a, t in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
             self.assertEqual(writes, {("s3:PutObject", "${Bucket.Arn}/events/results/*")}, group)
 
-    def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags(self):
+    def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags_and_links(self):
         self.assertTrue(TEMPLATE["Parameters"]["PayloadKey"]["NoEcho"])
         holders = set()
         for name, function in of_type("AWS::Lambda::Function").items():
@@ -123,7 +123,7 @@ class Functions(unittest.TestCase):
             self.assertIn("PENNON_RECORDS_TABLE", variables, name)
             if "PENNON_PAYLOAD_KEY" in variables:
                 holders.add(transform_template.groups(TEMPLATE)[name])
-        self.assertEqual(holders, {"flags", "role_access"})
+        self.assertEqual(holders, {"flags", "role_access", "insights"})
 
     def test_a_failed_record_is_retried_alone_and_then_kept(self):
         (mapping,) = of_type("AWS::Lambda::EventSourceMapping").values()

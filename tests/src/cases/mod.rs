@@ -83,7 +83,7 @@ async fn run_step(app: &TestApp, world: &mut World, step: &Value) -> Result<(), 
         let patience = Duration::from_secs(step["poll"]["timeout_s"].as_u64().unwrap_or(10));
         let began = Instant::now();
         while !fits(&world.variables.fill(until)?, &answer.json()) && began.elapsed() < patience {
-            tokio::task::yield_now().await;
+            app.work().await;
             answer = app.send(request(world, step)?).await;
         }
     }

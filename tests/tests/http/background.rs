@@ -1,6 +1,6 @@
 //! Calculations in the background, as those who wait for them see them.
 
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
+use pennon_calculation::jobs::Outcome;
 use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
@@ -51,19 +51,6 @@ pub async fn saved(app: &TestApp, query: Value) -> String {
     format!("{INSIGHTS}{}/", made["id"])
 }
 
-pub async fn jobs(app: &TestApp) -> Vec<JobKey> {
-    left_over(&app.services.app.store.records).await.unwrap()
-}
-
-/// Does what waits, as a worker that starts.
-pub async fn work(app: &TestApp) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
-    for job in jobs(app).await {
-        outcomes.push(app.services.calculator.run_job(job, JobLimits::default()).await);
-    }
-    outcomes
-}
-
 /// The status of a calculation, and its HTTP status.
 pub async fn status(app: &TestApp, id: &str) -> (u16, Value) {
     let answer = app.get(&format!("{QUERY}{id}/")).await;
@@ -96,8 +83,8 @@ async fn who_asks_in_the_background_is_told_how_it_goes() {
     assert_eq!(page["results"][0]["query_status"], waiting);
     assert_eq!(status(&app, key).await, (202, waiting));
 
-    assert_eq!(work(&app).await, [Outcome::Done]);
-    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.jobs().await, []);
     let done = app.get(&path).await.expect(200);
     assert_eq!((&done["query_status"], &done["is_cached"]), (&Value::Null, &json!(true)));
     assert_eq!(done["result"][0]["count"], 2.0);
@@ -136,16 +123,16 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
         app.post(QUERY, json!({"query": views("-7d"), "refresh": "async", "client_query_id": "two"})).await;
     let other = other.expect(200)["query_status"].clone();
     assert_eq!((&other["id"], &other["task_id"]), (&json!("two"), &told["task_id"]));
-    assert_eq!(jobs(&app).await.len(), 1);
+    assert_eq!(app.jobs().await.len(), 1);
     let cancelled = app.post(&format!("{INSIGHTS}cancel/"), json!({"client_query_id": longest})).await;
     assert_eq!((cancelled.status.as_u16(), cancelled.text.as_str()), (200, ""));
     assert_eq!(status(&app, &longest).await.0, 404);
     assert_eq!(status(&app, "two").await.0, 202);
-    assert_eq!(jobs(&app).await.len(), 1);
+    assert_eq!(app.jobs().await.len(), 1);
     // When nobody waits any more, it is given up.
     let cancelled = app.call(Keys::OWNER, "DELETE", &format!("{QUERY}two/"), Value::Null).await;
     assert_eq!((cancelled.status.as_u16(), cancelled.text.as_str()), (204, ""));
-    assert_eq!((status(&app, "two").await.0, jobs(&app).await), (404, vec![]));
+    assert_eq!((status(&app, "two").await.0, app.jobs().await), (404, vec![]));
     assert_eq!(app.get(&path).await.expect(200)["query_status"], Value::Null);
     // Whether or not there is such a calculation.
     for id in ["two", "never", &format!("{longest}x")] {
@@ -174,7 +161,7 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     let nothing = get("force_async").await;
     assert_eq!((&nothing["result"], &nothing["last_refresh"]), (&Value::Null, &Value::Null));
     assert_eq!(nothing["query_status"], stale["query_status"], "nobody has begun, so it will see all events");
-    assert_eq!(work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     let fresh = get("force_cache").await;
     assert_eq!((&fresh["result"][0]["count"], &fresh["last_refresh"]), (&json!(3.0), &json!(later)));
     // What was asked for without having to be new is not calculated where somebody else did meanwhile.
@@ -182,10 +169,10 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     app.get(&format!("{other}?refresh=async")).await.expect(200);
     app.get(&format!("{other}?refresh=blocking")).await.expect(200);
     view(&app, "dot").await;
-    assert_eq!(work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 3.0);
     app.get(&format!("{other}?refresh=force_async")).await.expect(200);
-    assert_eq!(work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 4.0);
 }
 
@@ -200,7 +187,7 @@ async fn a_failure_is_told_for_ten_minutes_or_until_there_is_a_result() {
     let app = viewed().await;
     let path = saved(&app, refused()).await;
     let asked = app.get(&format!("{path}?refresh=async")).await.expect(200);
-    assert_eq!(work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     let failed = app.get(&path).await.expect(200);
     let told = &failed["query_status"];
     assert_eq!((&told["complete"], &told["error"]), (&json!(true), &json!(true)));
@@ -214,11 +201,11 @@ async fn a_failure_is_told_for_ten_minutes_or_until_there_is_a_result() {
         let again = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
         assert_eq!(&again["query_status"], told);
     }
-    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.jobs().await, []);
     let late = at(&app, "2026-01-05T10:10:00Z", "GET", &path, Value::Null).await.expect(200);
     assert_eq!(late["query_status"], Value::Null);
     let anew = app.get(&format!("{path}?refresh=force_async")).await.expect(200);
-    assert_eq!((&anew["query_status"]["complete"], jobs(&app).await.len()), (&json!(false), 1));
+    assert_eq!((&anew["query_status"]["complete"], app.jobs().await.len()), (&json!(false), 1));
     assert_ne!(anew["query_status"]["task_id"], told["task_id"]);
     let blocking = app.get(&format!("{path}?refresh=blocking")).await;
     assert_eq!(blocking.status, 400);
@@ -250,7 +237,7 @@ async fn a_page_starts_each_question_once_and_all_of_them_together() {
     assert_eq!(writes, 1);
     assert!(app.round_trips.sequential() <= 4, "{:?}", app.round_trips.calls());
     let rows = page["results"].as_array().unwrap();
-    assert_eq!((rows.len(), jobs(&app).await.len()), (24, 12));
+    assert_eq!((rows.len(), app.jobs().await.len()), (24, 12));
     for pair in rows.chunks(2) {
         assert_eq!(pair[0]["query_status"]["task_id"], pair[1]["query_status"]["task_id"]);
         assert_eq!(pair[1]["query_status"]["id"], "page");
@@ -258,7 +245,7 @@ async fn a_page_starts_each_question_once_and_all_of_them_together() {
     }
     // The name stands for all of them.
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}page/"), Value::Null).await;
-    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.jobs().await, []);
 }
 
 #[tokio::test]
@@ -270,10 +257,10 @@ async fn many_questions_of_a_page_are_started_in_a_few_transactions() {
     app.round_trips.reset();
     app.get(&format!("{INSIGHTS}?refresh=async&client_query_id=page")).await.expect(200);
     let writes = app.round_trips.calls().iter().filter(|call| call.operation == "TransactWriteItems").count();
-    assert_eq!((writes, jobs(&app).await.len()), (3, 90));
+    assert_eq!((writes, app.jobs().await.len()), (3, 90));
     let cancelled = app.post(&format!("{INSIGHTS}cancel/"), json!({"client_query_id": "page"})).await;
     assert_eq!(cancelled.status, 200);
-    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.jobs().await, []);
 }
 
 #[tokio::test]
@@ -288,6 +275,6 @@ async fn a_status_costs_no_round_trip_of_its_own() {
     };
     assert_eq!(trips(&format!("{path}?refresh=async")).await, 3, "what is read, and the start");
     assert_eq!(trips(&path).await, 2);
-    work(&app).await;
+    app.work().await;
     assert_eq!(trips(&path).await, 2);
 }

@@ -5,7 +5,7 @@ use pennon_calculation::jobs::Outcome;
 use pennon_tests::{NOW, TestApp};
 use serde_json::{Value, json};
 
-use crate::background::{INSIGHTS, at, jobs, saved, view, viewed, views, work};
+use crate::background::{INSIGHTS, at, saved, view, viewed, views};
 
 /// What is stored when a request comes: nothing, or a result of so many hours before. The first limit of questions by
 /// days is 6 hours, the second 12.
@@ -55,7 +55,7 @@ async fn each_mode_shows_and_starts_what_the_table_says() {
                 let what = format!("{mode}, stored {age:?} hours before, under way: {runs}");
                 number += 1;
                 let path = prepared(&app, number, age, runs, now).await;
-                let before = jobs(&app).await.len();
+                let before = app.jobs().await.len();
                 let got = at(&app, &text(now), "GET", &format!("{path}?refresh={mode}"), Value::Null)
                     .await
                     .expect(200);
@@ -77,7 +77,7 @@ async fn each_mode_shows_and_starts_what_the_table_says() {
                     _ => false,
                 };
                 assert_eq!(got["query_status"].is_object(), is_told, "{what}: {}", got["query_status"]);
-                let started = jobs(&app).await.len() - before;
+                let started = app.jobs().await.len() - before;
                 // What waits already sees everything that a new one would.
                 assert_eq!(started, usize::from(told == "new" && !runs), "{what}");
                 consistent(&got, &what);
@@ -126,7 +126,7 @@ async fn whatever_is_asked_in_whatever_order_answers_are_consistent() {
         let which = usize::try_from(random.below(3)).unwrap();
         match random.below(10) {
             0 => view(&app, "more").await,
-            1 | 2 => assert!(!work(&app).await.contains(&Outcome::Again)),
+            1 | 2 => assert!(!app.work().await.contains(&Outcome::Again)),
             3 => {
                 let cancel = json!({"client_query_id": format!("mine{which}")});
                 assert_eq!(app.post(&format!("{INSIGHTS}cancel/"), cancel).await.status, 200);

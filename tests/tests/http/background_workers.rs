@@ -9,7 +9,7 @@ use pennon_tests::{Answer, Keys, TestApp};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::background::{INSIGHTS, QUERY, jobs, saved, status, view, viewed, views, work};
+use crate::background::{INSIGHTS, QUERY, saved, status, view, viewed, views};
 
 /// Signs of life follow each other fast, and who is silent is soon taken for dead.
 const HASTY: JobLimits = JobLimits {
@@ -45,7 +45,7 @@ async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
 async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let app = viewed().await;
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
-    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn({
         let worker = worker.clone();
@@ -59,7 +59,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), Outcome::Dropped);
     drop(turn);
-    assert_eq!((status(&app, &id).await.0, jobs(&app).await.len()), (404, 0));
+    assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (404, 0));
     assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["result"], Value::Null);
 }
 
@@ -68,13 +68,13 @@ async fn a_worker_that_dies_is_taken_over() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let (job, worker) = (app.jobs().await[0], narrow(&app));
     let _turn = worker.turn().await.unwrap();
     let dying = tokio::spawn(async move { worker.run_job(job, HASTY).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     dying.abort();
     assert!(dying.await.is_err());
-    assert_eq!(jobs(&app).await, [job], "it is left over");
+    assert_eq!(app.jobs().await, [job], "it is left over");
     assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Done);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     assert_eq!(status(&app, &id).await.0, 200);
@@ -84,7 +84,7 @@ async fn a_worker_that_dies_is_taken_over() {
 async fn a_job_that_kills_its_workers_is_given_up() {
     let app = viewed().await;
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
-    let job = jobs(&app).await[0];
+    let job = app.jobs().await[0];
     let at_once = JobLimits { lease: Duration::ZERO, ..HASTY };
     for attempt in 1..=3 {
         let worker = narrow(&app);
@@ -104,7 +104,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
     }
     assert_eq!(app.services.calculator.run_job(job, at_once).await, Outcome::Done);
     let (code, told) = status(&app, &id).await;
-    assert_eq!((code, &told["error"], jobs(&app).await.len()), (400, &json!(true), 0));
+    assert_eq!((code, &told["error"], app.jobs().await.len()), (400, &json!(true), 0));
 }
 
 fn state_of(cache_key: &str) -> pennon_core::store::Key {
@@ -116,7 +116,7 @@ async fn a_job_that_is_delivered_twice_has_one_effect() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let job = jobs(&app).await[0];
+    let job = app.jobs().await[0];
     let one = app.services.calculator.clone();
     let (first, second, third) = tokio::join!(
         one.run_job(job, JobLimits::default()),
@@ -130,7 +130,7 @@ async fn a_job_that_is_delivered_twice_has_one_effect() {
     let done = outcomes.iter().filter(|outcome| *outcome == "Done").count();
     assert_eq!(done, 1, "{outcomes:?}");
     assert_eq!(one.run_job(job, JobLimits::default()).await, Outcome::Dropped);
-    assert_eq!((status(&app, &id).await.0, jobs(&app).await.len()), (200, 0));
+    assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (200, 0));
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_calculation_that_another_replaces_leaves_nothing() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, worker) = (jobs(&app).await[0], narrow(&app));
+    let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn(async move { worker.run_job(job, HASTY).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
@@ -149,11 +149,11 @@ async fn a_calculation_that_another_replaces_leaves_nothing() {
     drop(turn);
     let (code, told) = status(&app, &id).await;
     assert_eq!((code, told["task_id"] != first, &told["pickup_time"]), (202, true, &Value::Null));
-    let left: Vec<_> = jobs(&app).await.into_iter().filter(|left| *left != job).collect();
+    let left: Vec<_> = app.jobs().await.into_iter().filter(|left| *left != job).collect();
     assert_eq!(left.len(), 1);
     assert_eq!(app.services.calculator.run_job(left[0], HASTY).await, Outcome::Done);
     assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Dropped);
-    assert_eq!(jobs(&app).await, []);
+    assert_eq!(app.jobs().await, []);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
 }
 
@@ -161,7 +161,7 @@ async fn a_calculation_that_another_replaces_leaves_nothing() {
 async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let app = viewed().await;
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
-    let job = jobs(&app).await[0];
+    let job = app.jobs().await[0];
     let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
     let run = async |limits| app.services.calculator.run_job(job, limits).await;
     assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
@@ -173,7 +173,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     // After two failures it still may come right.
     let other = saved(&app, views("-3d")).await;
     started(&app, &other, "async").await;
-    let job = jobs(&app).await[0];
+    let job = app.jobs().await[0];
     let run = async |limits| app.services.calculator.run_job(job, limits).await;
     assert_eq!(
         (run(no_time).await, run(no_time).await, run(HASTY).await),
@@ -207,9 +207,9 @@ async fn what_cannot_be_waited_for_goes_on_in_the_background() {
             send(&hasty, "GET", &format!("{path}?refresh={refresh}{rest}"), Value::Null).await.expect(200);
         assert_eq!((&answer["result"], &answer["is_cached"]), (&Value::Null, &json!(false)), "{refresh}");
         assert_eq!(answer["query_status"]["complete"], false, "{refresh}");
-        assert_eq!(jobs(&app).await.len(), 1, "{refresh}");
+        assert_eq!(app.jobs().await.len(), 1, "{refresh}");
     }
-    assert_eq!(work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     let shown = send(&hasty, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
     assert_eq!((&shown["result"][0]["count"], &shown["is_cached"]), (&json!(2.0), &json!(true)));
     let node = send(&hasty, "POST", QUERY, json!({"query": views("-2d")})).await.expect(200);
@@ -221,7 +221,7 @@ async fn what_cannot_be_waited_for_goes_on_in_the_background() {
         send(&hasty, "GET", &format!("{INSIGHTS}?refresh=force_blocking"), Value::Null).await.expect(200);
     let rows = page["results"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["query_status"]["complete"] == false && row["result"].is_null()));
-    assert_eq!(jobs(&app).await.len(), 3);
+    assert_eq!(app.jobs().await.len(), 3);
 }
 
 #[tokio::test]
@@ -235,19 +235,19 @@ async fn a_request_that_must_come_again_finds_its_result() {
         for _ in 0..2 {
             let busy = send(&hasty, "POST", &path, body(true)).await;
             assert_eq!((busy.status.as_u16(), busy.header("retry-after")), (503, "5"), "{name}");
-            assert_eq!(jobs(&app).await.len(), 1, "{name}");
+            assert_eq!(app.jobs().await.len(), 1, "{name}");
         }
         // Another process does not begin with what is under way.
         let other = app.post(&path, body(true)).await;
         assert_eq!(other.status, 503, "{name}");
-        assert_eq!(work(&app).await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [Outcome::Done], "{name}");
         let found = send(&hasty, "POST", &path, body(true)).await.expect(200);
         assert_eq!(found["is_cached"], true, "{name}");
         // The promise is kept; who forces it now wants it new.
         assert_eq!(send(&hasty, "POST", &path, body(true)).await.status, 503, "{name}");
         // A fresh result is shown all the while to those who do not.
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true, "{name}");
-        assert_eq!(work(&app).await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [Outcome::Done], "{name}");
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true);
     }
 }

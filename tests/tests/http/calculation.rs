@@ -283,7 +283,7 @@ async fn a_calculation_without_time_is_refused_for_now_and_done_when_it_is_asked
     let response = api(&hasty).oneshot(request).await.unwrap();
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "5");
-    assert_eq!(crate::background::work(&app).await, [Outcome::Done]);
+    assert_eq!(app.work().await, [Outcome::Done]);
     let answer = app.post(FUNNEL, body).await.expect(200);
     assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(true), &json!(2)));
 }

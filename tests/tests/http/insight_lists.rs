@@ -264,11 +264,8 @@ async fn answers_come_as_tables_and_so_do_refusals() {
     app.post(&format!("{INSIGHTS}1/viewed/"), json!({})).await.expect(200);
     let views = read(&table(&format!("{INSIGHTS}my_last_viewed.csv")).await);
     assert_eq!((views.len(), views[0]["id"].as_str()), (1, "1"));
-    assert_eq!(
-        table("/api/projects/2/insights/my_last_viewed/?format=csv").await,
-        "",
-        "nothing has no columns"
-    );
+    let nothing = app.get("/api/projects/2/insights/my_last_viewed/?format=csv").await;
+    assert_eq!((nothing.status.as_u16(), nothing.text.as_str()), (200, ""), "nothing has no columns");
     // A refusal is a row too, under its status.
     let refused = app.get(&format!("{INSIGHTS}?format=csv&order=x")).await;
     assert_eq!((refused.status.as_u16(), refused.header("content-type")), (400, "text/csv; charset=utf-8"));
