@@ -124,6 +124,13 @@ async fn lists_of_many_insights_are_right_and_wait_no_longer_than_short_ones() {
         let (found, _) = page(&app, &format!("order={order}&basic=1&offset={offset}&limit=50")).await;
         assert_eq!(ids(&found), expected(sorted), "{order}");
     }
+    let by_order: Vec<u64> = by_order.iter().map(|it| it.2).collect();
+    another_process_reads_little(&app, count, &by_order).await;
+}
+
+/// Reads of a process that has just begun, and of one that remembers the rows, beside writes of another one. `by_order` is
+/// the default order.
+async fn another_process_reads_little(app: &TestApp, count: u64, by_order: &[u64]) {
     // A new process reads the rows beside the key, and what each partition has beyond a page after it; then the records.
     let rows =
         app.services.app.store.records.query(Query::partition(keys::insight_rows_pk(1, 0))).await.unwrap();
@@ -162,12 +169,7 @@ async fn lists_of_many_insights_are_right_and_wait_no_longer_than_short_ones() {
     let (full, waited) = page(&another, "limit=100").await;
     assert_eq!(
         ids(&full),
-        by_order
-            .iter()
-            .map(|it| it.2)
-            .filter(|id| ![778, 779, 780].contains(id))
-            .take(100)
-            .collect::<Vec<_>>()
+        by_order.iter().copied().filter(|id| ![778, 779, 780].contains(id)).take(100).collect::<Vec<_>>()
     );
     assert_eq!(waited, 3, "key and version; records; results");
 }

@@ -3,6 +3,7 @@
 //! Must stay true: the outcome depends on the rows alone, not on which source a row came from. Sources are in order, so
 //! they are merged and never sorted; a single source is handed on as it is, without a copy.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -209,19 +210,45 @@ enum Form {
 /// All persons of the shares, ascending, and for each share the places of its persons among them.
 fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
     let lists = sources.iter().map(|source| &source.persons[source.from..source.to]).collect::<Vec<_>>();
-    let mut persons = Vec::with_capacity(lists.iter().map(|list| list.len()).max().unwrap_or(0));
-    let mut maps = lists.iter().map(|list| Vec::with_capacity(list.len())).collect::<Vec<_>>();
-    let mut at = vec![0; lists.len()];
-    while let Some(next) = lists.iter().zip(&at).filter_map(|(list, at)| list.get(*at)).min() {
-        for ((list, at), map) in lists.iter().zip(&mut at).zip(&mut maps) {
-            if list.get(*at) == Some(next) {
-                map.push(persons.len() as u32);
-                *at += 1;
-            }
-        }
-        persons.push(*next);
+    // Two by two, so that a person is compared as often as there are halves and not as there are lists.
+    let mut level = lists.iter().map(|list| Cow::Borrowed(*list)).collect::<Vec<_>>();
+    while level.len() > 1 {
+        let pairs = level.chunks(2);
+        level = pairs
+            .map(|pair| match pair {
+                [left, right] => Cow::Owned(either(left, right)),
+                _ => pair[0].clone(),
+            })
+            .collect();
     }
-    (persons, maps)
+    let persons = level.pop().unwrap_or_default().into_owned();
+    let places = |list: &&[Uuid]| {
+        let mut at = 0;
+        let place = |person: &Uuid| {
+            while persons[at] != *person {
+                at += 1;
+            }
+            at as u32
+        };
+        list.iter().map(place).collect()
+    };
+    let places = lists.iter().map(places).collect();
+    (persons, places)
+}
+/// All that are in one of two ascending lists.
+fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
+    let mut both = Vec::with_capacity(left.len() + right.len());
+    let (mut l, mut r) = (0, 0);
+    while let (Some(a), Some(b)) = (left.get(l), right.get(r)) {
+        // Numbers are compared faster than bytes.
+        let (a_number, b_number) = (a.as_u128(), b.as_u128());
+        both.push(if a_number <= b_number { *a } else { *b });
+        l += usize::from(a_number <= b_number);
+        r += usize::from(b_number <= a_number);
+    }
+    both.extend_from_slice(&left[l..]);
+    both.extend_from_slice(&right[r..]);
+    both
 }
 
 /// A run to be merged with others of its event.
@@ -256,6 +283,7 @@ impl Head<'_> {
 }
 
 /// Rows of a head that follow each other in the merged run.
+#[derive(Debug, Clone, Copy)]
 struct Span {
     head: usize,
     from: usize,
@@ -304,13 +332,59 @@ fn merged(heads: &[Head<'_>], event: String, keys: &[ColumnKey], form: Form) -> 
     Run { event, actors: actors.into(), times: times.into(), order, columns, facts }
 }
 
-/// The order of the rows of all heads: again and again the head with the first row, for as long as it has it.
+/// The order of the rows of all heads, person by person. Segments are mostly of times of their own, so that what a head
+/// has of a person mostly follows as a whole on what another has.
 fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
+    const END: u32 = u32::MAX;
+    let code = |head: usize, row: usize| match heads[head].run.core.codes.len() > row {
+        true => heads[head].code(row),
+        false => END,
+    };
     let mut next = vec![0; heads.len()];
+    let mut codes = (0..heads.len()).map(|head| code(head, 0)).collect::<Vec<_>>();
+    let (mut spans, mut of_person) = (Vec::new(), Vec::new());
+    loop {
+        let person = codes.iter().copied().min().unwrap_or(END);
+        if person == END {
+            return spans;
+        }
+        of_person.clear();
+        for (head, first) in codes.iter_mut().enumerate().filter(|(_, first)| **first == person) {
+            let (own, from) = (&heads[head].run.core.codes, next[head]);
+            let to = from + own[from..].iter().take_while(|code| **code == own[from]).count();
+            of_person.push(Span { head, from, to });
+            (next[head], *first) = (to, code(head, to));
+        }
+        if !follow_each_other(heads, form, &mut of_person) {
+            of_person = interleaved(heads, form, &of_person);
+        }
+        for span in of_person.drain(..) {
+            match spans.last_mut() {
+                Some(Span { head, to, .. }) if (*head, *to) == (span.head, span.from) => *to = span.to,
+                _ => spans.push(span),
+            }
+        }
+    }
+}
+
+/// Puts the spans of a person in the order of their first rows. Whether each then ends before the next one begins.
+fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool {
+    if spans.len() < 2 {
+        return true;
+    }
+    let place = |span: &Span, row: usize| (heads[span.head].place(row, form), span.head);
+    spans.sort_unstable_by_key(|span| place(span, span.from));
+    spans.windows(2).all(|pair| place(&pair[0], pair[0].to - 1) < place(&pair[1], pair[1].from))
+}
+
+/// The rows of some spans, in order: again and again the span with the first row, for as long as it has it.
+fn interleaved(heads: &[Head<'_>], form: Form, of: &[Span]) -> Vec<Span> {
+    let mut next = of.iter().map(|span| span.from).collect::<Vec<_>>();
     let mut spans = Vec::new();
     loop {
-        let firsts = heads.iter().zip(&next).enumerate();
-        let mut firsts = firsts.filter_map(|(at, (head, row))| Some((head.place(*row, form)?, at)));
+        let firsts = of.iter().zip(&next).enumerate().filter(|(_, (span, row))| **row < span.to);
+        let mut firsts =
+            firsts.filter_map(|(at, (span, row))| Some((heads[span.head].place(*row, form)?, at)));
         let Some(mut first) = firsts.next() else { return spans };
         let mut second: Option<(Place, usize)> = None;
         for other in firsts {
@@ -321,19 +395,20 @@ fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
                 second = Some(other);
             }
         }
-        let head = first.1;
-        let from = next[head];
+        let at = first.1;
+        let Span { head, to: end, .. } = of[at];
+        let from = next[at];
         let mut to = from + 1;
         match second {
-            None => to = heads[head].run.core.codes.len(),
+            None => to = end,
             Some(second) => {
-                while heads[head].place(to, form).is_some_and(|place| (place, head) < second) {
+                while to < end && heads[head].place(to, form).is_some_and(|place| (place, at) < second) {
                     to += 1;
                 }
             }
         }
         spans.push(Span { head, from, to });
-        next[head] = to;
+        next[at] = to;
     }
 }
 
@@ -372,3 +447,6 @@ fn column(heads: &[Head<'_>], spans: &[Span], rows: usize, at: usize) -> Column 
     }
     Column::new(codes, values)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use proptest::prelude::*;
+
+/// Of whom, when, of which source, and what.
+type Row = (u8, Micros, usize, u8);
+
+fn id(person: u8) -> Uuid {
+    // The first byte decides for the second half only, so that order is not that of the last one.
+    Uuid::from_bytes([person / 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, person])
+}
+
+/// What the sources hold; the order of arrival of a row is its place in `rows`.
+fn sources(rows: &[Row], events: usize) -> Vec<Source> {
+    let of = |source: usize| {
+        let mut own = rows.iter().zip(0_i64..).filter(|(row, _)| row.2 == source).collect::<Vec<_>>();
+        own.sort_by_key(|((person, time, ..), seq)| (id(*person), *time, *seq));
+        let mut persons = own.iter().map(|((person, ..), _)| id(*person)).collect::<Vec<_>>();
+        persons.dedup();
+        let run = |event: usize| {
+            let own = own.iter().filter(|((.., what), _)| *what as usize % events == event);
+            let own = own.collect::<Vec<_>>();
+            let code = |person: u8| persons.binary_search(&id(person)).unwrap() as u32;
+            let core = Core {
+                codes: own.iter().map(|((person, ..), _)| code(*person)).collect(),
+                times: own.iter().map(|((_, time, ..), _)| *time).collect(),
+                ties: None,
+            };
+            // Each source has the values in an order of its own.
+            let values =
+                (0..=u8::MAX).map(|at| Value::from(at.wrapping_add(source as u8))).collect::<Vec<_>>();
+            let codes = own.iter().map(|((.., what), _)| u32::from(what.wrapping_sub(source as u8)));
+            let column = Column::new(codes.collect(), values);
+            let seqs = own.iter().map(|(_, seq)| *seq as Seq).collect::<Vec<_>>();
+            SourceRun { event, core, seqs: Some((Arc::new(seqs), 0)), columns: vec![column] }
+        };
+        let runs = (0..events).map(run).filter(|run| !run.core.codes.is_empty()).collect();
+        Source::whole(Arc::new(persons.clone()), runs)
+    };
+    (0..6).map(of).filter(|source| source.rows() > 0).collect()
+}
+
+proptest! {
+    /// However rows are dealt to sources, they come in the order of person, time and arrival, each as it was.
+    #[test]
+    fn rows_come_in_one_order(rows in prop::collection::vec((0_u8..20, 0_i64..8, 0_usize..6, any::<u8>()), 1..200)) {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let keys = [ColumnKey::Property("p".to_owned())];
+        let partition = partition(&sources(&rows, 2), &names, &keys, true);
+        prop_assert!(partition.actors.is_sorted() && partition.actors.windows(2).all(|pair| pair[0] != pair[1]));
+        for (event, name) in names.iter().enumerate() {
+            let mut expected = rows.iter().zip(0_i64..).filter(|((.., what), _)| *what as usize % 2 == event)
+                .map(|((person, time, _, what), seq)| (id(*person), *time, seq as Seq, Value::from(*what)))
+                .collect::<Vec<_>>();
+            expected.sort_by_key(|row| (row.0, row.1, row.2));
+            let Some(run) = partition.runs.iter().find(|run| run.event == *name) else {
+                prop_assert!(expected.is_empty());
+                continue;
+            };
+            let Order::Seqs(seqs) = &run.order else { panic!("the order of arrival was given") };
+            let column = &run.columns[&keys[0]];
+            let found = (0..run.times.len()).map(|row| (
+                partition.actors[run.actors[row] as usize], run.times[row], seqs[row],
+                column.values[column.codes[row] as usize].clone(),
+            ));
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    /// Without the order of arrival, where no two events of a person are at one time.
+    #[test]
+    fn times_are_order_enough_where_none_meet(
+        rows in prop::collection::btree_map((0_u8..20, 0_i64..30), (0_usize..6, any::<u8>()), 1..200)
+    ) {
+        let rows = rows.into_iter().map(|((person, time), (source, what))| (person, time, source, what));
+        let rows = rows.collect::<Vec<Row>>();
+        let (names, keys) = (["a".to_owned()], []);
+        let partition = partition(&sources(&rows, 1), &names, &keys, false);
+        let run = &partition.runs[0];
+        let found = run.actors.iter().zip(&run.times).map(|(code, time)| (partition.actors[*code as usize], *time));
+        let mut expected = rows.iter().map(|row| (id(row.0), row.1)).collect::<Vec<_>>();
+        expected.sort_unstable();
+        prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+}
