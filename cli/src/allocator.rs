@@ -15,13 +15,16 @@ pub enum Use {
     Bulk,
 }
 
-/// Begins the process once more, with as many pools as cores; in bulk work large arrays go back to the system at once.
+/// Begins the process once more, with as many pools as cores. In bulk work large arrays go back to the system at once; what
+/// answers requests asks for large pages, because a first question fills memory that nobody has touched: at a hundred
+/// million events that is an eighth of its time.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn keep_little(usage: Use) {
     use std::os::unix::process::CommandExt;
     const POOLS: &str = "MALLOC_ARENA_MAX";
     const LARGE: &str = "MALLOC_MMAP_THRESHOLD_";
-    if [POOLS, LARGE].iter().any(|name| std::env::var_os(name).is_some()) {
+    const TUNABLES: &str = "GLIBC_TUNABLES";
+    if [POOLS, LARGE, TUNABLES].iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
@@ -32,9 +35,10 @@ pub fn keep_little(usage: Use) {
         again.arg0(name);
     }
     again.args(arguments).env(POOLS, cores.to_string());
-    if usage == Use::Bulk {
-        again.env(LARGE, (1 << 20).to_string());
-    }
+    match usage {
+        Use::Bulk => again.env(LARGE, (1 << 20).to_string()),
+        Use::Requests => again.env(TUNABLES, "glibc.malloc.hugetlb=1"),
+    };
     // Returns only where it fails.
     drop(again.exec());
 }

@@ -210,6 +210,8 @@ mod tests {
         store: Store,
         told: mpsc::UnboundedSender<char>,
         runs: Mutex<Vec<char>>,
+        /// The sort keys of the rows that it was told of.
+        rows: Mutex<Vec<String>>,
         at_once: AtomicUsize,
         most_at_once: AtomicUsize,
         gate: Semaphore,
@@ -219,6 +221,7 @@ mod tests {
         type Job = char;
 
         fn job(&self, row: &Key) -> Option<char> {
+            self.rows.lock().unwrap().push(row.sk.clone());
             row.sk.chars().next().filter(|letter| letter.is_alphabetic())
         }
 
@@ -270,6 +273,7 @@ mod tests {
                 store: embedded.store(None),
                 told: telling,
                 runs: Mutex::default(),
+                rows: Mutex::default(),
                 at_once: AtomicUsize::new(0),
                 most_at_once: AtomicUsize::new(0),
                 gate: Semaphore::new(0),
@@ -327,6 +331,9 @@ mod tests {
         // Told of again while they wait.
         for letter in ["c2", "d2"] {
             place.put(letter).await;
+        }
+        while !place.letters.rows.lock().unwrap().iter().any(|row| row == "d2") {
+            tokio::task::yield_now().await;
         }
         place.letters.gate.add_permits(6);
         assert_eq!(place.told(6).await, ('c'..='h').collect::<Vec<_>>());
