@@ -3,15 +3,18 @@
 //! Must stay true: the outcome depends on the rows alone, not on which source a row came from. Sources are in order, so
 //! they are merged and never sorted; a single source is handed on as it is, without a copy.
 
+mod order;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::buffer::ScalarBuffer;
 use pennon_engine::Codes;
 use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
 use serde_json::Value;
 use uuid::Uuid;
+
+use order::{Form, Head, places};
 
 use super::load::Loaded;
 use super::piece::Core;
@@ -193,18 +196,10 @@ pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey]
             Some(Head { run, map: map.as_deref(), from: source.from as u32 })
         });
         let heads = heads.collect::<Vec<_>>();
-        merged(&heads, names[event].clone(), keys, order)
+        merged(&heads, persons.len(), names[event].clone(), keys, order)
     };
     let runs = events.into_iter().map(run).collect();
     Partition { actors: persons, runs, ..Partition::default() }
-}
-
-/// How rows of one person and time are told apart.
-#[derive(Debug, Clone, Copy)]
-enum Form {
-    Untied,
-    Ties,
-    Seqs,
 }
 
 /// All persons of the shares, ascending, and for each share the places of its persons among them.
@@ -235,6 +230,7 @@ fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
     let places = lists.iter().map(places).collect();
     (persons, places)
 }
+
 /// All that are in one of two ascending lists.
 fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
     let mut both = Vec::with_capacity(left.len() + right.len());
@@ -251,46 +247,7 @@ fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
     both
 }
 
-/// A run to be merged with others of its event.
-struct Head<'a> {
-    run: &'a SourceRun,
-    /// New places of the persons from `from` on; none where they keep theirs.
-    map: Option<&'a [u32]>,
-    from: u32,
-}
-
-/// What rows are ordered by.
-type Place = (u32, Micros, Seq);
-
-impl Head<'_> {
-    fn code(&self, row: usize) -> u32 {
-        let code = self.run.core.codes[row];
-        self.map.map_or(code, |map| map[(code - self.from) as usize])
-    }
-
-    fn place(&self, row: usize, form: Form) -> Option<Place> {
-        let time = *self.run.core.times.get(row)?;
-        let seq = if let Form::Seqs = form { self.run.seqs()[row] } else { 0 };
-        Some((self.code(row), time, seq))
-    }
-
-    fn codes(&self) -> ScalarBuffer<u32> {
-        match self.map {
-            None => self.run.core.codes.clone(),
-            Some(_) => (0..self.run.core.codes.len()).map(|row| self.code(row)).collect(),
-        }
-    }
-}
-
-/// Rows of a head that follow each other in the merged run.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    head: usize,
-    from: usize,
-    to: usize,
-}
-
-fn merged(heads: &[Head<'_>], event: String, keys: &[ColumnKey], form: Form) -> Run {
+fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey], form: Form) -> Run {
     let facts = BTreeMap::new();
     if let [only] = heads {
         let run = only.run;
@@ -306,144 +263,66 @@ fn merged(heads: &[Head<'_>], event: String, keys: &[ColumnKey], form: Form) -> 
         let columns = keys.iter().cloned().zip(run.columns.iter().cloned()).collect();
         return Run { event, actors: only.codes(), times: run.core.times.clone(), order, columns, facts };
     }
-    let spans = spans(heads, form);
-    let rows = heads.iter().map(|head| head.run.core.codes.len()).sum();
-    let mut actors = Vec::with_capacity(rows);
-    for span in &spans {
-        actors.extend((span.from..span.to).map(|row| heads[span.head].code(row)));
-    }
-    let times = gather(&spans, rows, |head| &heads[head].run.core.times);
+    let codes = heads.iter().map(Head::codes).collect::<Vec<_>>();
+    let places = places(heads, &codes, persons, form);
+    let actors = arranged(&places, |head| codes[head].iter().copied());
+    let times = arranged(&places, |head| heads[head].run.core.times.iter().copied());
     let order = match form {
         Form::Untied => Order::Untied,
         Form::Ties => {
-            let mut ties = Vec::with_capacity(rows);
-            for Span { head, from, to } in &spans {
-                match &heads[*head].run.core.ties {
-                    Some(known) => ties.extend_from_slice(&known[*from..*to]),
-                    None => ties.extend(std::iter::repeat_n(0, to - from)),
-                }
-            }
-            Order::Ties(ties.into())
+            let ties = |head: usize| {
+                let known = heads[head].run.core.ties.as_ref();
+                (0..codes[head].len()).map(move |row| known.map_or(0, |ties| ties[row]))
+            };
+            Order::Ties(arranged(&places, ties).into())
         }
-        Form::Seqs => Order::Seqs(Arc::new(gather(&spans, rows, |head| heads[head].run.seqs()))),
+        Form::Seqs => Order::Seqs(Arc::new(arranged(&places, |head| heads[head].run.seqs().iter().copied()))),
     };
-    let column = |at: usize| column(heads, &spans, rows, at);
-    let columns = keys.iter().enumerate().map(|(at, key)| (key.clone(), column(at))).collect();
+    let columns =
+        keys.iter().enumerate().map(|(at, key)| (key.clone(), column(heads, &places, at))).collect();
     Run { event, actors: actors.into(), times: times.into(), order, columns, facts }
 }
 
-/// The order of the rows of all heads, person by person. Segments are mostly of times of their own, so that what a head
-/// has of a person mostly follows as a whole on what another has.
-fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
-    const END: u32 = u32::MAX;
-    let code = |head: usize, row: usize| match heads[head].run.core.codes.len() > row {
-        true => heads[head].code(row),
-        false => END,
-    };
-    let mut next = vec![0; heads.len()];
-    let mut codes = (0..heads.len()).map(|head| code(head, 0)).collect::<Vec<_>>();
-    let (mut spans, mut of_person) = (Vec::new(), Vec::new());
-    loop {
-        let person = codes.iter().copied().min().unwrap_or(END);
-        if person == END {
-            return spans;
-        }
-        of_person.clear();
-        for (head, first) in codes.iter_mut().enumerate().filter(|(_, first)| **first == person) {
-            let (own, from) = (&heads[head].run.core.codes, next[head]);
-            let to = from + own[from..].iter().take_while(|code| **code == own[from]).count();
-            of_person.push(Span { head, from, to });
-            (next[head], *first) = (to, code(head, to));
-        }
-        if !follow_each_other(heads, form, &mut of_person) {
-            of_person = interleaved(heads, form, &of_person);
-        }
-        for span in of_person.drain(..) {
-            match spans.last_mut() {
-                Some(Span { head, to, .. }) if (*head, *to) == (span.head, span.from) => *to = span.to,
-                _ => spans.push(span),
-            }
+/// The values of all heads at the places of their rows.
+fn arranged<T: Copy + Default, I: Iterator<Item = T>>(
+    places: &[Vec<u32>],
+    of: impl Fn(usize) -> I,
+) -> Vec<T> {
+    let mut all = vec![T::default(); places.iter().map(Vec::len).sum()];
+    for (head, places) in places.iter().enumerate() {
+        for (place, value) in places.iter().zip(of(head)) {
+            all[*place as usize] = value;
         }
     }
+    all
 }
 
-/// Puts the spans of a person in the order of their first rows. Whether each then ends before the next one begins.
-fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool {
-    if spans.len() < 2 {
-        return true;
+/// Column number `at` of the merged run. Equal values of different heads become one; they are numbered as they come first.
+fn column(heads: &[Head<'_>], places: &[Vec<u32>], at: usize) -> Column {
+    let of = |head: usize| &heads[head].run.columns[at];
+    // The values of all heads one after the other, and where those of each begin.
+    let (mut all, mut starts) = (Vec::new(), Vec::new());
+    for head in 0..heads.len() {
+        starts.push(all.len() as u32);
+        all.extend(of(head).values.iter());
     }
-    let place = |span: &Span, row: usize| (heads[span.head].place(row, form), span.head);
-    spans.sort_unstable_by_key(|span| place(span, span.from));
-    spans.windows(2).all(|pair| place(&pair[0], pair[0].to - 1) < place(&pair[1], pair[1].from))
-}
-
-/// The rows of some spans, in order: again and again the span with the first row, for as long as it has it.
-fn interleaved(heads: &[Head<'_>], form: Form, of: &[Span]) -> Vec<Span> {
-    let mut next = of.iter().map(|span| span.from).collect::<Vec<_>>();
-    let mut spans = Vec::new();
-    loop {
-        let firsts = of.iter().zip(&next).enumerate().filter(|(_, (span, row))| **row < span.to);
-        let mut firsts =
-            firsts.filter_map(|(at, (span, row))| Some((heads[span.head].place(*row, form)?, at)));
-        let Some(mut first) = firsts.next() else { return spans };
-        let mut second: Option<(Place, usize)> = None;
-        for other in firsts {
-            if other < first {
-                second = Some(first);
-                first = other;
-            } else if second.is_none_or(|second| other < second) {
-                second = Some(other);
-            }
-        }
-        let at = first.1;
-        let Span { head, to: end, .. } = of[at];
-        let from = next[at];
-        let mut to = from + 1;
-        match second {
-            None => to = end,
-            Some(second) => {
-                while to < end && heads[head].place(to, form).is_some_and(|place| (place, at) < second) {
-                    to += 1;
-                }
-            }
-        }
-        spans.push(Span { head, from, to });
-        next[at] = to;
-    }
-}
-
-fn gather<'a, T: Copy + 'a>(spans: &[Span], rows: usize, of: impl Fn(usize) -> &'a [T]) -> Vec<T> {
-    let mut gathered = Vec::with_capacity(rows);
-    for Span { head, from, to } in spans {
-        gathered.extend_from_slice(&of(*head)[*from..*to]);
-    }
-    gathered
-}
-
-/// Column number `at` of the merged run. Equal values of different heads become one.
-fn column(heads: &[Head<'_>], spans: &[Span], rows: usize, at: usize) -> Column {
-    let (mut codes, mut values) = (Vec::with_capacity(rows), Vec::new());
+    let mut codes = arranged(places, |head| {
+        let (own, start) = (of(head).values.len() as u32, starts[head]);
+        of(head).codes.iter().map(move |code| if *code < own { start + code } else { MISSING })
+    });
+    let (mut new, mut values) = (vec![MISSING; all.len()], Vec::new());
     let mut known = Codes::<&Value>::default();
-    let mut new =
-        heads.iter().map(|head| vec![MISSING; head.run.columns[at].values.len()]).collect::<Vec<_>>();
-    for Span { head, from, to } in spans {
-        let (source, new) = (&heads[*head].run.columns[at], &mut new[*head]);
-        for code in &source.codes[*from..*to] {
-            codes.push(match new.get_mut(*code as usize) {
-                None => MISSING,
-                Some(new) => {
-                    if *new == MISSING {
-                        let value = &source.values[*code as usize];
-                        let (code, is_new) = known.code(value);
-                        if is_new {
-                            values.push(value.clone());
-                        }
-                        *new = code;
-                    }
-                    *new
-                }
-            });
+    for code in codes.iter_mut().filter(|code| **code != MISSING) {
+        let new = &mut new[*code as usize];
+        if *new == MISSING {
+            let value = all[*code as usize];
+            let (number, is_new) = known.code(value);
+            if is_new {
+                values.push(value.clone());
+            }
+            *new = number;
         }
+        *code = *new;
     }
     Column::new(codes, values)
 }

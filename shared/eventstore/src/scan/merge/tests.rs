@@ -40,10 +40,20 @@ fn sources(rows: &[Row], events: usize) -> Vec<Source> {
     (0..6).map(of).filter(|source| source.rows() > 0).collect()
 }
 
+/// The rows as they are, or each dealt to a source by its time, so that no two sources have times among each other's.
+fn dealt(rows: Vec<Row>, apart: bool) -> Vec<Row> {
+    let longest = rows.iter().map(|row| row.1).max().unwrap_or(0) + 1;
+    let source = |row: &Row| if apart { 5 - (row.1 * 6 / longest) as usize } else { row.2 };
+    rows.iter().map(|row| (row.0, row.1, source(row), row.3)).collect()
+}
+
 proptest! {
     /// However rows are dealt to sources, they come in the order of person, time and arrival, each as it was.
     #[test]
-    fn rows_come_in_one_order(rows in prop::collection::vec((0_u8..20, 0_i64..8, 0_usize..6, any::<u8>()), 1..200)) {
+    fn rows_come_in_one_order(
+        rows in prop::collection::vec((0_u8..20, 0_i64..8, 0_usize..6, any::<u8>()), 1..200), apart: bool
+    ) {
+        let rows = dealt(rows, apart);
         let names = ["a".to_owned(), "b".to_owned()];
         let keys = [ColumnKey::Property("p".to_owned())];
         let partition = partition(&sources(&rows, 2), &names, &keys, true);
@@ -70,10 +80,10 @@ proptest! {
     /// Without the order of arrival, where no two events of a person are at one time.
     #[test]
     fn times_are_order_enough_where_none_meet(
-        rows in prop::collection::btree_map((0_u8..20, 0_i64..30), (0_usize..6, any::<u8>()), 1..200)
+        rows in prop::collection::btree_map((0_u8..20, 0_i64..30), (0_usize..6, any::<u8>()), 1..200), apart: bool
     ) {
         let rows = rows.into_iter().map(|((person, time), (source, what))| (person, time, source, what));
-        let rows = rows.collect::<Vec<Row>>();
+        let rows = dealt(rows.collect(), apart);
         let (names, keys) = (["a".to_owned()], []);
         let partition = partition(&sources(&rows, 1), &names, &keys, false);
         let run = &partition.runs[0];
