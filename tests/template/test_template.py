@@ -115,6 +115,10 @@ class Functions(unittest.TestCase):
             writes = {(a, t) for a, t in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
             self.assertEqual(writes, {("s3:PutObject", "${Bucket.Arn}/events/results/*")}, group)
 
+    def test_who_stores_lists_of_members_may_write_them_in_batches(self):
+        for group in ("flags", "insights"):
+            self.assertIn("dynamodb:BatchWriteItem", {action for action, _ in allowed(group)}, group)
+
     def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags_and_links(self):
         self.assertTrue(TEMPLATE["Parameters"]["PayloadKey"]["NoEcho"])
         holders = set()

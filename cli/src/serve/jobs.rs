@@ -90,7 +90,8 @@ pub async fn follow(services: Services, follower: Option<Follower>, stopped: wat
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let records = services.app.store.records.clone();
     let work = Arc::new(Calculations { records, calculator: services.calculator });
-    run(work, follower, Pace::of(cores.max(2)), stopped).await;
+    // What somebody waits for always finds a core that no job holds.
+    run(work, follower, Pace::of(cores.saturating_sub(1).max(1)), stopped).await;
 }
 
 /// Does the jobs that `follower` tells of and those that are left over, at the given pace, until `stopped`.

@@ -9,7 +9,7 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, json, link};
+use pennon_core::http::{Call, link, sized};
 use pennon_engine::{CalcError, Parsed, unbox_breakdown};
 use serde_json::{Value, json as object};
 
@@ -32,10 +32,10 @@ pub async fn funnel(State(state): State<Calculation>, call: Call) -> Response {
         answer.and_then(|answered| {
             let Answered { mut body, request, .. } = answered;
             unbox_breakdown(&request.merged, &mut body["result"]);
-            Ok(match Format::of(&call)? {
-                Format::Json => json(body),
-                Format::Csv => table(csv::flat(&body)),
-            })
+            match Format::of(&call)? {
+                Format::Json => sized(&call.headers, &body),
+                Format::Csv => Ok(table(csv::flat(&body))),
+            }
         }),
     )
 }
@@ -50,7 +50,7 @@ pub async fn trend(State(state): State<Calculation>, call: Call) -> Response {
                 let mut body = answered.body;
                 let series = body["result"].as_array().map_or(0, Vec::len);
                 body["next"] = object!(next(&call, series));
-                Ok(json(body))
+                sized(&call.headers, &body)
             }
             Format::Csv => Ok(exported(&call, &answered)),
         }),
@@ -66,10 +66,10 @@ pub async fn correlation(State(state): State<Calculation>, call: Call) -> Respon
             let body = object!({
                 "result": body["result"], "last_refresh": body["last_refresh"], "is_cached": body["is_cached"],
             });
-            Ok(match Format::of(&call)? {
-                Format::Json => json(body),
-                Format::Csv => table(csv::flat(&body)),
-            })
+            match Format::of(&call)? {
+                Format::Json => sized(&call.headers, &body),
+                Format::Csv => Ok(table(csv::flat(&body))),
+            }
         }),
     )
 }
@@ -124,7 +124,11 @@ async fn answer(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResu
     let refresh = if request.refresh.mode.is_forced() { Refresh::ForceBlocking } else { Refresh::Blocking };
     let shown = state.calculator.answer(&question, refresh).await?;
     // It goes on in the background, and the same request finds its result.
-    let shown = shown.calculated.ok_or_else(out_of_time)?;
+    let shown = match (shown.calculated, shown.status.and_then(|status| status.failed_with())) {
+        (Some(calculated), _) => calculated,
+        (None, Some(message)) => return Err(ApiError::invalid("invalid_input", message, None)),
+        (None, None) => return Err(out_of_time()),
+    };
     let body = envelope(shown.result, &shown.timezone, timestamp(shown.last_refresh), shown.is_cached);
     Ok(Answered { body, request, days: Some(days(project, &asked.query, call.now)?) })
 }

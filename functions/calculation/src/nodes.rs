@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Fields, json};
+use pennon_core::http::{Call, Fields, json, sized};
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::{CalcError, Parsed, Query};
 use serde_json::{Value, json as object};
@@ -55,7 +55,7 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
         by: AskedBy { query_id: request.query_id.as_deref(), ..AskedBy::default() },
     };
     let shown = state.calculator.answer(&question, request.refresh).await?;
-    Ok(json(envelope(&shown, &asked.key, project.id)))
+    sized(&call.headers, &envelope(&shown, &asked.key, project.id))
 }
 
 fn read(call: &Call) -> ApiResult<Request> {

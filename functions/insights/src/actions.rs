@@ -17,7 +17,7 @@ use pennon_calculation::refusal;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::store::{Item, StoreError};
+use pennon_core::store::{Item, StoreError, overtaken};
 
 use crate::resource::{self, Judged, list};
 use crate::{Insights, limits};
@@ -53,7 +53,8 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = ActionInput::parse(&call.fields()?)?;
     let mut action = Action::create(0, &input, access.caller.user(), call.now);
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         if Box::pin(try_write(&state, &call, &access, None, &mut action)).await? {
             return Ok(created(shown::full(&action, &access)));
         }
@@ -64,7 +65,8 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 /// `PATCH P/actions/{id}/`, and `PUT`: a field that is not sent stays as it is.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut found) = resource::find::<Action>(&state, &call, WRITE).await?;
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let (before, item) = resource::read::<Action>(found)?;
         let input = ActionInput::parse(&call.fields()?)?;
         let mut after = before.apply(&input, call.now);

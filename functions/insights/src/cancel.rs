@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use pennon_calculation::QUERY_ID;
+use pennon_calculation::{Format, QUERY_ID};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use crate::handlers::READ;
 /// `POST P/insights/cancel/`: answered alike whether or not there is such a calculation.
 pub async fn cancel(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
+    Format::of(&call)?;
     let fields = call.json_fields()?;
     let id = match fields.get(QUERY_ID) {
         Some(Value::String(id)) if !id.is_empty() => id.as_str(),

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::response::Response;
-use pennon_core::activity;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
+use pennon_core::store::overtaken;
 use serde_json::json as object;
 
 use crate::resource::{self, list as lists};
@@ -65,7 +65,8 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let input = CohortInput::parse(&call.fields()?, None)?;
     let wanted = Wanted::read(&state, &call, &access, &input).await?;
     let id = resource::reserve::<CohortRecord>(&state.app.store.records).await?;
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let blank = CohortRecord::create(id, &input, access.caller.user(), call.now);
         let done = Box::pin(wanted.write(&state, &access, None, blank, call.now)).await?;
         if let Some(cohort) = done {
@@ -81,7 +82,8 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let (mut before, mut item) = resource::read::<CohortRecord>(item)?;
     let input = CohortInput::parse(&call.fields()?, Some(&before))?;
     let wanted = Wanted::read(&state, &call, &access, &input).await?;
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let after = before.apply(&input)?;
         let was = Some((&before, &item));
         if let Some(cohort) = Box::pin(wanted.write(&state, &access, was, after, call.now)).await? {
@@ -109,7 +111,8 @@ pub async fn add_persons(State(state): State<Insights>, call: Call) -> ApiResult
         return Err(ApiError::invalid("invalid_input", detail, Some("person_ids")));
     }
     let wanted = Wanted { persons: known, word: Some("persons_added_manually"), ..Wanted::default() };
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let was = Some((&before, &item));
         if Box::pin(wanted.write(&state, &access, was, before.clone(), call.now)).await?.is_some() {
             return Ok(json(object!({"success": true})));
@@ -130,7 +133,8 @@ pub async fn remove_person(State(state): State<Insights>, call: Call) -> ApiResu
         return Err(ApiError::missing("Person with this UUID does not exist in the cohort's team"));
     };
     let wanted = Wanted { gone: Some(person), word: Some("person_removed_manually"), ..Wanted::default() };
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let was = Some((&before, &item));
         if Box::pin(wanted.write(&state, &access, was, before.clone(), call.now)).await?.is_some() {
             return Ok(json(object!({"success": true})));
@@ -138,16 +142,4 @@ pub async fn remove_person(State(state): State<Insights>, call: Call) -> ApiResu
         (before, item) = resource::read(state.app.store.records.get(&item.key).await?)?;
     }
     Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
-}
-
-/// `GET P/cohorts/activity/`: the log of all cohorts.
-pub async fn all_activity(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    activity::scope_log(&state.app, &call, <CohortRecord as resource::Resource>::SCOPE).await
-}
-
-/// `GET P/cohorts/{id}/activity/`: the log of one; 404 without a body where there is none.
-pub async fn activity(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let scope = <CohortRecord as resource::Resource>::SCOPE;
-    let key = resource::key::<CohortRecord>;
-    activity::item_log(&state.app, &call, scope, key, |_| Ok(true)).await
 }

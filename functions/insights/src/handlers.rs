@@ -5,7 +5,7 @@ use axum::response::Response;
 use pennon_calculation::{Format, Refresh};
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, json};
+use pennon_core::http::{Call, json, sized};
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key};
 
@@ -97,7 +97,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
     let wish = Wish { dashboard_id, ..Wish::of(&call, &access.project, refresh_for(&access, refresh)) };
     let (numbers, dashboards) = tokio::try_join!(state.numbers(&insight, wish), dashboards)?;
     let placement = Placement::of(&insight, &dashboards, &access);
-    Ok(json(shown::full(&insight, &numbers, &placement, &viewer, tile.as_ref())))
+    sized(&call.headers, &shown::full(&insight, &numbers, &placement, &viewer, tile.as_ref()))
 }
 
 /// `DELETE P/insights/{id}/`: not served, whether or not there is such an insight.

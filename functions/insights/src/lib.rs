@@ -40,11 +40,14 @@ pub use due::{Followed, follow_due};
 pub use resource::declared::{Declaration, declaration, writes as declaration_writes};
 pub use resource::row_of as summary_row;
 
+use actions::Action;
 use axum::Router;
 use axum::http::Method;
 use pennon_calculation::{Calculation, Calculator, formed};
 use pennon_core::app::App;
 use pennon_core::http::Routes;
+
+use dashboards::DashboardRecord;
 
 pub use store::Memory;
 
@@ -71,28 +74,28 @@ pub fn routes() -> Routes<Insights> {
     const LIST: &str = "/api/projects/{project_id}/insights";
     const ONE: &str = "/api/projects/{project_id}/insights/{id}";
     let mut routes = Routes::new()
-        .add(Method::GET, LIST, formed(list::list))
-        .add(Method::POST, LIST, formed(writes::create))
         .add(Method::GET, ONE, formed(handlers::retrieve))
         .add(Method::PATCH, ONE, formed(writes::update))
         .add(Method::DELETE, ONE, handlers::destroy);
     // An ending names the form of the answer; that of the number in the path is read with it.
     for ending in ["", ".csv", ".json"] {
+        let list = format!("{LIST}{ending}");
         let all = |name: &str| format!("{LIST}/{name}{ending}");
         let one = |name: &str| format!("{ONE}/{name}{ending}");
         routes = routes
+            .add(Method::GET, &list, formed(list::list))
+            .add(Method::POST, &list, formed(writes::create))
             .add(Method::GET, &all("activity"), formed(activity::all))
             .add(Method::GET, &one("activity"), formed(activity::of_one))
             .add(Method::GET, &one("sharing"), formed(sharing::retrieve))
             .add(Method::PATCH, &one("sharing"), formed(sharing::update))
-            .add(Method::GET, &all("my_last_viewed"), formed(viewed::my_last));
+            .add(Method::GET, &all("my_last_viewed"), formed(viewed::my_last))
+            .add(Method::POST, &one("sharing/refresh"), formed(sharing::refresh))
+            .add(Method::POST, &all("viewed"), formed(viewed::several))
+            .add(Method::POST, &one("viewed"), formed(viewed::one))
+            .add(Method::POST, &all("cancel"), formed(cancel::cancel))
+            .add(Method::POST, &all("timing"), formed(timing::note));
     }
-    let routes = routes
-        .add(Method::POST, &format!("{ONE}/sharing/refresh"), formed(sharing::refresh))
-        .add(Method::POST, &format!("{LIST}/viewed"), formed(viewed::several))
-        .add(Method::POST, &format!("{ONE}/viewed"), formed(viewed::one))
-        .add(Method::POST, &format!("{LIST}/cancel"), cancel::cancel)
-        .add(Method::POST, &format!("{LIST}/timing"), formed(timing::note));
     workspace_routes(routes)
 }
 
@@ -107,22 +110,26 @@ fn workspace_routes(routes: Routes<Insights>) -> Routes<Insights> {
     routes
         .add(Method::GET, DASHBOARDS, dashboards::handlers::index)
         .add(Method::POST, DASHBOARDS, dashboards::handlers::create)
+        .add(Method::GET, &format!("{DASHBOARDS}/activity"), resource::all_activity::<DashboardRecord>)
+        .add(Method::GET, &format!("{DASHBOARD}/activity"), resource::activity::<DashboardRecord>)
         .add(Method::GET, DASHBOARD, dashboards::handlers::retrieve)
         .add(Method::PATCH, DASHBOARD, dashboards::handlers::update)
         .add(Method::PUT, DASHBOARD, dashboards::handlers::update)
         .add(Method::DELETE, DASHBOARD, dashboards::handlers::destroy)
         .add(Method::GET, COHORTS, cohorts::index)
         .add(Method::POST, COHORTS, cohorts::create)
-        .add(Method::GET, &format!("{COHORTS}/activity"), cohorts::all_activity)
+        .add(Method::GET, &format!("{COHORTS}/activity"), resource::all_activity::<CohortRecord>)
         .add(Method::GET, COHORT, cohorts::retrieve)
         .add(Method::PATCH, COHORT, cohorts::update)
         .add(Method::PUT, COHORT, cohorts::update)
         .add(Method::DELETE, COHORT, cohorts::destroy)
-        .add(Method::GET, &format!("{COHORT}/activity"), cohorts::activity)
+        .add(Method::GET, &format!("{COHORT}/activity"), resource::activity::<CohortRecord>)
         .add(Method::PATCH, &format!("{COHORT}/add_persons_to_static_cohort"), cohorts::add_persons)
         .add(Method::PATCH, &format!("{COHORT}/remove_person_from_static_cohort"), cohorts::remove_person)
         .add(Method::GET, ACTIONS, actions::index)
         .add(Method::POST, ACTIONS, actions::create)
+        .add(Method::GET, &format!("{ACTIONS}/activity"), resource::all_activity::<Action>)
+        .add(Method::GET, &format!("{ACTION}/activity"), resource::activity::<Action>)
         .add(Method::GET, ACTION, actions::retrieve)
         .add(Method::PATCH, ACTION, actions::update)
         .add(Method::PUT, ACTION, actions::update)

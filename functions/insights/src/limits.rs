@@ -23,8 +23,10 @@ pub const VIEWS: usize = 100;
 pub const TIMING_BYTES: usize = 32 * 1024;
 /// KiB of records that one page reads: more could not be answered.
 pub const PAGE_KIB: usize = 48 * 1024;
+/// Bytes of large stored results, as JSON, that are read for one page or dashboard.
+pub const PAGE_RESULT_BYTES: usize = 24 << 20;
 /// How often a write that others overtook is judged again.
-pub const WRITE_TRIES: usize = 10;
+pub const WRITE_TRIES: u32 = 20;
 /// Letters and digits of a short id.
 pub const SHORT_ID_CHARS: usize = 8;
 /// Seconds after which a change that was overtaken too often may be tried again.

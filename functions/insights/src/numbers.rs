@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use pennon_calculation::calculator::{Asked as Wanted, AskedBy, Purpose, Question, Shown};
 use pennon_calculation::jobs::{Failure, Status};
-use pennon_calculation::{Calculated, QUERY_ID, Refresh, Said, Source, query_id, refusal};
+use pennon_calculation::{Calculated, QUERY_ID, Refresh, Said, Source, Stored, query_id, refusal};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
 use pennon_engine::{CalcError, CalcResult, Parsed};
+use serde_json::Value;
 
-use crate::Insights;
 use crate::record::Insight;
+use crate::{Insights, limits};
 
 /// The question that an insight is, as it was sent.
 fn source(insight: &Insight) -> Source {
@@ -144,7 +145,7 @@ impl Insights {
                 };
                 Box::pin(self.calculator.answer(&question, wish.refresh)).await?
             }
-            Asked::Refused(error) if wish.refresh.calculates() => return Err(refusal(error.clone())),
+            Asked::Refused(error) if wish.refresh.waits() => return Err(refusal(error.clone())),
             other => {
                 let failure = other.failure(wish.refresh);
                 let status = failure.map(|failure| wish.failed(insight, key.as_ref(), failure));
@@ -168,6 +169,12 @@ impl Insights {
         let distinct: Vec<(&Insight, &Wanted)> = questions.into_values().collect();
         let wanted: Vec<&Wanted> = distinct.iter().map(|(_, asked)| *asked).collect();
         let read = Box::pin(self.calculator.read(wish.project, &wanted)).await?;
+        let sizes: BTreeMap<&str, usize> = wanted
+            .iter()
+            .zip(&read.stored)
+            .map(|(asked, stored)| (asked.key.as_str(), stored.as_ref().map_or(0, Stored::bytes_elsewhere)))
+            .collect();
+        require_room(asked.iter().map(|asked| asked.key().and_then(|key| sizes.get(key.as_str())).copied()))?;
         let questions: Vec<Question<'_>> = distinct
             .iter()
             .enumerate()
@@ -190,7 +197,7 @@ impl Insights {
             let (calculated, failure) = match key.as_deref().and_then(|key| answers.get(key)) {
                 Some(Ok(shown)) => {
                     return Numbers {
-                        calculated: shown.calculated.clone(),
+                        calculated: shown.calculated.as_ref().map(|it| it.with(without_links(&it.result))),
                         status: shown.status.clone(),
                         key,
                     };
@@ -202,6 +209,34 @@ impl Insights {
             Numbers { calculated, key, status }
         });
         Ok(numbers.collect())
+    }
+}
+
+/// 400 where the stored results of a page, of the bytes that are known of each row, are more than is read for one answer.
+fn require_room(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<()> {
+    let mut bytes = 0;
+    for (rows, row) in rows.enumerate() {
+        bytes += row.unwrap_or(0);
+        // One is read however large it is.
+        if bytes > limits::PAGE_RESULT_BYTES && rows > 0 {
+            let detail = format!("The answer is too large. The largest limit that may fit here is {rows}.");
+            return Err(ApiError::invalid("invalid_input", detail, Some("limit")));
+        }
+    }
+    Ok(())
+}
+
+/// The result without the links to the people behind each number, which are most of it.
+fn without_links(result: &Value) -> Value {
+    let field =
+        |(name, value): (&String, &Value)| (name != "persons_urls").then(|| (name.clone(), value.clone()));
+    let row = |row: &Value| match row {
+        Value::Object(fields) => Value::Object(fields.iter().filter_map(field).collect()),
+        other => other.clone(),
+    };
+    match result {
+        Value::Array(rows) => Value::Array(rows.iter().map(row).collect()),
+        other => other.clone(),
     }
 }
 

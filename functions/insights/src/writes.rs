@@ -5,13 +5,14 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use chrono::TimeDelta;
 use pennon_calculation::Format;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, json};
 use pennon_core::ids;
 use pennon_core::store::keys::Counter;
-use pennon_core::store::{Item, Key, StoreError};
+use pennon_core::store::{Item, Key, StoreError, overtaken};
 use serde_json::Value;
 
 use crate::changes::DashboardChange;
@@ -51,7 +52,8 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     )?;
     insight.id = id_of_count(count.start);
     insight.tiles = tiles::placed(&[], &wanted, tile_ids);
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         insight.short_id = ids::random_text(limits::SHORT_ID_CHARS);
         let judged =
             Judged { access: &access, now: call.now, before: None, after: &insight, dashboard_change: None };
@@ -76,7 +78,8 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let wanted = |project| number.iter().map(|id| store::key(project, *id)).collect::<Vec<Key>>();
     let (access, found) = state.app.project_with(&call, WRITE, wanted).await?;
     let mut found = found.into_iter().next().flatten();
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let item = found.ok_or_else(ApiError::not_found)?;
         match try_update(&state, &call, &access, &item).await? {
             Some(answer) => return Ok(json(answer)),
@@ -89,6 +92,11 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 /// Judges and writes the change of the insight in `item`; none when others wrote it since it was read.
 async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item) -> ApiResult<Option<Value>> {
     let before: Insight = item.body()?;
+    // Of changes at once the last one that is written has begun at any time.
+    let now = match call.now < before.updated_at {
+        true => before.updated_at + TimeDelta::microseconds(1),
+        false => call.now,
+    };
     let fields = call.json_fields();
     if before.deleted && !fields.as_ref().is_ok_and(restores) {
         return Err(ApiError::not_found());
@@ -100,7 +108,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     Placement::of(&before, &dashboards, access).require_edit()?;
     let input = InsightInput::parse(&fields?)?;
     let (refresh, explicit) = numbers::wanted(call)?;
-    let mut after = before.apply(&input, access.caller.user(), call.now);
+    let mut after = before.apply(&input, access.caller.user(), now);
     if let Some(wanted) = &input.dashboards {
         placement::check(wanted, Some(&before), &dashboards, access)?;
         let on: Vec<u64> = tiles::kept_dashboards(&before.tiles).collect();
@@ -113,7 +121,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     let change = |wanted: &Vec<u64>| DashboardChange::of(&before, wanted, &dashboards);
     let judged = Judged {
         access,
-        now: call.now,
+        now,
         before: Some((&before, item)),
         after: &after,
         dashboard_change: input.dashboards.as_ref().and_then(change),

@@ -26,10 +26,9 @@ pub struct Record {
 /// Tells events apart: a scheduled one comes from EventBridge, one of the table's stream is a list of its records.
 pub fn trigger(event: &Value) -> Trigger {
     if let Some(records) = event.get("Records").and_then(Value::as_array) {
-        return match records.iter().map(record).collect() {
-            Some(records) => Trigger::Stream(records),
-            None => Trigger::Unknown,
-        };
+        // One that cannot be read does not keep the others from their turn.
+        let known: Vec<Record> = records.iter().filter_map(record).collect();
+        return if known.is_empty() { Trigger::Unknown } else { Trigger::Stream(known) };
     }
     match event.get("source").and_then(Value::as_str) {
         Some("aws.events" | "aws.scheduler") => Trigger::Schedule,
@@ -90,12 +89,13 @@ mod tests {
         let odd = json!({"Records": [{"eventSource": "aws:dynamodb", "eventName": "INSERT",
             "dynamodb": {"SequenceNumber": "4", "Keys": {"pk": {"N": "1"}}}}]});
         assert_eq!(trigger(&odd), Trigger::Stream(vec![number("4", None)]));
+        let mixed = json!({"Records": [null, told("INSERT", "JOB#3", "5")]});
+        assert_eq!(trigger(&mixed), Trigger::Stream(vec![number("5", Some(Key::new("JOB#3", "s")))]));
         let strange = [
             json!(null),
             json!({}),
             json!([1]),
             json!({"Records": [{"eventSource": "aws:s3"}]}),
-            json!({"Records": [told("INSERT", "JOB#3", "1"), null]}),
             json!({"Records": [{"eventSource": "aws:dynamodb", "dynamodb": {}}]}),
         ];
         for other in strange {

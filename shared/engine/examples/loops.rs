@@ -251,7 +251,7 @@ fn main() {
         for turn in 0..repetitions {
             let before = cpu();
             let parts = partitions.iter().map(|part| plan.partial(part, &|| false).unwrap());
-            let answer = plan.finish(parts.fold(Partial::default(), Partial::merge)).unwrap();
+            let answer = plan.finish(parts.fold(Partial::default(), Partial::merge), &|| false).unwrap();
             times.push((cpu() - before) * 1e3);
             if turn == 0 {
                 answer.result.to_string().hash(&mut hasher);

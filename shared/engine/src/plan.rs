@@ -163,10 +163,11 @@ impl Plan {
         }
     }
 
-    /// The answer from the sum of all parts; without any part it is the answer for no events.
-    pub fn finish(&self, sum: Partial) -> CalcResult<Answer> {
+    /// The answer from the sum of all parts; without any part it is the answer for no events. Many
+    /// series take a while: `stop` is asked now and then, and a true one ends it as out of time.
+    pub fn finish(&self, sum: Partial, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
         match &self.task {
-            Task::Trend(trend) => trend.finish(sum.trend),
+            Task::Trend(trend) => trend.finish(sum.trend, stop),
             Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows)?, has_more: None }),
             Task::Correlation(correlation) => {
                 Ok(Answer { result: correlation.finish(sum.pairs)?, has_more: None })

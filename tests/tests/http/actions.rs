@@ -96,9 +96,10 @@ async fn scopes_methods_and_projects_are_checked() {
     let form = TestApp::request(Keys::OWNER, "POST", ACTIONS, json!({}));
     let (mut head, _) = form.into_parts();
     head.headers.insert("content-type", "application/x-www-form-urlencoded".parse().unwrap());
-    let body = "name=by+form&steps=%5B%7B%22event%22%3A%22x%22%7D%5D";
+    let body = "name=by+form&steps=%5B%7B%22event%22%3A%22x%22%7D%5D&tags=%5B%22T%22%5D";
     let form = app.send(axum::http::Request::from_parts(head, body.into())).await.expect(201);
     assert_eq!((&form["name"], &form["steps"][0]["event"]), (&json!("by form"), &json!("x")));
+    assert_eq!(form["tags"], json!(["t"]));
 }
 
 #[tokio::test]
@@ -121,6 +122,16 @@ async fn a_change_keeps_what_is_not_sent_and_is_logged() {
     assert_eq!(app.get(&one(&id)).await.expect(200)["deleted"], true);
     assert_eq!(app.patch(&one(&id), json!({"deleted": false})).await.expect(200)["deleted"], false);
     assert_eq!(app.get(ACTIONS).await.expect(200)["count"], 1);
+    // The log over HTTP: created, updated by a description, deleted, restored.
+    for path in [format!("{ACTIONS}activity/"), format!("{}activity/", one(&id))] {
+        let told = app.get(&path).await.expect(200);
+        assert!(told["total_count"].as_u64().unwrap() >= 4, "{path}: {told}");
+        assert_eq!(
+            (&told["results"][0]["scope"], &told["results"][0]["item_id"]),
+            (&json!("Action"), &json!(id.to_string()))
+        );
+    }
+    assert_eq!(app.get(&format!("{ACTIONS}99/activity/")).await.status, 404);
     let words: Vec<Value> = log(&app, "Action").await.into_iter().map(|it| it["activity"].clone()).collect();
     assert_eq!(words.iter().filter(|word| *word == "deleted").count(), 1, "{words:?}");
     assert_eq!(words.len(), 6, "{words:?}");

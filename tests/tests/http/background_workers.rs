@@ -253,6 +253,29 @@ async fn a_request_that_must_come_again_finds_its_result() {
 }
 
 #[tokio::test]
+async fn a_request_that_must_come_again_is_told_why_there_is_no_result() {
+    let app = viewed().await;
+    let hasty = hasty(&app);
+    let path = format!("{INSIGHTS}trend/");
+    let body = json!({"events": [{"id": "viewed"}], "date_from": "2026-01-01"});
+    assert_eq!(send(&hasty, "POST", &path, body.clone()).await.status, 503);
+    let (job, no_time) = (app.jobs().await[0], JobLimits { time: Duration::ZERO, ..HASTY });
+    for _ in 0..3 {
+        app.services.calculator.run_job(job, no_time).await;
+    }
+    for _ in 0..2 {
+        let told = send(&hasty, "POST", &path, body.clone()).await.expect(400);
+        assert!(told["detail"].as_str().unwrap().contains("takes too long"), "{told}");
+    }
+    // Whoever forces it has it tried again.
+    let mut forced = body.clone();
+    forced["refresh"] = json!(true);
+    assert_eq!(send(&hasty, "POST", &path, forced).await.status, 503);
+    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(send(&hasty, "POST", &path, body).await.expect(200)["is_cached"], true);
+}
+
+#[tokio::test]
 async fn equal_questions_at_once_are_calculated_once() {
     let app = viewed().await;
     let (calculator, measured) = narrow(&app).measured();

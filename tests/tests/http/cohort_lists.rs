@@ -81,6 +81,9 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
         assert!(refused["detail"].as_str().unwrap().contains(text), "{body}: {refused}");
         assert_eq!(refused["attr"], "person_ids");
     }
+    let before = log(&app, "Cohort").await.len();
+    app.patch(&one(id), json!({"distinct_ids": ["somebody"]})).await.expect(200);
+    assert_eq!(log(&app, "Cohort").await.len(), before + 1, "who came onto it by a change is told");
     let words: Vec<Value> = log(&app, "Cohort").await.iter().map(|it| it["activity"].clone()).collect();
     assert!(
         words.contains(&json!("persons_added_manually")) && words.contains(&json!("person_removed_manually"))

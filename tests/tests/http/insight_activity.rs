@@ -90,3 +90,20 @@ async fn a_log_asks_for_its_own_scope_and_comes_as_a_table() {
     }
     assert_eq!(app.call(Keys::OWNER, "POST", LOG, json!({})).await.header("allow"), "GET, HEAD, OPTIONS");
 }
+
+/// Of two changes the one that is written last is told last, though its request began before the other's.
+#[tokio::test]
+async fn a_change_that_began_before_the_last_one_is_told_after_it() {
+    let app = TestApp::new().await;
+    let path = crate::background::saved(&app, crate::background::views("-7d")).await;
+    for (now, name) in [("2026-01-05T12:00:00Z", "later"), ("2026-01-05T11:00:00Z", "earlier")] {
+        crate::background::at(&app, now, "PATCH", &path, json!({"name": name})).await.expect(200);
+    }
+    let insight = app.get(&path).await.expect(200);
+    assert_eq!(
+        (&insight["name"], &insight["updated_at"]),
+        (&json!("earlier"), &json!("2026-01-05T12:00:00.000001Z"))
+    );
+    let told = app.get(&format!("{path}activity/")).await.expect(200);
+    assert_eq!(told["results"][0]["detail"]["changes"][0]["after"], "earlier");
+}

@@ -250,6 +250,12 @@ async fn answers_come_as_tables_and_so_do_refusals() {
         assert_eq!(rows[0].get(column).map(String::as_str), Some(value), "{column}");
     }
     assert!(!list.contains("results.0.dashboards"), "an empty list has no column");
+    let whole = INSIGHTS.trim_end_matches('/');
+    for path in [format!("{whole}.csv"), format!("{whole}.csv/")] {
+        let rows = read(&table(&format!("{path}?limit=2&order=id&basic=true")).await);
+        assert_eq!((rows[0]["count"].as_str(), rows[0]["results.0.id"].as_str()), ("6", "1"), "{path}");
+    }
+    assert_eq!(app.get(&format!("{whole}.json")).await.expect(200)["count"], 6);
     for path in [format!("{INSIGHTS}4.csv"), format!("{INSIGHTS}4.csv/"), format!("{INSIGHTS}4/?format=csv")]
     {
         let row = read(&table(&path).await).remove(0);

@@ -121,7 +121,7 @@ impl Calculator {
         let mut decision = decide(refresh, class);
         let mut shows = usable.is_some();
         if decision.then == Then::Calculate
-            && let Some(promised) = question.promised(found.as_ref())
+            && let Some(promised) = question.promised(found.as_ref(), refresh.is_forced())
         {
             (decision, shows) = (promised, promised.shows_stored);
         }
@@ -160,7 +160,8 @@ impl Calculator {
                         let Then::Background(start) = decision.then else { return Err(error) };
                         // Repeated requests must not each begin anew what none of them can wait for; only who is told
                         // how it goes on can have everything that was captured before it asked.
-                        let anew = refresh.is_forced() && !question.by.comes_again;
+                        let failed = question.tracked.is_some_and(|it| it.state.has_failed(question.now));
+                        let anew = refresh.is_forced() && (failed || !question.by.comes_again);
                         let start = Start { anew, ..start };
                         Ok(Done::ToStart(stored.filter(|_| decision.shows_stored), start))
                     }
@@ -249,13 +250,14 @@ impl Question<'_> {
     }
 
     /// What is done instead of calculating where the caller, or somebody else who asked the same, was told to come again for the result: it is
-    /// shown if it is there, forced or not, and not calculated twice while it is under way.
-    fn promised(&self, stored: Option<&Calculated>) -> Option<Decision> {
+    /// shown if it is there, forced or not, not calculated twice while it is under way, and why there is none is told until somebody forces it.
+    fn promised(&self, stored: Option<&Calculated>, forced: bool) -> Option<Decision> {
         let state = &self.tracked.filter(|it| self.by.comes_again && it.state.owed)?.state;
         let begun = state.pickup_time;
         let is_there =
             state.has_succeeded() && stored.zip(begun).is_some_and(|(it, at)| it.last_refresh >= at);
         let goes_on = state.is_alive(self.now, Clock::Running.now(None));
-        (is_there || goes_on).then_some(Decision { shows_stored: is_there, then: Then::Nothing })
+        let is_told = state.has_failed(self.now) && !forced;
+        (is_there || goes_on || is_told).then_some(Decision { shows_stored: is_there, then: Then::Nothing })
     }
 }

@@ -119,6 +119,11 @@ impl Stored {
         })
     }
 
+    /// Bytes of the result's JSON text where it lies in an object; 0 where it is here.
+    pub fn bytes_elsewhere(&self) -> usize {
+        self.elsewhere.as_ref().map_or(0, Elsewhere::bytes)
+    }
+
     /// Whether it holds no row at all.
     pub fn is_empty(&self) -> bool {
         self.result.as_array().is_some_and(Vec::is_empty)

@@ -43,6 +43,12 @@ pub(super) struct Elsewhere {
     bytes: usize,
 }
 
+impl Elsewhere {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// An object as it is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {

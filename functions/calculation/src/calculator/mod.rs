@@ -113,6 +113,23 @@ pub struct Calculated {
     pub is_cached: bool,
 }
 
+impl Calculated {
+    /// The same with another form of the result.
+    #[must_use]
+    pub fn with(&self, result: Value) -> Calculated {
+        Calculated {
+            result,
+            has_more: self.has_more,
+            hogql: self.hogql.clone(),
+            timezone: self.timezone.clone(),
+            last_refresh: self.last_refresh,
+            next_allowed_client_refresh: self.next_allowed_client_refresh,
+            cache_target_age: self.cache_target_age,
+            is_cached: self.is_cached,
+        }
+    }
+}
+
 impl Calculator {
     /// A calculator over the events and the tables of `app`, with the default limits.
     pub fn new(app: &App, events: EventStore) -> Calculator {

@@ -65,9 +65,10 @@ pub(super) async fn answer(
         Ok(sum.merge(plan.partial(partition, is_due)?))
     };
     let parts = over(plan.clone(), gathered, stop, turn.clone(), add).await?;
+    let is_due = stop.is_due();
     let finished = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge))
+        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge), &is_due)
     });
     finished.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
 }

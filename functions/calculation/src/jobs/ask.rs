@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write, overtaken};
 use serde_json::Value;
 
 use super::state::{Seen, State};
@@ -127,7 +127,8 @@ impl Calculator {
 
     async fn cancel_some(&self, project: ProjectId, id: &str, cache_keys: &[String]) -> ApiResult<()> {
         let keys: Vec<Key> = cache_keys.iter().map(|key| keys::query_state(project, key)).collect();
-        for _ in 0..TRIES {
+        for tried in 0..TRIES {
+            overtaken(tried).await;
             let mut writes = Vec::new();
             for (cache_key, item) in cache_keys.iter().zip(self.records.batch_get(&keys).await?) {
                 if let Some(tracked) = Tracked::read(item.as_ref()) {
@@ -139,6 +140,13 @@ impl Calculator {
             }
             match self.records.transact(writes).await {
                 Ok(()) => return Ok(()),
+                // Workers change some of them all the time: each by itself.
+                Err(StoreError::Condition { .. }) if cache_keys.len() > 1 => {
+                    for one in cache_keys.chunks(1) {
+                        Box::pin(self.cancel_some(project, id, one)).await?;
+                    }
+                    return Ok(());
+                }
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -53,6 +53,11 @@ impl Status {
         }
     }
 
+    /// Why there is no result, where that may be told.
+    pub fn failed_with(self) -> Option<String> {
+        self.failure?.message
+    }
+
     /// As answers show it.
     pub fn shown(&self, project: ProjectId, insight: Option<u64>, dashboard: Option<u64>) -> Value {
         json!({

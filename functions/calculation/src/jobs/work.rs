@@ -89,7 +89,12 @@ impl Calculator {
             return Ok(Outcome::Again);
         }
         let (attempt, erasures) = held.attempt(&job, limits, deadline).await;
-        held.conclude(attempt, erasures).await
+        let outcome = held.conclude(attempt, erasures).await?;
+        if outcome == Outcome::Dropped {
+            // Of one that another took the place of, nothing stays; one that somebody else works on stays theirs.
+            self.drop_unless_waiting(key, &job).await?;
+        }
+        Ok(outcome)
     }
 
     /// The state of a job as soon as nobody else works on it; none where it needs no work, or the time is up.

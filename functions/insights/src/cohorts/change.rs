@@ -102,8 +102,13 @@ impl Wanted {
         } else if before.is_none() && after.is_static {
             (after.count, after.last_calculation) = (Some(0), Some(now));
         }
-        let mut writes = Judged { access, now, before, after: &after }.writes()?;
-        writes.extend(self.entry(access, &after, now)?);
+        let change = Judged { access, now, before, after: &after };
+        let mut writes = change.writes()?;
+        // One entry a change: that of the fields, where some have changed too.
+        let added = (self.changes_list() && !change.is_logged()).then_some("persons_added_manually");
+        if let Some(word) = self.word.or(added) {
+            writes.extend(entry(access, &after, word, now)?);
+        }
         writes.extend(more);
         writes.push(Write::Raise(
             keys::project_version(project),
@@ -115,25 +120,23 @@ impl Wanted {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// The entry about a change of the list alone.
-    fn entry(
-        &self,
-        access: &Access,
-        after: &CohortRecord,
-        now: DateTime<Utc>,
-    ) -> Result<Vec<Write>, StoreError> {
-        let Some(activity) = self.word else { return Ok(Vec::new()) };
-        let scope = CohortRecord::SCOPE;
-        let change =
-            json!({"type": scope, "action": "changed", "field": null, "before": null, "after": null});
-        let detail = json!({
-            "id": null, "name": after.name, "short_id": null, "type": null, "trigger": null, "changes": [change],
-        });
-        let user = access.caller.user();
-        Entry { scope, item: after.id, activity, user, at: now, detail }
-            .writes(access.project.id, ids::new_uuid())
-    }
+/// The entry about a change of the list, which the log calls `activity`.
+fn entry(
+    access: &Access,
+    after: &CohortRecord,
+    activity: &str,
+    now: DateTime<Utc>,
+) -> Result<Vec<Write>, StoreError> {
+    let scope = CohortRecord::SCOPE;
+    let change = json!({"type": scope, "action": "changed", "field": null, "before": null, "after": null});
+    let detail = json!({
+        "id": null, "name": after.name, "short_id": null, "type": null, "trigger": null, "changes": [change],
+    });
+    let user = access.caller.user();
+    Entry { scope, item: after.id, activity, user, at: now, detail }
+        .writes(access.project.id, ids::new_uuid())
 }
 
 /// What a judgement rests on.

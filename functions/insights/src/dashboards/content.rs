@@ -77,7 +77,7 @@ pub async fn require_room(records: &Table, project: ProjectId, dashboards: &[u64
     let counts = futures::future::try_join_all(counts).await?;
     match dashboards.iter().zip(counts).find(|(_, insights)| insights.len() >= most) {
         Some((id, _)) => {
-            let detail = format!("The dashboard {id} has {most} tiles, and cannot have more.");
+            let detail = format!("The dashboard {id} has {most} tiles or more, and no more are put on it.");
             Err(ApiError::invalid("invalid_input", detail, Some("dashboards")))
         }
         None => Ok(()),

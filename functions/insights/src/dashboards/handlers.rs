@@ -8,7 +8,7 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, deliver, json};
-use pennon_core::store::{Item, StoreError};
+use pennon_core::store::{Item, StoreError, overtaken};
 use serde_json::Value;
 
 use super::content::{self, Placed};
@@ -77,14 +77,19 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 /// `PATCH P/dashboards/{id}/`, and `PUT`: a field that is not sent stays as it is.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut found) = resource::find::<DashboardRecord>(&state, &call, WRITE).await?;
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let (before, item) = resource::read::<DashboardRecord>(found)?;
         if let Some((after, placed)) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
             let answer = Box::pin(shown::full(&state, &call, &access, &after, &placed)).await?;
             return match deliver(&call.headers, answer.to_string().into_bytes()) {
                 Some(answer) => Ok(answer),
-                // It is done; what is on it can be read elsewhere.
-                None => Ok(json(Box::pin(shown::full(&state, &call, &access, &after, &[])).await?)),
+                // It is done; what is on it is not said, and has to be read elsewhere.
+                None => {
+                    let mut answer = Box::pin(shown::full(&state, &call, &access, &after, &[])).await?;
+                    answer["tiles"] = Value::Null;
+                    Ok(json(answer))
+                }
             };
         }
         found = state.app.store.records.get(&item.key).await?;
@@ -144,6 +149,11 @@ async fn try_update(
             Ok(Some((after, placed)))
         }
         Err(StoreError::Condition { .. }) => Ok(None),
+        Err(StoreError::TooLarge) if !input.tiles.is_empty() => {
+            let detail =
+                "The insights of these tiles are too large to be written together. Send fewer tiles at once.";
+            Err(ApiError::invalid("invalid_input", detail, Some("tiles")))
+        }
         Err(error) => Err(error.into()),
     }
 }

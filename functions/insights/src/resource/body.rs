@@ -38,9 +38,13 @@ impl Body<'_> {
         self.field(name).sent(fields::boolean).map_err(invalid)
     }
 
-    /// Tags; `owner` is who has them.
+    /// Tags; `owner` is who has them. In a form they come as the text of a list.
     pub fn tags(&self, owner: &str) -> ApiResult<Option<Vec<String>>> {
-        self.field("tags").sent(|name, value| fields::tags(name, value, owner)).map_err(invalid)
+        let tags = |name: &str, value: &Value| match of_form(name, value) {
+            Ok(list @ Value::Array(_)) => fields::tags(name, &list, owner),
+            _ => fields::tags(name, value, owner),
+        };
+        self.field("tags").sent(tags).map_err(invalid)
     }
 
     /// An object within the limits of a question; in a form it comes as a text.

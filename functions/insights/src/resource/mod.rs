@@ -12,8 +12,10 @@ mod whole;
 
 use std::collections::BTreeMap;
 
+use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use pennon_core::activity::{item_log, scope_log};
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
@@ -105,6 +107,12 @@ pub struct Judged<'a, R> {
 }
 
 impl<R: Resource> Judged<'_, R> {
+    /// Whether the log tells of it.
+    pub fn is_logged(&self) -> bool {
+        let before = self.before.map(|(before, _)| before);
+        entry::of(before, self.after, self.access.caller.user(), self.now).is_some()
+    }
+
     /// The transaction: record, summary row, activity entry.
     pub fn writes(&self) -> Result<Vec<Write>, StoreError> {
         let project = self.access.project.id;
@@ -157,6 +165,16 @@ pub async fn find<R: Resource>(
 pub async fn destroy(state: &Insights, call: &Call, scope: &'static str) -> ApiResult<Response> {
     state.app.project(call, scope, |_| []).await?;
     Err(ApiError::method_not_allowed(call.method.as_str(), ALLOWED).without_body())
+}
+
+/// `GET P/{kind}/activity/`: the log of all records of a kind.
+pub async fn all_activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    scope_log(&state.app, &call, R::SCOPE).await
+}
+
+/// `GET P/{kind}/{id}/activity/`: the log of one; 404 without a body where there is none.
+pub async fn activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    item_log(&state.app, &call, R::SCOPE, key::<R>, |_| Ok(true)).await
 }
 
 /// Reads a record; 404 where there is none.

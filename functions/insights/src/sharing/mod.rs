@@ -13,7 +13,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
-use pennon_core::store::{Item, Key, StoreError, Write, keys};
+use pennon_core::store::{Item, Key, StoreError, Write, keys, overtaken};
 
 use crate::dashboards::Dashboards;
 use crate::placement::Placement;
@@ -86,7 +86,8 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
     let (access, mut found) = state.app.project_with(call, WRITE, &wanted).await?;
     Format::of(call)?;
     let records = &state.app.store.records;
-    for _ in 0..limits::WRITE_TRIES {
+    for tried in 0..limits::WRITE_TRIES {
+        overtaken(tried).await;
         let before = Found::read(found)?;
         let on = tiles::kept_dashboards(&before.insight.tiles);
         let dashboards = Dashboards::load(records, access.project.id, on).await?;

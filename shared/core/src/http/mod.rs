@@ -12,6 +12,7 @@ pub use call::{Call, ClientUrl, Credential, CredentialSource};
 pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use reply::{
-    GATEWAY_BYTES_MAX, accepts_gzip, as_json_text, created, deliver, empty, gzip, json, json_text, too_long,
+    GATEWAY_BYTES_MAX, accepts_gzip, as_json_text, created, deliver, empty, gzip, json, json_text, sized,
+    too_long,
 };
 pub use routes::{Route, Routes};

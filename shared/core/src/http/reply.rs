@@ -65,6 +65,15 @@ pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
     Some(response)
 }
 
+/// [`deliver`]s a JSON body; 400 where it is too large for any answer.
+pub fn sized<T: Serialize>(headers: &HeaderMap, body: &T) -> Result<Response, ApiError> {
+    let text = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error))?;
+    deliver(headers, text).ok_or_else(|| {
+        let detail = "The answer is too large. Ask for less, or let it be packed (Accept-Encoding: gzip).";
+        ApiError::invalid("invalid_input", detail, None)
+    })
+}
+
 /// 400 on `limit`: the page is too long, of which `records` are here. `text` is the page of the first so many of them; of
 /// two pages with one start the longer one has the longer text. Names the largest limit whose page goes through.
 pub fn too_long(headers: &HeaderMap, records: usize, text: impl Fn(usize) -> Vec<u8>) -> ApiError {

@@ -21,7 +21,7 @@ pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, P
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
-pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write};
+pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write, overtaken};
 pub use within::Within;
 
 use std::sync::Arc;

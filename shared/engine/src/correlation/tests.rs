@@ -37,7 +37,7 @@ fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u6
     };
     let candidates = candidates.iter().map(candidate).collect();
     let pairs = Counts { success, failure, candidates, ..Counts::default() };
-    plan(more).finish(Partial { pairs, ..Partial::default() }).unwrap().result
+    plan(more).finish(Partial { pairs, ..Partial::default() }, &|| false).unwrap().result
 }
 
 fn names(answer: &Value) -> Vec<&str> {
@@ -138,7 +138,7 @@ fn candidates_are_bounded_over_all_parts_together() {
     let most = crate::limits::CORRELATION_CANDIDATES;
     let answer = |parts: Vec<Counts>| {
         let pairs = parts.into_iter().fold(Counts::default(), Counts::merge);
-        plan(&json!({})).finish(Partial { pairs, ..Partial::default() })
+        plan(&json!({})).finish(Partial { pairs, ..Partial::default() }, &|| false)
     };
     assert!(answer(vec![part(0..most / 2), part(1..most)]).is_ok());
     for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {

@@ -46,6 +46,11 @@ impl Refresh {
         self != Refresh::ForceCache
     }
 
+    /// Whether what it calculates is waited for.
+    pub fn waits(self) -> bool {
+        matches!(self, Refresh::Blocking | Refresh::ForceBlocking | Refresh::AsyncExceptOnCacheMiss)
+    }
+
     /// The mode that answers in place of one whose calculation takes too long to wait for.
     pub fn in_background(self) -> Refresh {
         match self {

@@ -9,9 +9,14 @@ use serde_json::{Map, Value};
 
 use super::node::{WRAPPERS, kind_of};
 use crate::error::{CalcError, CalcResult};
+use crate::filter::Operator;
 
 /// How many nodes may stand around each other.
 const MAX_DEPTH: usize = 8;
+/// How deep conditions may be grouped; what a write may hold at all is bounded before.
+const MAX_NESTING: usize = 64;
+/// What conditions on flags compare by, which no calculation does.
+const FLAG_OPERATOR: &str = "flag_evaluates_to";
 
 /// What a known field may hold; null is always allowed.
 #[derive(Clone, Copy)]
@@ -42,6 +47,41 @@ const DISPLAYS: &[&str] = &[
     "CalendarHeatmap",
 ];
 
+/// What breakdowns may be by, for those too who show them elsewhere.
+const BREAKDOWN_TYPES: &[&str] = &[
+    "event",
+    "event_metadata",
+    "person",
+    "session",
+    "group",
+    "cohort",
+    "hogql",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "revenue_analytics",
+];
+/// What conditions may be about, likewise.
+const CONDITION_TYPES: &[&str] = &[
+    "event",
+    "event_metadata",
+    "feature",
+    "person",
+    "element",
+    "session",
+    "cohort",
+    "group",
+    "hogql",
+    "flag",
+    "recording",
+    "log_entry",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "error_tracking_issue",
+    "revenue_analytics",
+    "AND",
+    "OR",
+];
+
 /// Fields of trends and funnels: the object inside the node, empty for the node itself, the field, what it holds.
 const FIELDS: &[(&str, &str, Shape)] = &[
     ("", "dateRange", Shape::Object),
@@ -57,6 +97,7 @@ const FIELDS: &[(&str, &str, Shape)] = &[
     ("dateRange", "date_from", Shape::Text),
     ("dateRange", "date_to", Shape::Text),
     ("dateRange", "explicitDate", Shape::Switch),
+    ("breakdownFilter", "breakdown_type", Shape::OneOf(BREAKDOWN_TYPES)),
     ("breakdownFilter", "breakdowns", Shape::List),
     ("breakdownFilter", "breakdown_limit", Shape::Whole),
     ("compareFilter", "compare", Shape::Switch),
@@ -65,6 +106,7 @@ const FIELDS: &[(&str, &str, Shape)] = &[
     ("trendsFilter", "formula", Shape::Text),
     ("trendsFilter", "smoothingIntervals", Shape::Whole),
     ("trendsFilter", "showLegend", Shape::Switch),
+    ("trendsFilter", "yAxisScaleType", Shape::OneOf(&["linear", "log10"])),
     ("funnelsFilter", "funnelVizType", Shape::OneOf(&["steps", "trends", "time_to_convert", "flow"])),
     ("funnelsFilter", "funnelOrderType", Shape::OneOf(&["ordered", "strict", "unordered"])),
     ("funnelsFilter", "funnelWindowInterval", Shape::Whole),
@@ -147,7 +189,27 @@ fn source(node: &Map<String, Value>) -> CalcResult<()> {
         let holder = if part.is_empty() { Some(node) } else { node.get(*part).and_then(Value::as_object) };
         check(holder.and_then(|holder| holder.get(*field)), *shape, part, field)?;
     }
-    Ok(())
+    conditions(node.get("properties"), MAX_NESTING)
+}
+
+/// Whether conditions are of known types and compare by known operators: a list of them, or groups of groups.
+fn conditions(value: Option<&Value>, deep: usize) -> CalcResult<()> {
+    let deeper =
+        deep.checked_sub(1).ok_or_else(|| CalcError::parse("The properties are nested too deeply."))?;
+    match value {
+        Some(Value::Array(list)) => list.iter().try_for_each(|one| conditions(Some(one), deeper)),
+        Some(Value::Object(one)) => {
+            check(one.get("type"), Shape::OneOf(CONDITION_TYPES), "properties", "type")?;
+            let operator = one.get("operator").filter(|operator| !operator.is_null());
+            let is_known = |name: &str| Operator::from_name(name).is_some() || name == FLAG_OPERATOR;
+            if operator.is_some_and(|operator| !operator.as_str().is_some_and(is_known)) {
+                return Err(CalcError::parse("\"properties.operator\" must be the name of an operator."));
+            }
+            conditions(one.get("values"), deeper)
+        }
+        // What else stands there was judged, or is judged when it is calculated.
+        _ => Ok(()),
+    }
 }
 
 fn series_entry(entry: &Value) -> CalcResult<()> {
@@ -166,7 +228,7 @@ fn series_entry(entry: &Value) -> CalcResult<()> {
     for (field, shape) in SERIES_FIELDS {
         check(fields.get(*field), *shape, "series", field)?;
     }
-    Ok(())
+    conditions(fields.get("properties"), MAX_NESTING)
 }
 
 fn is_id(value: &Value) -> bool {

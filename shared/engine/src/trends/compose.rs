@@ -12,6 +12,7 @@ use super::keys::Key;
 use super::result::smoothed;
 use super::rows::{Row, RowValue, Shape};
 use super::state::{Sum, Tally};
+use crate::error::{CalcError, CalcResult};
 use crate::query::{BreakdownBy, CohortChoice, Display};
 
 /// A row and what it is of.
@@ -29,7 +30,7 @@ type Channels = HashMap<usize, Vec<(Key, Tally)>>;
 
 impl Trend {
     /// All rows in their order, and whether values were cut off.
-    pub(super) fn outputs(&self, sum: Sum) -> (Vec<Output>, bool) {
+    pub(super) fn outputs(&self, sum: Sum, stop: &dyn Fn() -> bool) -> CalcResult<(Vec<Output>, bool)> {
         let mut channels = Channels::new();
         for ((channel, key), tally) in sum.tallies {
             channels.entry(channel).or_default().push((key, tally));
@@ -39,11 +40,11 @@ impl Trend {
             let series: Vec<Vec<Row>> = (0..self.counters.len())
                 .map(|series| {
                     let tallies = channels.remove(&self.channel(period, series)).unwrap_or_default();
-                    let (rows, was_cut) = self.rows(period, series, tallies);
+                    let (rows, was_cut) = self.rows(period, series, tallies, stop)?;
                     cut |= was_cut;
-                    rows
+                    Ok(rows)
                 })
-                .collect();
+                .collect::<CalcResult<_>>()?;
             let output = |(series, row)| Output { period, series, row };
             match (&self.formula, self.cohorts_one_by_one()) {
                 (Some(formula), _) => {
@@ -67,7 +68,7 @@ impl Trend {
                 }
             }
         }
-        (outputs, cut)
+        Ok((outputs, cut))
     }
 
     /// The cohorts, where each is a question of its own: one alone, or a list with everybody in it.
@@ -83,15 +84,26 @@ impl Trend {
     }
 
     /// The rows of one series in one period.
-    fn rows(&self, period: usize, series: usize, tallies: Vec<(Key, Tally)>) -> (Vec<Row>, bool) {
+    fn rows(
+        &self,
+        period: usize,
+        series: usize,
+        tallies: Vec<(Key, Tally)>,
+        stop: &dyn Fn() -> bool,
+    ) -> CalcResult<(Vec<Row>, bool)> {
         let Some(counter) = self.counters.get(series).and_then(Option::as_ref) else {
-            return (Vec::new(), false);
+            return Ok((Vec::new(), false));
         };
         let width = self.periods.get(period).map_or(0, super::slot::Period::width);
         let first = self.counts_once(&counter.math);
         let breakdown = self.query.common.breakdown.as_ref();
-        let mut counted: Vec<(Key, Vec<f64>)> =
-            tallies.into_iter().map(|(key, tally)| (key, tally.finish(width, counter, first))).collect();
+        let mut counted = Vec::with_capacity(tallies.len());
+        for (key, tally) in tallies {
+            if stop() {
+                return Err(CalcError::timeout());
+            }
+            counted.push((key, tally.finish(width, counter, first)));
+        }
         if counted.is_empty() && breakdown.is_none() {
             counted.push((Key::Whole, vec![0.0; width]));
         }
@@ -99,7 +111,7 @@ impl Trend {
         if breakdown.is_none() && self.query.smoothing > 1 && !self.query.display.is_total() {
             rows.iter_mut().for_each(|row| row.data = smoothed(&row.data, self.query.smoothing));
         }
-        (rows, cut)
+        Ok((rows, cut))
     }
 
     fn shape(&self) -> Shape {

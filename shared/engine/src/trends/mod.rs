@@ -194,7 +194,7 @@ impl Trend {
         Some(counts)
     }
 
-    pub(crate) fn finish(&self, mut sum: Sum) -> CalcResult<Answer> {
+    pub(crate) fn finish(&self, mut sum: Sum, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
         sum.settle();
         let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
         if sum.burst || !limits::numbers_fit(sum.values(), width) {
@@ -203,7 +203,7 @@ impl Trend {
         if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
-        let (outputs, cut) = self.outputs(sum);
+        let (outputs, cut) = self.outputs(sum, stop)?;
         if outputs.len().saturating_mul(width) > limits::ANSWER_POINTS {
             return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
         }

@@ -103,7 +103,7 @@ fn nothing_is_still_something() {
     let body = json!({"events": [{"id": "a"}, {"id": "b", "math": "dau"}], "date_from": "2020-01-03"});
     let query = trend(&body);
     let plan = query.plan(&empty.project, empty.now).unwrap();
-    let answer = plan.finish(pennon_engine::Partial::default()).unwrap();
+    let answer = plan.finish(pennon_engine::Partial::default(), &|| false).unwrap();
     assert_eq!((&answer.result[1]["data"], answer.has_more), (&json!([0, 0]), Some(false)));
     let backwards =
         trend(&json!({"events": [{"id": "a"}], "date_from": "2020-01-03", "date_to": "2020-01-01"}));

@@ -251,6 +251,12 @@ fn a_query_is_stored_only_if_it_is_one() {
         json!({"kind": "DataTableNode", "source": {"kind": "HogQLQuery", "query": "select 1"}}),
         json!({"kind": "SavedInsightNode", "shortId": "abc"}),
         trends(json!({"breakdownFilter": {"breakdown": "$browser"}, "compareFilter": {"compare": true}})),
+        trends(json!({"breakdownFilter": {"breakdown": "a", "breakdown_type": "data_warehouse"}})),
+        trends(json!({"trendsFilter": {"yAxisScaleType": "log10"}})),
+        trends(json!({"properties": {"type": "AND", "values": [{"type": "OR", "values": [
+            {"key": "a", "value": "b", "operator": "icontains", "type": "event"},
+            {"key": "f", "value": true, "operator": "flag_evaluates_to", "type": "flag"},
+            {"key": "c", "value": null, "operator": null}, {}]}]}})),
     ] {
         validate_node(&good).unwrap_or_else(|error| panic!("{good}: {error}"));
     }
@@ -269,6 +275,13 @@ fn a_query_is_stored_only_if_it_is_one() {
         trends(json!({"dateRange": "-7d"})),
         trends(json!({"trendsFilter": {"display": "Cake"}})),
         trends(json!({"filterTestAccounts": "true"})),
+        trends(json!({"breakdownFilter": {"breakdown": "a", "breakdown_type": "bogus"}})),
+        trends(json!({"trendsFilter": {"yAxisScaleType": "cubic"}})),
+        trends(json!({"properties": [{"key": "a", "value": 1, "operator": "resembles", "type": "event"}]})),
+        trends(json!({"properties": [{"key": "a", "value": 1, "operator": 7, "type": "event"}]})),
+        trends(json!({"properties": [{"key": "a", "value": 1, "type": "bogus"}]})),
+        trends(json!({"properties": {"type": "XOR", "values": []}})),
+        trends(json!({"series": [{"event": "a", "properties": [{"key": "a", "operator": "resembles"}]}]})),
     ] {
         let error = validate_node(&bad).unwrap_err();
         assert_eq!((error.kind, error.code), (ErrorKind::Parse, "parse_error"), "{bad}");

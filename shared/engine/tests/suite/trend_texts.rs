@@ -122,7 +122,7 @@ fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         plan.partial(&partition, &|| false).unwrap()
     };
     let parts = parts.iter().enumerate().map(partial);
-    plan.finish(parts.fold(Partial::default(), Partial::merge)).unwrap().result
+    plan.finish(parts.fold(Partial::default(), Partial::merge), &|| false).unwrap().result
 }
 
 proptest! {

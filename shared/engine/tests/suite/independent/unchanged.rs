@@ -40,7 +40,7 @@ fn divided(history: &History, asked: &Asked) -> Result<Vec<(String, Value)>, Cal
     let partials: Result<Vec<Partial>, CalcError> =
         partitions.iter().rev().map(|partition| plan.partial(partition, &|| false)).collect();
     let sum = partials?.into_iter().fold(Partial::default(), |sum, part| part.merge(sum));
-    answers.push(("parts in reverse".to_owned(), plan.finish(sum)?.result));
+    answers.push(("parts in reverse".to_owned(), plan.finish(sum, &|| false)?.result));
     Ok(answers)
 }
 

@@ -153,7 +153,7 @@ impl World {
         for partition in plan.join(self.partitions(plan.scan(), parts), facts, &|| false)? {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
-        Ok(plan.finish(sum)?.result)
+        Ok(plan.finish(sum, &|| false)?.result)
     }
 
     pub fn ask(&self, parsed: Result<Parsed, CalcError>) -> Result<Value, CalcError> {
