@@ -101,13 +101,3 @@ async fn as_table(answer: Response) -> Response {
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(table))
 }
-
-/// Accepts `format=json` and none; CSV is refused as not served here yet, other forms are unknown.
-pub fn require_json(call: &Call) -> ApiResult<()> {
-    match Format::of(call)? {
-        Format::Json => Ok(()),
-        Format::Csv => {
-            Err(ApiError::invalid("invalid_input", "Not supported yet: answers as CSV.", Some("format")))
-        }
-    }
-}

@@ -25,7 +25,7 @@ use pennon_core::http::Routes;
 pub use crate::csv::safe as text_for_spreadsheets;
 pub use calculator::{Calculated, Calculator, Limits, Stored};
 pub use errors::refusal;
-pub use format::{Format, formed, require_json};
+pub use format::{Format, formed};
 pub use pennon_engine::query::Refresh;
 pub use refresh::Said;
 pub use request::{QUERY_ID, query_id};

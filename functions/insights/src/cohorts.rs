@@ -20,9 +20,10 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::response::Response;
+use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::store::overtaken;
+use pennon_core::store::{Item, overtaken};
 use serde_json::json as object;
 
 use crate::resource::{self, list as lists};
@@ -102,7 +103,7 @@ pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Res
 /// `PATCH P/cohorts/{id}/add_persons_to_static_cohort/`
 pub async fn add_persons(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, item) = resource::find::<CohortRecord>(&state, &call, WRITE).await?;
-    let (mut before, mut item) = resource::read::<CohortRecord>(item)?;
+    let (before, item) = resource::read::<CohortRecord>(item)?;
     before.require_static("Can only add users to static cohorts")?;
     let persons = input::person_ids(&call.fields()?)?;
     let known = members::known(&state, access.project.id, &persons).await?;
@@ -111,21 +112,13 @@ pub async fn add_persons(State(state): State<Insights>, call: Call) -> ApiResult
         return Err(ApiError::invalid("invalid_input", detail, Some("person_ids")));
     }
     let wanted = Wanted { persons: known, word: Some("persons_added_manually"), ..Wanted::default() };
-    for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
-        let was = Some((&before, &item));
-        if Box::pin(wanted.write(&state, &access, was, before.clone(), call.now)).await?.is_some() {
-            return Ok(json(object!({"success": true})));
-        }
-        (before, item) = resource::read(state.app.store.records.get(&item.key).await?)?;
-    }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
+    change_list(&state, &call, &access, &wanted, (before, item)).await
 }
 
 /// `PATCH P/cohorts/{id}/remove_person_from_static_cohort/`
 pub async fn remove_person(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, item) = resource::find::<CohortRecord>(&state, &call, WRITE).await?;
-    let (mut before, mut item) = resource::read::<CohortRecord>(item)?;
+    let (before, item) = resource::read::<CohortRecord>(item)?;
     before.require_static("Can only remove users from static cohorts")?;
     let person = input::person_id(&call.fields()?)?;
     let known = members::known(&state, access.project.id, &BTreeSet::from([person])).await?;
@@ -133,10 +126,21 @@ pub async fn remove_person(State(state): State<Insights>, call: Call) -> ApiResu
         return Err(ApiError::missing("Person with this UUID does not exist in the cohort's team"));
     };
     let wanted = Wanted { gone: Some(person), word: Some("person_removed_manually"), ..Wanted::default() };
+    change_list(&state, &call, &access, &wanted, (before, item)).await
+}
+
+/// Changes the list of the cohort that was read, and nothing else of it.
+async fn change_list(
+    state: &Insights,
+    call: &Call,
+    access: &Access,
+    wanted: &Wanted,
+    (mut before, mut item): (CohortRecord, Item),
+) -> ApiResult<Response> {
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
         let was = Some((&before, &item));
-        if Box::pin(wanted.write(&state, &access, was, before.clone(), call.now)).await?.is_some() {
+        if Box::pin(wanted.write(state, access, was, before.clone(), call.now)).await?.is_some() {
             return Ok(json(object!({"success": true})));
         }
         (before, item) = resource::read(state.app.store.records.get(&item.key).await?)?;

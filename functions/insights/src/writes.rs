@@ -27,9 +27,6 @@ use crate::store::Judged;
 use crate::tiles;
 use crate::{Insights, limits, store};
 
-/// Seconds after which a change that was overtaken too often may be tried again.
-const RETRY_AFTER_SECONDS: u32 = 1;
-
 /// `POST P/insights/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     call.link()?;
@@ -68,7 +65,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ApiError::busy(RETRY_AFTER_SECONDS))
+    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `PATCH P/insights/{id}/`
@@ -86,7 +83,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
             None => found = state.app.store.records.get(&item.key).await?,
         }
     }
-    Err(ApiError::busy(RETRY_AFTER_SECONDS))
+    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// Judges and writes the change of the insight in `item`; none when others wrote it since it was read.
