@@ -18,6 +18,9 @@ const HASTY: JobLimits = JobLimits {
     lease: Duration::from_millis(100),
 };
 
+/// As a worker is alive whose state others write to as well.
+const CALM: JobLimits = JobLimits { beat: Duration::from_millis(30), ..HASTY };
+
 /// A calculator that calculates one question at a time: whoever has its turn stops it.
 fn narrow(app: &TestApp) -> Calculator {
     let limits = Limits { at_once: 1, ..Limits::default() };
@@ -134,27 +137,72 @@ async fn a_job_that_is_delivered_twice_has_one_effect() {
 }
 
 #[tokio::test]
-async fn a_calculation_that_another_replaces_leaves_nothing() {
+async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
-    let first = status(&app, &id).await.1["task_id"].clone();
     view(&app, "cid").await;
-    started(&app, &path, "force_async").await;
+    let next = started(&app, &path, "force_async").await;
+    assert_ne!(next, id, "each is told of its own");
+    for _ in 0..3 {
+        assert_eq!(started(&app, &path, "force_async").await, next);
+    }
+    let named = json!({"query": views("-7d"), "refresh": "force_async", "client_query_id": "mine"});
+    let named = app.post(QUERY, named).await.expect(200);
+    assert_eq!((&named["query_status"]["id"], app.jobs().await), (&json!("mine"), vec![job]));
+    for waiting in [next.as_str(), "mine"] {
+        let (code, told) = status(&app, waiting).await;
+        assert_eq!((code, &told["pickup_time"], &told["id"]), (202, &Value::Null, &json!(waiting)));
+    }
+    drop(turn);
+    assert_eq!(running.await.unwrap(), Outcome::Done);
+    let left = app.jobs().await;
+    assert!(left.len() == 1 && left[0] != job, "{left:?}");
+    assert_eq!(status(&app, &next).await.0, 202);
+    assert!(app.get(&path).await.expect(200)["last_refresh"].is_string(), "the first one's result is there");
+    assert_eq!(app.services.calculator.run_job(job, CALM).await, Outcome::Dropped);
+    assert_eq!(app.work().await, [Outcome::Done]);
+    for waiting in [next.as_str(), "mine"] {
+        let (code, told) = status(&app, waiting).await;
+        assert_eq!((code, &told["complete"]), (200, &json!(true)), "{told}");
+    }
+    assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
+    assert_eq!(app.jobs().await, []);
+}
+
+#[tokio::test]
+async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
+    let app = viewed().await;
+    let path = saved(&app, views("-7d")).await;
+    let id = started(&app, &path, "async").await;
+    let (job, worker) = (app.jobs().await[0], narrow(&app));
+    let turn = worker.turn().await.unwrap();
+    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
+    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let next = started(&app, &path, "force_async").await;
+    app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), Outcome::Dropped);
     drop(turn);
-    let (code, told) = status(&app, &id).await;
-    assert_eq!((code, told["task_id"] != first, &told["pickup_time"]), (202, true, &Value::Null));
-    let left: Vec<_> = app.jobs().await.into_iter().filter(|left| *left != job).collect();
-    assert_eq!(left.len(), 1);
-    assert_eq!(app.services.calculator.run_job(left[0], HASTY).await, Outcome::Done);
-    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Dropped);
-    assert_eq!(app.jobs().await, []);
-    assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
+    let left = app.jobs().await;
+    assert!(left.len() == 1 && left[0] != job, "{left:?}");
+    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(status(&app, &next).await.0, 200);
+    assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
+    // Who cancels what waits ends nothing else.
+    let id = started(&app, &path, "force_async").await;
+    let (job, worker) = (app.jobs().await[0], narrow(&app));
+    let turn = worker.turn().await.unwrap();
+    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
+    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let next = started(&app, &path, "force_async").await;
+    app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
+    drop(turn);
+    assert_eq!((running.await.unwrap(), app.jobs().await), (Outcome::Done, vec![]));
+    assert_eq!((status(&app, &id).await.0, status(&app, &next).await.0), (200, 404));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::definitions::{Known, Used};
 use super::{Asked, Calculated, Calculator, Stored, cache, class, named_by};
 use crate::errors::is_out_of_time;
-use crate::jobs::{Asker, Status, Tracked, Wanted, Wish};
+use crate::jobs::{Asker, End, Status, Tracked, Wanted, Wish};
 
 /// Questions of one request that are calculated side by side.
 const AT_ONCE: usize = 4;
@@ -207,7 +207,7 @@ impl Calculator {
 
     /// Notes that the result of a promised calculation was fetched: whoever forces the next one gets a new one.
     async fn keep_promise(&self, question: &Question<'_>) {
-        let Some(tracked) = question.tracked.filter(|it| it.state.owed && it.state.end.is_some()) else {
+        let Some(tracked) = question.tracked.filter(|it| it.state.owing().next().is_some()) else {
             return;
         };
         let row = tracked.with_promise_kept(question.project.id, &question.asked.key);
@@ -252,12 +252,13 @@ impl Question<'_> {
     /// What is done instead of calculating where the caller, or somebody else who asked the same, was told to come again for the result: it is
     /// shown if it is there, forced or not, not calculated twice while it is under way, and why there is none is told until somebody forces it.
     fn promised(&self, stored: Option<&Calculated>, forced: bool) -> Option<Decision> {
-        let state = &self.tracked.filter(|it| self.by.comes_again && it.state.owed)?.state;
-        let begun = state.pickup_time;
-        let is_there =
-            state.has_succeeded() && stored.zip(begun).is_some_and(|(it, at)| it.last_refresh >= at);
-        let goes_on = state.is_alive(self.now, Clock::Running.now(None));
-        let is_told = state.has_failed(self.now) && !forced;
+        let state = &self.tracked.filter(|_| self.by.comes_again)?.state;
+        let is_stored = |(begun, end): (Option<DateTime<Utc>>, &End)| {
+            end.failure.is_none() && stored.zip(begun).is_some_and(|(it, begun)| it.last_refresh >= begun)
+        };
+        let is_there = state.owing().any(is_stored);
+        let goes_on = state.owed && state.is_alive(self.now, Clock::Running.now(None));
+        let is_told = state.owed && state.has_failed(self.now) && !forced;
         (is_there || goes_on || is_told).then_some(Decision { shows_stored: is_there, then: Then::Nothing })
     }
 }

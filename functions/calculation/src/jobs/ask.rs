@@ -1,7 +1,7 @@
 //! Asking for a calculation by its name, and cancelling it.
 //!
 //! Must stay true: a calculation that others wait for too goes on when one of them cancels; once a cancel is answered, no
-//! result of what was cancelled comes to be.
+//! result of what was cancelled comes to be, and what waited for its end begins.
 
 use chrono::{DateTime, Utc};
 use pennon_core::error::{ApiError, ApiResult};
@@ -9,15 +9,16 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError, Write, overtaken};
 use serde_json::Value;
 
-use super::state::{Seen, State};
+use super::start::{job_row, next, row};
+use super::state::Seen;
 use super::status::Status;
-use super::{JobKey, Named, Target, Tracked};
+use super::{Job, JobKey, Named, Target, Tracked, machine_now};
 use crate::calculator::{Calculator, Stored};
 
 /// How often a cancel that others overtook is tried again.
 const TRIES: u32 = 20;
-/// Calculations that one name stands for and that are cancelled in one transaction: two rows each.
-const CANCELS_AT_ONCE: usize = 45;
+/// Calculations that one name stands for and that are cancelled in one transaction: up to three rows each.
+const CANCELS_AT_ONCE: usize = 30;
 
 /// A calculation that was asked for by its name.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +133,7 @@ impl Calculator {
             let mut writes = Vec::new();
             for (cache_key, item) in cache_keys.iter().zip(self.records.batch_get(&keys).await?) {
                 if let Some(tracked) = Tracked::read(item.as_ref()) {
-                    writes.extend(cancelling(project, id, cache_key, &tracked)?);
+                    writes.extend(self.cancelling(project, id, cache_key, &tracked).await?);
                 }
             }
             if writes.is_empty() {
@@ -153,28 +154,44 @@ impl Calculator {
         }
         Err(ApiError::busy(1))
     }
-}
 
-/// The writes by which the asker `id` no longer waits for a calculation.
-fn cancelling(
-    project: ProjectId,
-    id: &str,
-    cache_key: &str,
-    tracked: &Tracked,
-) -> Result<Vec<Write>, StoreError> {
-    let state = &tracked.state;
-    if !state.askers.iter().any(|asker| asker.id == id) {
-        return Ok(Vec::new());
+    /// The writes by which the asker `id` no longer waits for a calculation.
+    async fn cancelling(
+        &self,
+        project: ProjectId,
+        id: &str,
+        cache_key: &str,
+        tracked: &Tracked,
+    ) -> Result<Vec<Write>, StoreError> {
+        let state = &tracked.state;
+        if !state.is_asked_by(id) {
+            return Ok(Vec::new());
+        }
+        let mut left = state.without(id, machine_now());
+        let mut writes = Vec::new();
+        if left.as_ref().is_none_or(|left| left.generation != state.generation) {
+            let row = JobKey(state.generation).row();
+            // The one after it asks the same.
+            let job: Option<Job> = match &left {
+                Some(left) if left.end.is_none() => {
+                    self.records.get(&row).await?.map(|item| item.body()).transpose()?
+                }
+                _ => None,
+            };
+            match (&left, job) {
+                (Some(next), Some(job)) if next.end.is_none() => {
+                    writes.push(Write::Put(job_row(next.generation, &job)?, Guard::None));
+                }
+                (Some(next), None) if next.end.is_none() => left = None,
+                _ => {}
+            }
+            writes.push(Write::Delete(row, Guard::None));
+        }
+        let (guard, version) = next(Some(tracked.version));
+        writes.push(match &left {
+            Some(left) => Write::Put(row(project, cache_key, left, version)?, guard),
+            None => Write::Delete(keys::query_state(project, cache_key), guard),
+        });
+        Ok(writes)
     }
-    let left: Option<State> = state.without(id);
-    let (guard, version) = super::start::next(Some(tracked.version));
-    let goes_on = left.as_ref().is_some_and(|left| left.generation == state.generation);
-    let mut writes = vec![match &left {
-        Some(left) => Write::Put(super::start::row(project, cache_key, left, version)?, guard),
-        None => Write::Delete(keys::query_state(project, cache_key), guard),
-    }];
-    if !goes_on {
-        writes.push(Write::Delete(JobKey(state.generation).row(), Guard::None));
-    }
-    Ok(writes)
 }

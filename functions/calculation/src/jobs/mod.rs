@@ -6,7 +6,7 @@
 //! what callers were told is still true when they ask again.
 //!
 //! Whoever works for a job holds the claim on its state and shows it every half a second; every sign of life is a
-//! conditional write, so the one who was cancelled, replaced or taken for dead notices. Nobody compares the clocks of two
+//! conditional write, so the one who was cancelled or taken for dead notices. Nobody compares the clocks of two
 //! machines: a worker is dead when another one has watched its state for the length of a lease without any change.
 
 mod ask;
@@ -17,6 +17,8 @@ mod work;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use pennon_core::clock::Clock;
 use pennon_core::store::keys;
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table};
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,7 @@ pub use status::Status;
 
 pub(crate) use ask::query_name_is_too_long;
 pub(crate) use start::Wanted;
-pub(crate) use state::{Asker, State, Wish};
+pub(crate) use state::{Asker, End, State, Wish};
 
 /// How often a job that fails for a reason that may pass is tried.
 pub const ATTEMPTS_MAX: u32 = 3;
@@ -125,8 +127,7 @@ impl Tracked {
         cache_key: &str,
     ) -> Result<(Item, Guard), StoreError> {
         let (guard, version) = start::next(Some(self.version));
-        let state = State { owed: false, ..self.state.clone() };
-        Ok((start::row(project, cache_key, &state, version)?, guard))
+        Ok((start::row(project, cache_key, &self.state.with_promises_kept(), version)?, guard))
     }
 }
 
@@ -143,6 +144,11 @@ struct Target {
     generation: Uuid,
     insight_id: Option<u64>,
     dashboard_id: Option<u64>,
+}
+
+/// The machine's clock, which says who is alive.
+fn machine_now() -> DateTime<Utc> {
+    Clock::Running.now(None)
 }
 
 /// The jobs that wait, or whose workers may have died: at most as many as a page of each partition holds.

@@ -7,7 +7,7 @@ use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write, overtaken};
 use uuid::Uuid;
 
 use super::state::{Planned, State, Wish};
@@ -21,7 +21,7 @@ const STARTS_AT_ONCE: usize = 40;
 /// Bytes of questions in one transaction, before they are packed.
 const BYTES_AT_ONCE: usize = 2_000_000;
 /// How often a start that others overtook is planned again.
-const TRIES: u32 = 10;
+const TRIES: u32 = 20;
 
 /// A calculation that is wanted.
 #[derive(Debug)]
@@ -64,7 +64,15 @@ pub(super) fn next(version: Option<u64>) -> (Guard, u64) {
 #[derive(Default)]
 struct Batch {
     writes: Vec<Write>,
-    states: Vec<State>,
+    told: Vec<Told>,
+}
+
+/// Which calculation an asker waits for.
+struct Told {
+    state: State,
+    generation: Uuid,
+    /// By which name, where it got one.
+    id: Option<String>,
 }
 
 impl Calculator {
@@ -79,10 +87,8 @@ impl Calculator {
         let mut told = Vec::with_capacity(wanted.len());
         for (at, part) in parts.iter().enumerate() {
             let ends = at + 1 == parts.len();
-            for (wanted, state) in part.iter().zip(self.start_some(project, part, &mut naming, ends).await?) {
-                let asker = &wanted.wish.asker;
-                let id = state.id_for(&asker.id, &wanted.asked.key);
-                told.push(Status::of(id, state.seen()));
+            for (wanted, one) in part.iter().zip(self.start_some(project, part, &mut naming, ends).await?) {
+                told.push(one.status(wanted));
             }
         }
         Ok(told)
@@ -95,18 +101,15 @@ impl Calculator {
         wanted: &[Wanted<'_>],
         naming: &mut Naming,
         ends: bool,
-    ) -> ApiResult<Vec<State>> {
+    ) -> ApiResult<Vec<Told>> {
         let mut tracked: Vec<Option<Tracked>> = wanted.iter().map(|one| one.tracked.cloned()).collect();
         let keys: Vec<Key> = wanted.iter().map(|one| keys::query_state(project, &one.asked.key)).collect();
-        for _ in 0..TRIES {
+        for tried in 0..TRIES {
             let mut batch = Batch::default();
             let mut names = naming.clone();
             for (one, tracked) in wanted.iter().zip(&tracked) {
                 batch.add(project, one, tracked.as_ref())?;
-                names
-                    .named
-                    .targets
-                    .extend(batch.states.last().and_then(|state| target(one, state.generation)));
+                names.named.targets.extend(batch.told.last().and_then(|told| told.own_target(one)));
             }
             names.writes |= !batch.writes.is_empty();
             if ends && let Some(first) = wanted.first().filter(|_| names.is_due()) {
@@ -120,9 +123,10 @@ impl Calculator {
             match done {
                 Ok(()) => {
                     *naming = names;
-                    return Ok(batch.states);
+                    return Ok(batch.told);
                 }
                 Err(StoreError::Condition { .. }) => {
+                    overtaken(tried + 1).await;
                     let items = self.records.batch_get(&keys).await?;
                     tracked = items.iter().map(|item| Tracked::read(item.as_ref())).collect();
                 }
@@ -158,20 +162,57 @@ impl Batch {
         let generation = new_uuid();
         let (guard, version) = next(tracked.map(|it| it.version));
         let cache_key = &wanted.asked.key;
-        let state = match State::planned(tracked.map(|it| &it.state), &wanted.wish, generation) {
-            Planned::Known(state) => state,
-            Planned::Joined(state) => {
-                self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
-                state
+        let planned = State::planned(tracked.map(|it| &it.state), &wanted.wish, generation, cache_key);
+        let (state, id) = match planned {
+            Planned::Known(state) => {
+                self.told.push(Told { generation: state.generation, state, id: None });
+                return Ok(());
             }
+            Planned::Joined(state) => (state, None),
             Planned::New(state) => {
-                self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
-                self.writes.push(Write::Put(job(project, wanted.asked, generation)?, Guard::Absent));
-                state
+                self.writes.push(Write::Put(job(project, wanted.asked, state.generation)?, Guard::Absent));
+                (state, None)
             }
+            Planned::Waits(state, id) => (state, Some(id)),
         };
-        self.states.push(state);
+        self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
+        let waits_for = state.next.as_ref().filter(|_| id.is_some());
+        let generation = waits_for.map_or(state.generation, |next| next.generation);
+        let told = Told { state, generation, id };
+        // The caller's own name is written once for all that it asks for.
+        if let Some(id) = told.id.as_ref().filter(|id| **id != wanted.wish.asker.id) {
+            let named = Named { targets: vec![told.target(wanted)] };
+            let named = Item::new(keys::query_name(project, id), &named)?;
+            self.writes.push(Write::Put(named.expiring(forgotten_at()), Guard::None));
+        }
+        self.told.push(told);
         Ok(())
+    }
+}
+
+impl Told {
+    /// What the asker is told.
+    fn status(&self, wanted: &Wanted<'_>) -> Status {
+        let wish = &wanted.wish;
+        let id = || self.state.id_for(&wish.asker.id, &wanted.asked.key);
+        let seen = self.state.seen_as(self.generation, wish.now);
+        Status::of(self.id.clone().unwrap_or_else(id), seen.unwrap_or_else(|| self.state.seen()))
+    }
+
+    /// What the caller's own name stands for; a cache key stands for itself.
+    fn own_target(&self, wanted: &Wanted<'_>) -> Option<Target> {
+        (wanted.wish.asker.id != wanted.asked.key).then(|| self.target(wanted))
+    }
+
+    /// What the name stands for by which it is told of.
+    fn target(&self, wanted: &Wanted<'_>) -> Target {
+        let asker = &wanted.wish.asker;
+        Target {
+            cache_key: wanted.asked.key.clone(),
+            generation: self.generation,
+            insight_id: asker.insight_id,
+            dashboard_id: asker.dashboard_id,
+        }
     }
 }
 
@@ -187,18 +228,12 @@ fn job(project: ProjectId, asked: &Asked, generation: Uuid) -> Result<Item, Stor
         invalidation: asked.invalidation.clone(),
         cache_key: asked.key.clone(),
     };
-    Ok(Item::new(keys::job(generation), &job)?.expiring(forgotten_at()))
+    job_row(generation, &job)
 }
 
-/// What the caller's own name stands for; a cache key stands for itself.
-fn target(wanted: &Wanted<'_>, generation: Uuid) -> Option<Target> {
-    let asker = &wanted.wish.asker;
-    (asker.id != wanted.asked.key).then(|| Target {
-        cache_key: wanted.asked.key.clone(),
-        generation,
-        insight_id: asker.insight_id,
-        dashboard_id: asker.dashboard_id,
-    })
+/// The row of the job for another generation.
+pub(super) fn job_row(generation: Uuid, job: &Job) -> Result<Item, StoreError> {
+    Ok(Item::new(keys::job(generation), job)?.expiring(forgotten_at()))
 }
 
 /// `wanted` in parts that fit into a transaction each.

@@ -2,7 +2,8 @@
 //!
 //! Must stay true: each start that does not join another has a generation of its own, and whoever works for a generation
 //! that is no longer the row's stops and leaves nothing; a calculation ends once; it is given up only when the last of
-//! those who asked for it has cancelled.
+//! those who asked for it has cancelled. Who wants it anew while it goes on waits for the one after it ([`Next`]), which
+//! begins when it ends: however often that happens, what was begun is brought to an end, and one more follows.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_engine::query::Start;
@@ -47,6 +48,20 @@ pub(crate) struct State {
     pub askers: Vec<Asker>,
     /// Earlier calculations, oldest first.
     pub past: Vec<Past>,
+    /// The one that begins when this one ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+}
+
+/// A calculation that waits for the end of the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Next {
+    pub generation: Uuid,
+    forced: bool,
+    /// When it was asked for.
+    start_time: DateTime<Utc>,
+    owed: bool,
+    askers: Vec<Asker>,
 }
 
 /// Somebody who asked for a calculation.
@@ -99,8 +114,10 @@ pub(crate) struct Past {
     generation: Uuid,
     start_time: DateTime<Utc>,
     pickup_time: Option<DateTime<Utc>>,
-    /// None where another one took its place; what becomes of that one is what became of it.
-    end: Option<End>,
+    end: End,
+    /// Somebody was told to come again for its result, and has not yet.
+    #[serde(default)]
+    owed: bool,
 }
 
 /// What can be told of one calculation.
@@ -133,6 +150,8 @@ pub(crate) enum Planned {
     Joined(State),
     /// A new one; it needs a worker.
     New(State),
+    /// The asker waits for the one after that, by this name.
+    Waits(State, String),
 }
 
 /// What starts a calculation.
@@ -148,30 +167,66 @@ pub(crate) struct Wish {
     pub now: DateTime<Utc>,
 }
 
-impl State {
-    /// What becomes of the row when `wish` is granted.
-    pub fn planned(stored: Option<&State>, wish: &Wish, generation: Uuid) -> Planned {
-        let Some(state) = stored else { return Planned::New(State::new(wish, generation, Vec::new())) };
-        let runs = state.runs(wish.now);
-        let has_begun = state.pickup_time.is_some();
-        let asked = state.askers.iter().any(|asker| asker.id == wish.asker.id);
-        // One that nobody has begun with will see everything that a new one would.
-        if runs && (!wish.start.anew || !has_begun) {
-            let mut joined = state.clone();
-            joined.forced |= wish.start.forced && !has_begun;
-            joined.owed |= wish.owed;
-            joined.add(wish.asker.clone());
-            return if joined == *state { Planned::Known(joined) } else { Planned::Joined(joined) };
+impl Wish {
+    /// What waits for the end of another calculation for its sake. One who has no name of its own is told of it by its
+    /// number: the question's own name stands for the one that is under way.
+    fn waiting(&self, before: Option<&Next>, generation: Uuid, cache_key: &str) -> (Next, String) {
+        let mut next = before.cloned().unwrap_or_else(|| Next {
+            generation,
+            forced: false,
+            start_time: self.now,
+            owed: false,
+            askers: Vec::new(),
+        });
+        next.forced |= self.start.forced;
+        next.owed |= self.owed;
+        let mut asker = self.asker.clone();
+        if asker.id == cache_key {
+            asker.id = next.generation.to_string();
         }
+        let id = asker.id.clone();
+        add(&mut next.askers, asker);
+        (next, id)
+    }
+}
+
+/// Adds somebody who is not there yet.
+fn add(askers: &mut Vec<Asker>, asker: Asker) {
+    if !askers.iter().any(|known| known.id == asker.id) {
+        let surplus = (askers.len() + 1).saturating_sub(ASKERS_MAX);
+        askers.drain(..surplus);
+        askers.push(asker);
+    }
+}
+
+impl State {
+    /// What becomes of the row of the question `cache_key` when `wish` is granted.
+    pub fn planned(stored: Option<&State>, wish: &Wish, generation: Uuid, cache_key: &str) -> Planned {
+        let Some(state) = stored else { return Planned::New(State::new(wish, generation, Vec::new())) };
+        let has_begun = state.pickup_time.is_some();
+        if state.runs(wish.now) {
+            let mut changed = state.clone();
+            if wish.start.anew && has_begun {
+                let (next, id) = wish.waiting(state.next.as_ref(), generation, cache_key);
+                changed.next = Some(next);
+                return Planned::Waits(changed, id);
+            }
+            // One that nobody has begun with will see everything that a new one would.
+            changed.forced |= wish.start.forced && !has_begun;
+            changed.owed |= wish.owed;
+            add(&mut changed.askers, wish.asker.clone());
+            return if changed == *state { Planned::Known(changed) } else { Planned::Joined(changed) };
+        }
+        let asked = state.askers.iter().any(|asker| asker.id == wish.asker.id);
         if !wish.start.anew && asked && state.has_failed(wish.now) {
             return Planned::Known(state.clone());
         }
         let mut new = State::new(wish, generation, state.left(wish.now));
-        if runs {
-            // Those who waited for the one before wait for this one.
-            new.askers.clone_from(&state.askers);
-            new.owed |= state.owed;
-            new.add(wish.asker.clone());
+        if let Some(next) = &state.next {
+            // Those who waited for one that did not end wait no longer.
+            new = State { generation: next.generation, askers: next.askers.clone(), ..new };
+            (new.forced, new.owed) = (new.forced | next.forced, new.owed | next.owed);
+            add(&mut new.askers, wish.asker.clone());
         }
         Planned::New(new)
     }
@@ -190,27 +245,21 @@ impl State {
             owed: wish.owed,
             askers: vec![wish.asker.clone()],
             past,
-        }
-    }
-
-    fn add(&mut self, asker: Asker) {
-        if !self.askers.iter().any(|known| known.id == asker.id) {
-            let surplus = (self.askers.len() + 1).saturating_sub(ASKERS_MAX);
-            self.askers.drain(..surplus);
-            self.askers.push(asker);
+            next: None,
         }
     }
 
     /// What is told of this one and those before, when another one takes its place.
     fn left(&self, now: DateTime<Utc>) -> Vec<Past> {
-        let own = Past {
+        let own = self.end.clone().map(|end| Past {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: self.pickup_time,
-            end: self.end.clone(),
-        };
+            end,
+            owed: self.owed,
+        });
         let mut past = self.past.clone();
-        past.push(own);
+        past.extend(own);
         past.retain(|one| one.seen().is_told(now));
         past.drain(..past.len().saturating_sub(PAST_MAX));
         past
@@ -226,16 +275,11 @@ impl State {
         self.failure().is_some() && self.seen().is_told(now)
     }
 
-    /// Whether it ended with a result.
-    pub fn has_succeeded(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.failure.is_none())
-    }
-
     /// Whether somebody is at it, or will be at once, by the instant of a request and the machine's clock.
     pub fn is_alive(&self, now: DateTime<Utc>, machine: DateTime<Utc>) -> bool {
-        let quiet = match (self.claim, self.seen_at) {
-            (Some(_), Some(seen_at)) => machine - seen_at,
-            _ => now - self.start_time,
+        let quiet = match self.seen_at {
+            Some(seen_at) => machine - seen_at,
+            None => now - self.start_time,
         };
         self.end.is_none() && quiet < QUIET_AT_MOST
     }
@@ -255,17 +299,26 @@ impl State {
         }
     }
 
-    /// The calculation of a generation, or the one that took its place; none where nothing is told of it any more.
+    /// The calculation of a generation; none where nothing is told of it any more.
     pub fn seen_as(&self, generation: Uuid, now: DateTime<Utc>) -> Option<Seen> {
-        let past = || self.past.iter().find(|past| past.generation == generation);
-        let seen = match generation == self.generation {
-            true => self.seen(),
-            false => match past()? {
-                ended if ended.end.is_some() => ended.seen(),
-                _ => self.seen(),
-            },
-        };
-        seen.is_told(now).then_some(seen)
+        let next = self.next.as_ref().map(Next::seen);
+        let all = std::iter::once(self.seen()).chain(next).chain(self.past.iter().map(Past::seen));
+        all.into_iter().find(|seen| seen.generation == generation && seen.is_told(now))
+    }
+
+    /// The calculations that ended and whose result somebody was told to come again for.
+    pub fn owing(&self) -> impl Iterator<Item = (Option<DateTime<Utc>>, &End)> {
+        let own = self.end.as_ref().filter(|_| self.owed).map(|end| (self.pickup_time, end));
+        let past = self.past.iter().filter(|past| past.owed).map(|past| (past.pickup_time, &past.end));
+        own.into_iter().chain(past)
+    }
+
+    /// The row when whoever was told to come again for a result that is there has come.
+    pub fn with_promises_kept(&self) -> State {
+        let mut kept = self.clone();
+        kept.owed &= kept.end.is_none();
+        kept.past.iter_mut().for_each(|past| past.owed = false);
+        kept
     }
 
     /// What is told beside an answer that starts nothing: that it is under way, or has failed since the result of
@@ -290,28 +343,44 @@ impl State {
         }
     }
 
-    /// The row without the asker `id`: none where nothing is left to be told.
-    pub fn without(&self, id: &str) -> Option<State> {
+    /// Whether `id` waits for this one or for the one after it.
+    pub fn is_asked_by(&self, id: &str) -> bool {
+        let next = self.next.iter().flat_map(|next| &next.askers);
+        self.askers.iter().chain(next).any(|asker| asker.id == id)
+    }
+
+    /// The row without the asker `id`: none where nothing is left to be told. Of another generation where nobody waits for
+    /// this one any more; that is the next one, or the last one that ended.
+    pub fn without(&self, id: &str, machine: DateTime<Utc>) -> Option<State> {
         let mut left = self.clone();
         left.askers.retain(|asker| asker.id != id);
+        if let Some(next) = &mut left.next {
+            next.askers.retain(|asker| asker.id != id);
+        }
+        left.next = left.next.filter(|next| !next.askers.is_empty());
         if !left.askers.is_empty() {
             return Some(left);
         }
-        let at = left.past.iter().rposition(|past| past.end.is_some())?;
-        let last = left.past.remove(at);
+        if let Some(next) = left.next {
+            // One that had ended is still told of.
+            let past = self.left(next.start_time);
+            return Some(next.begun(past, machine));
+        }
+        let last = left.past.pop()?;
         Some(State {
             generation: last.generation,
             forced: false,
             start_time: last.start_time,
             pickup_time: last.pickup_time,
-            end: last.end,
+            end: Some(last.end),
             attempts: 0,
             claim: None,
             seen_at: None,
             progress: None,
-            owed: false,
+            owed: last.owed,
             askers: Vec::new(),
-            past: left.past.into_iter().filter(|past| past.end.is_some()).collect(),
+            past: left.past,
+            next: None,
         })
     }
 
@@ -327,9 +396,45 @@ impl State {
         }
     }
 
-    /// The row when it is over.
-    pub fn ended(&self, end: End) -> State {
-        State { claim: None, end: Some(end), ..self.clone() }
+    /// The row when it is over; that of the next one where one waits for this.
+    pub fn ended(&self, end: End, machine: DateTime<Utc>) -> State {
+        let at = end.at;
+        let mut ended = State { claim: None, end: Some(end), ..self.clone() };
+        match ended.next.take() {
+            Some(next) => next.begun(ended.left(at), machine),
+            None => ended,
+        }
+    }
+}
+
+impl Next {
+    fn seen(&self) -> Seen {
+        Seen {
+            generation: self.generation,
+            start_time: self.start_time,
+            pickup_time: None,
+            end: None,
+            progress: None,
+        }
+    }
+
+    /// The row when its turn has come; it needs a worker. From then on it is waited for as one that was just started.
+    fn begun(self, past: Vec<Past>, machine: DateTime<Utc>) -> State {
+        State {
+            generation: self.generation,
+            forced: self.forced,
+            start_time: self.start_time,
+            pickup_time: None,
+            end: None,
+            attempts: 0,
+            claim: None,
+            seen_at: Some(machine),
+            progress: None,
+            owed: self.owed,
+            askers: self.askers,
+            past,
+            next: None,
+        }
     }
 }
 
@@ -339,7 +444,7 @@ impl Past {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: self.pickup_time,
-            end: self.end.clone(),
+            end: Some(self.end.clone()),
             progress: None,
         }
     }

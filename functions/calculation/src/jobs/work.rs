@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
-use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::Project;
@@ -18,9 +17,9 @@ use pennon_engine::query::{Freshness, Refresh, Then, decide};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
-use super::start::{next, row};
+use super::start::{job_row, next, row};
 use super::state::{End, Failure, Progress, State};
-use super::{ATTEMPTS_MAX, Job, JobKey, JobLimits, Outcome, Tracked};
+use super::{ATTEMPTS_MAX, Job, JobKey, JobLimits, Outcome, Tracked, machine_now};
 use crate::calculator::{Asked, Calculated, Calculator, Read, Used, class, named_by, settings};
 use crate::errors::{is_out_of_time, refusal};
 
@@ -31,6 +30,7 @@ const TRIES: u32 = 20;
 struct Held<'a> {
     calculator: &'a Calculator,
     key: JobKey,
+    job: &'a Job,
     project: u64,
     cache_key: &'a str,
     claim: Uuid,
@@ -77,6 +77,7 @@ impl Calculator {
         let mut held = Held {
             calculator: self,
             key,
+            job: &job,
             project: job.project,
             cache_key: &job.cache_key,
             claim: new_uuid(),
@@ -91,7 +92,7 @@ impl Calculator {
         let (attempt, erasures) = held.attempt(&job, limits, deadline).await;
         let outcome = held.conclude(attempt, erasures).await?;
         if outcome == Outcome::Dropped {
-            // Of one that another took the place of, nothing stays; one that somebody else works on stays theirs.
+            // Of one that was cancelled nothing stays; one that somebody else works on stays theirs.
             self.drop_unless_waiting(key, &job).await?;
         }
         Ok(outcome)
@@ -261,12 +262,16 @@ impl Held<'_> {
         for _ in 0..TRIES {
             let state = &self.tracked.state;
             let at = self.calculator.clock.now_for(state.start_time);
-            let ended = state.ended(End { at, failure: failure.clone(), erasures });
+            let ended = state.ended(End { at, failure: failure.clone(), erasures }, machine_now());
             let mut more = vec![Write::Delete(self.key.row(), Guard::None)];
             more.extend(result.clone().map(|item| {
                 let count = item.count;
                 Write::Put(item, Guard::CountAtMost(count))
             }));
+            if ended.end.is_none() {
+                // One that waited for this end; the question is the same.
+                more.push(Write::Put(job_row(ended.generation, self.job)?, Guard::None));
+            }
             match self.write(ended, more).await {
                 Ok(()) => return Ok(Outcome::Done),
                 Err(StoreError::TooLarge) if result.take().is_some() => {
@@ -331,10 +336,6 @@ const TOO_LONG: &str = "The calculation takes too long. Ask for less: a shorter 
 const RESULT_AT: usize = 2;
 /// A worker goes on for as long, although it cannot tell that it is alive.
 const LEAST_PATIENCE: Duration = Duration::from_secs(5);
-
-fn machine_now() -> DateTime<Utc> {
-    Clock::Running.now(None)
-}
 
 impl Calculator {
     /// What comes of a job's question, and how often events of the project had been erased before.
