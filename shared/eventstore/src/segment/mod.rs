@@ -45,8 +45,10 @@ use columns::PropertyColumn;
 pub(crate) const FORMAT: u32 = 4;
 /// Key of the footer's entry.
 pub(crate) const FOOTER: &str = "pennon";
-/// Rows of a page: what a scan reads beside a run is at most two of these.
+/// Rows of a page of the columns that every question reads: what a scan reads beside a run is at most two of these.
 pub(crate) const PAGE_ROWS: usize = 2048;
+/// Rows of a page of the other columns, which are compressed page by page.
+pub(crate) const VALUE_PAGE_ROWS: usize = 8192;
 /// Rows of a person range, about.
 pub(crate) const RANGE_ROWS: usize = 524_288;
 /// Bytes of a person range before it is encoded, about: wide rows make more ranges, so that writing one takes no more

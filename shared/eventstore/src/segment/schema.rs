@@ -8,7 +8,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::columns::Kind;
 use super::uuids::{SOURCE_BYTES, UUID, UUID_SOURCE};
-use super::{PAGE_ROWS, PROPERTY};
+use super::{PAGE_ROWS, PROPERTY, VALUE_PAGE_ROWS};
 use crate::error::EventStoreError;
 
 /// Largest dictionary of a column of a row group; above, values are written out.
@@ -70,7 +70,7 @@ pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_statistics_enabled(EnabledStatistics::Page)
-        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_row_count_limit(VALUE_PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
         // A range is one row group, however many rows it has.
         .set_max_row_group_row_count(None)
@@ -83,6 +83,9 @@ pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
         properties = properties
             .set_column_dictionary_enabled(column.into(), false)
             .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED);
+    }
+    for column in ["person_code", "timestamp", "tie"] {
+        properties = properties.set_column_data_page_row_count_limit(column.into(), PAGE_ROWS);
     }
     // What every question reads: packed already, so that compressing it saves less than a hundredth of the file.
     for column in ["person_code", "timestamp"] {

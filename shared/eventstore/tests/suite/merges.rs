@@ -210,13 +210,12 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     for events in [&place.again(), &knows_some, &knows_all] {
         check(events, 300).await;
     }
-    // A process that has just begun goes on where the log ends, and a second fold takes the first one in.
+    // Who has just begun goes on where the log ends, and a second fold (by name the later one) takes the first one in.
     let next = place.again();
     for n in 300..620 {
         identify(&next, n).await;
     }
     check(&knows_all, 620).await;
-    // A minute later: names begin with the time, so the newest file is the last one however long either folding took.
     next.compact(PROJECT, NOW + 60_000_000).await.unwrap();
     next.sweep(PROJECT, NOW + GRACE_MICROS + 1).await.unwrap();
     assert_eq!(
