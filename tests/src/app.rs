@@ -18,13 +18,13 @@ use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::{Answer, Faults};
+use crate::{Answer, Faults, log};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
 
 /// What payloads are encrypted with: 32 zeros.
-const PAYLOAD_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+pub(crate) const PAYLOAD_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 /// The secrets of the keys that every test's workspace has.
 #[derive(Debug, Clone, Copy)]
@@ -170,6 +170,7 @@ impl TestApp {
         faults: Option<Faults>,
         events: Arc<tempfile::TempDir>,
     ) -> TestApp {
+        log::watch();
         let round_trips = RoundTrips::new();
         // Calls that are counted go through the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
@@ -230,6 +231,7 @@ impl TestApp {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
+        log::learn(&text);
         Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }
 

@@ -11,6 +11,7 @@ pub mod cases;
 mod faults;
 pub mod history;
 pub mod insight_history;
+pub mod log;
 pub mod questions;
 mod random;
 

@@ -23,7 +23,7 @@ use pennon_core::config::StoreConfig;
 use pennon_core::store::direct::Direct;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
-use pennon_core::store::{Store, StoreError, schema};
+use pennon_core::store::{Meter, Store, StoreError, schema};
 use writes::Turn;
 
 pub use connector::Connector;
@@ -130,7 +130,7 @@ impl Embedded {
     }
 
     fn client_through(connector: impl HttpClient + 'static, round_trips: Option<RoundTrips>) -> Client {
-        let mut config = local_config().http_client(connector);
+        let mut config = local_config().http_client(connector).interceptor(Meter);
         if let Some(counter) = round_trips {
             config = config.interceptor(counter);
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::store::{Store, keys};
+use pennon_core::traces::{self, Sending};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -27,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs until `stop` resolves.
 pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<(), String> {
+    traces::start(Sending::Beside)?;
     let directory = DataDirectory::at(&options.data.data)?;
     let Some(_lock) = directory.lock()? else {
         return Err(format!(

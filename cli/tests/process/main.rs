@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod background;
+mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +33,13 @@ struct Server {
 impl Server {
     /// Starts on a free port and waits until it has said where it is and what to do next.
     fn start(data: &Path, more: &[&str]) -> Server {
+        Server::start_in(&[], data, more)
+    }
+
+    /// The same, with more in its environment.
+    fn start_in(environment: &[(&str, &str)], data: &Path, more: &[&str]) -> Server {
         let mut process = Command::new(BINARY)
+            .envs(environment.iter().copied())
             .args(["serve", "--port", "0", "--data"])
             .arg(data)
             .args(more)

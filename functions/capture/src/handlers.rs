@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use pennon_core::error::ApiError;
 use pennon_core::http::{Call, json};
 use pennon_core::ids::new_uuid;
+use pennon_core::tally;
 use pennon_eventstore::{EventStoreError, Sealed, parse_timestamp};
 use serde_json::Map;
 
@@ -96,7 +97,9 @@ struct Read {
 async fn project_of(state: &Capture, token: &str) -> Result<u64, Response> {
     let project = state.tokens.project(&state.app.store, token).await;
     let project = project.map_err(|e| ApiError::from(e).into_response())?;
-    project.ok_or_else(|| Refusal::unknown_token().into_response())
+    let project = project.ok_or_else(|| Refusal::unknown_token().into_response())?;
+    tally::note(|tally| tally.set_project(project));
+    Ok(project)
 }
 
 /// Decodes, normalises and packs: work for a thread that may be busy for a while.

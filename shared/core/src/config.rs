@@ -90,6 +90,17 @@ fn answer_time_of(variable: impl Fn(&str) -> Option<String>) -> Option<Duration>
     (1..=ANSWER_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
+/// A variable whose form its reader knows.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The name of the function whose metrics are to be written: that of this one where `PENNON_METRICS` is `on`.
+pub fn metrics_of() -> Option<String> {
+    let is_on = std::env::var("PENNON_METRICS").is_ok_and(|setting| setting == "on");
+    is_on.then(|| std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "pennon".to_owned()))
+}
+
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
 pub fn log_filter() -> String {
     std::env::var("PENNON_LOG").unwrap_or_else(|_| "info".to_owned())

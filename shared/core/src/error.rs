@@ -139,6 +139,14 @@ impl ApiError {
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", "unsupported_media_type", detail)
     }
 
+    /// 422: what `attr` says does not fit the rest of the request.
+    pub fn unprocessable(detail: impl Into<String>, attr: &str) -> ApiError {
+        let mut error =
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", "invalid_input", detail);
+        error.attr = Some(attr.to_owned());
+        error
+    }
+
     /// 429: the key has asked too often; it may again in `seconds`.
     pub fn throttled(seconds: u64) -> ApiError {
         let unit = if seconds == 1 { "second" } else { "seconds" };

@@ -1,13 +1,18 @@
 //! Running a router as a Lambda function.
 
+mod metrics;
+
 use axum::Router;
 use axum::body::HttpBody;
 use http_body_util::BodyExt;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Request, Response, service_fn};
 use tower::ServiceExt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::http::StagePrefix;
+use crate::http::{RequestId, StagePrefix};
+use crate::traces::{self, Sending};
 
 /// Why a function could not start or go on.
 pub use lambda_http::Error;
@@ -19,17 +24,25 @@ pub async fn run(router: Router) -> Result<(), Error> {
 
 /// Writes structured logs to where the platform collects them.
 pub fn start_logging() {
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(crate::config::log_filter()))
-        .with_current_span(false)
-        .without_time()
+    let metrics = crate::config::metrics_of().map(metrics::Metrics::of);
+    tracing_subscriber::registry()
+        .with(tracing_subscriber::EnvFilter::new(crate::config::log_filter()))
+        .with(
+            tracing_subscriber::fmt::layer().json().flatten_event(true).with_span_list(false).without_time(),
+        )
+        .with(metrics)
         .init();
+    if let Err(message) = traces::start(Sending::Before) {
+        tracing::warn!(message, "requests are not traced");
+    }
 }
 
 async fn answer(router: Router, mut request: Request) -> Result<Response<Body>, Error> {
     if let Some(prefix) = stage_prefix(&request) {
         request.extensions_mut().insert(StagePrefix(prefix));
+    }
+    if let Some(id) = request_id(&request) {
+        request.extensions_mut().insert(RequestId(id));
     }
     let (parts, body) = request.into_parts();
     let request = axum::extract::Request::from_parts(parts, axum::body::Body::from(body.to_vec()));
@@ -45,6 +58,15 @@ async fn answer(router: Router, mut request: Request) -> Result<Response<Body>, 
         Err(error) => Body::Binary(error.into_bytes()),
     };
     Ok(Response::from_parts(parts, body))
+}
+
+/// The id that the gateway gave the request, and tells its caller.
+fn request_id(request: &Request) -> Option<String> {
+    match request.extensions().get::<RequestContext>()? {
+        RequestContext::ApiGatewayV2(context) => context.request_id.clone(),
+        RequestContext::ApiGatewayV1(context) => context.request_id.clone(),
+        _ => None,
+    }
 }
 
 /// The path prefix that a named stage of a gateway stands for.

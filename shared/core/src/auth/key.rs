@@ -10,10 +10,15 @@ use crate::store::{Item, StoreError};
 
 /// The lookup form of a key: lower-case hexadecimal SHA-256 of its text, unsalted, after `sha256$`.
 pub fn hash_key(key: &str) -> String {
+    hash_bytes(key.as_bytes())
+}
+
+/// The same of any bytes.
+pub fn hash_bytes(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(71);
     text.push_str("sha256$");
-    for byte in Sha256::digest(key.as_bytes()) {
+    for byte in Sha256::digest(bytes) {
         // Writing to a text cannot fail.
         let _ = write!(text, "{byte:02x}");
     }

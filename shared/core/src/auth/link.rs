@@ -12,6 +12,7 @@ use crate::http::Call;
 use crate::model::Project;
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key};
+use crate::tally;
 use crate::throttle::Bucket;
 
 /// The query parameter that carries a token.
@@ -64,6 +65,7 @@ impl App {
         if let Some(rates) = &self.rates {
             rates.count(&self.store.records, &hash, Bucket::General, call.now).await?;
         }
+        tally::note(|tally| tally.set_project(named));
         Ok((Access::of_link(project.body::<Project>()?), opened.insight, found.collect()))
     }
 }

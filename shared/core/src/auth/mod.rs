@@ -10,7 +10,7 @@ mod used;
 
 pub use access::{Access, Caller};
 pub use cache::{KeyCache, REMEMBERED_SECONDS};
-pub use key::{KeyRecord, Membership, RoleMembership, hash_key, mask_key};
+pub use key::{KeyRecord, Membership, RoleMembership, hash_bytes, hash_key, mask_key};
 pub use link::{OpenedBy, link_hash};
 pub use scope::{Scope, grants, is_scope};
 pub use used::USE_NOTED_EVERY_SECONDS;

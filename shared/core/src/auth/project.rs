@@ -20,6 +20,7 @@ use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key, Query};
+use crate::tally;
 use crate::throttle::Bucket;
 
 /// How a request names its project.
@@ -153,6 +154,7 @@ impl App {
             self.project_and(actual.project, &wanted).await?
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
+        tally::note(|tally| tally.set_project(project.id));
         let access = Access::check(caller, project, scope.into())?;
         self.count(call, &presented, bucket).await?;
         Ok((access, items))
@@ -190,6 +192,7 @@ impl App {
     fn presented(&self, call: &Call) -> ApiResult<Presented> {
         let credential = call.credential().ok_or_else(ApiError::not_authenticated)?;
         let hash = hash_key(&credential.key);
+        tally::note(|tally| tally.set_key(&hash));
         let cached = self.keys.get(&hash);
         Ok(Presented { hash, source: credential.source, cached })
     }

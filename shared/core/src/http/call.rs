@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::{HeaderMap, Method, header, request::Parts};
 use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
@@ -13,6 +13,7 @@ use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, file, json_object};
 use super::edge::{ClientPath, RequestClock};
 use crate::clock::{Clock, NOW_HEADER};
 use crate::error::{ApiError, ApiResult};
+use crate::tally;
 
 /// Where a key was found, in the words of the error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub struct Credential {
 }
 
 /// A request: path parameters, query, headers, body and instant.
+#[derive(Clone)]
 pub struct Call {
     /// Its method.
     pub method: Method,
@@ -72,6 +74,13 @@ impl Call {
     /// The path parameter `name`, percent-decoded; empty when the route has none of that name.
     pub fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The same request with another path parameter.
+    #[must_use]
+    pub fn with_param(mut self, name: &str, value: &str) -> Call {
+        self.params.insert(name.to_owned(), value.to_owned());
+        self
     }
 
     /// The path parameter `name` as a record's number.
@@ -153,6 +162,9 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let params = RawPathParams::from_request_parts(&mut parts, state).await.ok();
         let params = params.iter().flatten().map(|(name, value)| (name.to_owned(), decode(value))).collect();
         let body = read(body).await?;
+        if let Some(route) = parts.extensions.get::<MatchedPath>() {
+            tally::note(|tally| tally.set_route(route.as_str()));
+        }
         let clock = parts.extensions.get::<RequestClock>().map_or(Clock::Running, |clock| clock.0);
         let now = clock.now(parts.headers.get(NOW_HEADER).and_then(|value| value.to_str().ok()));
         Ok(Call {

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
 
+use super::watch::Watched;
 use crate::clock::Clock;
 use crate::error::ApiError;
 
@@ -54,15 +55,17 @@ impl Service<Request> for Edge {
     fn call(&mut self, mut request: Request) -> Self::Future {
         request.extensions_mut().insert(RequestClock(self.clock));
         rewrite_path(&mut request);
+        let watched = Watched::new(&request);
         let answer = self.routes.call(request);
-        Box::pin(async move {
+        let answer = async move {
             // A handler that panics is a mistake of ours; its caller gets an answer, and the others go on.
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
-            Ok(finish(match answer {
+            finish(match answer {
                 Ok(Ok(response)) => response,
                 Err(_) => ApiError::internal(&"a handler panicked").into_response(),
-            }))
-        })
+            })
+        };
+        Box::pin(async move { Ok(watched.answered(answer).await) })
     }
 }
 

@@ -6,6 +6,7 @@ mod edge;
 mod page;
 mod reply;
 mod routes;
+mod watch;
 
 pub use body::{BODY_BYTES_MAX, Fields};
 pub use call::{Call, ClientUrl, Credential, CredentialSource};
@@ -16,3 +17,4 @@ pub use reply::{
     too_long,
 };
 pub use routes::{Route, Routes};
+pub use watch::{REQUEST_TARGET, RequestId};

@@ -31,6 +31,7 @@
 //! | what is to be done from when on: tiles or insights of a deleted dashboard go, parts of a cohort's list go | `DUE` | `{instant}#DASHBOARD#{project}#{id}`, `{instant}#INSIGHTS#{project}#{id}`, `{instant}#MEMBERS#{project}#{id}#{generation}` |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
 //! | calls of an API key in a window of time | `CALLS#{hash}` | limit and number of the window |
+//! | what was created under an `Idempotency-Key` | `ONCE#{hash}` | `ONCE` |
 //! | counters of ids | `COUNTER` | kind |
 //!
 //! Ids are padded so that text order is number order.
@@ -370,6 +371,11 @@ pub fn sharing(project: ProjectId, insight: u64) -> Key {
 /// There while the sharing token with this hash opens an insight.
 pub fn share(hash: &str) -> Key {
     Key::new(format!("SHARE#{hash}"), "SHARE")
+}
+
+/// What was created under an `Idempotency-Key`.
+pub fn once(hash: &str) -> Key {
+    Key::new(format!("ONCE#{hash}"), "ONCE")
 }
 
 /// The secret of an installation that was given none.

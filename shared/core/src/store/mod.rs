@@ -7,6 +7,7 @@ pub mod direct;
 mod error;
 mod item;
 pub mod keys;
+mod meter;
 mod parts;
 mod places;
 mod query;
@@ -18,6 +19,7 @@ mod within;
 pub use change::{Action, Change, Condition};
 pub use error::StoreError;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
+pub use meter::Meter;
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
@@ -78,7 +80,8 @@ pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -
         .operation_attempt_timeout(ATTEMPT_TIME)
         .operation_timeout(OPERATION_TIME)
         .build();
-    let mut config = aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts);
+    let mut config =
+        aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts).interceptor(Meter);
     if let Some(counter) = round_trips {
         config = config.interceptor(counter);
     }

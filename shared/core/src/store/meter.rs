@@ -1,0 +1,134 @@
+//! Notes in the request's tally what its calls to DynamoDB took: asks each call for the units that it consumed, and adds
+//! them up.
+
+use std::time::SystemTime;
+
+use aws_sdk_dynamodb::config::interceptors::{
+    BeforeSerializationInterceptorContextMut, BeforeSerializationInterceptorContextRef,
+    FinalizerInterceptorContextRef,
+};
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_sdk_dynamodb::operation::batch_get_item::{BatchGetItemInput, BatchGetItemOutput};
+use aws_sdk_dynamodb::operation::batch_write_item::{BatchWriteItemInput, BatchWriteItemOutput};
+use aws_sdk_dynamodb::operation::delete_item::{DeleteItemInput, DeleteItemOutput};
+use aws_sdk_dynamodb::operation::get_item::{GetItemInput, GetItemOutput};
+use aws_sdk_dynamodb::operation::put_item::{PutItemInput, PutItemOutput};
+use aws_sdk_dynamodb::operation::query::{QueryInput, QueryOutput};
+use aws_sdk_dynamodb::operation::transact_write_items::{TransactWriteItemsInput, TransactWriteItemsOutput};
+use aws_sdk_dynamodb::operation::update_item::{UpdateItemInput, UpdateItemOutput};
+use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
+
+use aws_smithy_runtime_api::client::interceptors::context::{Input, Output};
+use aws_smithy_runtime_api::client::orchestrator::Metadata;
+use aws_smithy_types::config_bag::{Storable, StoreReplace};
+
+use crate::tally;
+use crate::traces::CallSpan;
+
+/// The interceptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Meter;
+
+/// Has the first of these kinds of input that it is ask for its units.
+macro_rules! ask {
+    ($input:expr, $($kind:ty),+) => {$(
+        if let Some(input) = $input.downcast_mut::<$kind>() {
+            input.return_consumed_capacity = Some(ReturnConsumedCapacity::Total);
+            return;
+        }
+    )+};
+}
+
+/// The units of the first of these kinds of output that it is.
+macro_rules! told {
+    ($output:expr, $($kind:ty),+) => {$(
+        if let Some(output) = $output.downcast_ref::<$kind>() {
+            return output.consumed_capacity.iter().map(units).sum();
+        }
+    )+};
+}
+
+fn ask_for_units(input: &mut Input) {
+    ask!(input, GetItemInput, BatchGetItemInput, QueryInput, TransactWriteItemsInput);
+    ask!(input, PutItemInput, UpdateItemInput, DeleteItemInput, BatchWriteItemInput);
+}
+
+fn read_units(output: &Output) -> f64 {
+    told!(output, GetItemOutput, QueryOutput);
+    match output.downcast_ref::<BatchGetItemOutput>() {
+        Some(output) => output.consumed_capacity.iter().flatten().map(units).sum(),
+        None => 0.0,
+    }
+}
+
+fn write_units(output: &Output) -> f64 {
+    told!(output, PutItemOutput, UpdateItemOutput, DeleteItemOutput);
+    if let Some(output) = output.downcast_ref::<BatchWriteItemOutput>() {
+        return output.consumed_capacity.iter().flatten().map(units).sum();
+    }
+    match output.downcast_ref::<TransactWriteItemsOutput>() {
+        Some(output) => output.consumed_capacity.iter().flatten().map(units).sum(),
+        None => 0.0,
+    }
+}
+
+fn units(of: &ConsumedCapacity) -> f64 {
+    of.capacity_units.unwrap_or_default()
+}
+
+/// When the running call began, where its request is traced.
+#[derive(Debug)]
+struct Began(SystemTime);
+
+impl Storable for Began {
+    type Storer = StoreReplace<Began>;
+}
+
+impl Intercept for Meter {
+    fn name(&self) -> &'static str {
+        "Meter"
+    }
+
+    fn read_before_execution(
+        &self,
+        _context: &BeforeSerializationInterceptorContextRef<'_>,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        tally::note(|tally| {
+            if tally.is_traced() {
+                bag.interceptor_state().store_put(Began(SystemTime::now()));
+            }
+        });
+        Ok(())
+    }
+
+    fn modify_before_serialization(
+        &self,
+        context: &mut BeforeSerializationInterceptorContextMut<'_>,
+        _components: &RuntimeComponents,
+        _bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        ask_for_units(context.input_mut());
+        Ok(())
+    }
+
+    fn read_after_execution(
+        &self,
+        context: &FinalizerInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let output = context.output_or_error().and_then(Result::ok);
+        let (read, write) = output.map_or((0.0, 0.0), |output| (read_units(output), write_units(output)));
+        tally::note(|tally| {
+            tally.add_round_trip(read, write);
+            if let Some(Began(began)) = bag.load::<Began>() {
+                let operation = bag.load::<Metadata>().map_or("", Metadata::name).to_owned();
+                let times = (*began, SystemTime::now());
+                tally.add_call(CallSpan { operation, times, has_failed: output.is_none() });
+            }
+        });
+        Ok(())
+    }
+}

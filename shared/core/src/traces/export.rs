@@ -1,0 +1,55 @@
+//! Sending spans to a collector.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::{Request, Uri, header};
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::settings::Settings;
+
+/// What sends them. Connections are kept.
+#[derive(Debug, Clone)]
+pub(super) struct Exporter {
+    client: Client<HttpConnector, Full<Bytes>>,
+    endpoint: Uri,
+    headers: Vec<(String, String)>,
+    timeout: Duration,
+}
+
+impl Exporter {
+    pub fn new(settings: &Settings) -> Exporter {
+        Exporter {
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            endpoint: settings.endpoint.clone(),
+            headers: settings.headers.clone(),
+            timeout: settings.timeout,
+        }
+    }
+
+    /// Sends what stands in `body`. Whether it arrived is told by the log alone.
+    pub fn send(&self, body: String) -> impl Future<Output = ()> + Send + use<> {
+        let exporter = self.clone();
+        async move {
+            if let Err(cause) = exporter.post(body).await {
+                tracing::warn!(%cause, "spans could not be sent");
+            }
+        }
+    }
+
+    async fn post(&self, body: String) -> Result<(), String> {
+        let mut request =
+            Request::post(self.endpoint.clone()).header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
+        let answer = tokio::time::timeout(self.timeout, self.client.request(request)).await;
+        let status =
+            answer.map_err(|_| "the collector does not answer")?.map_err(|error| error.to_string())?.status();
+        if status.is_success() { Ok(()) } else { Err(format!("the collector answers {status}")) }
+    }
+}

@@ -1,0 +1,142 @@
+//! Spans as OTLP has them in JSON: ids in hexadecimal digits, 64-bit numbers as texts, kinds as numbers.
+//!
+//! Names of attributes are those of OpenTelemetry's semantic conventions for HTTP servers and databases.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::context::{Parent, hex};
+use crate::ids::random_bytes;
+
+/// Kinds of spans.
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+/// The status of a span that failed.
+const ERROR: u8 = 2;
+
+/// A request, from its arrival to its answer.
+#[derive(Debug)]
+pub(crate) struct RequestSpan {
+    /// Of which trace it is.
+    pub parent: Parent,
+    /// When it came and when it was answered.
+    pub times: (SystemTime, SystemTime),
+    pub method: String,
+    /// The route; empty where none was found.
+    pub route: String,
+    pub status: u16,
+    pub project: Option<u64>,
+    pub key: String,
+    pub request_id: String,
+    pub calls: Vec<CallSpan>,
+}
+
+/// A call to DynamoDB.
+#[derive(Debug, Clone)]
+pub struct CallSpan {
+    /// Such as `GetItem`.
+    pub operation: String,
+    /// When it began and when it ended.
+    pub times: (SystemTime, SystemTime),
+    /// Whether it gave an error.
+    pub has_failed: bool,
+}
+
+impl RequestSpan {
+    /// What is sent to a collector.
+    pub fn request(&self, resource: &Value) -> Value {
+        let own: [u8; 8] = random_bytes();
+        let trace = hex(&self.parent.trace);
+        let mut spans = vec![self.own(&own)];
+        spans.extend(self.calls.iter().map(|call| call.shown(&trace, &own)));
+        let scope = json!({"name": "pennon", "version": env!("CARGO_PKG_VERSION")});
+        json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]})
+    }
+
+    fn own(&self, id: &[u8; 8]) -> Value {
+        let name = format!("{} {}", self.method, self.route);
+        let mut attributes = vec![text("http.request.method", &self.method)];
+        attributes.push(json!({
+            "key": "http.response.status_code", "value": {"intValue": self.status.to_string()},
+        }));
+        let texts =
+            [("http.route", &self.route), ("pennon.key", &self.key), ("pennon.request_id", &self.request_id)];
+        attributes.extend(
+            texts.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| text(name, value)),
+        );
+        let project = |id: u64| json!({"key": "pennon.project", "value": {"intValue": id.to_string()}});
+        attributes.extend(self.project.map(project));
+        let status = if self.status >= 500 { json!({"code": ERROR}) } else { json!({}) };
+        json!({
+            "traceId": hex(&self.parent.trace), "spanId": hex(id),
+            "parentSpanId": self.parent.span.map_or(String::new(), |span| hex(&span)),
+            "name": name.trim(), "kind": SERVER,
+            "startTimeUnixNano": nanos(self.times.0), "endTimeUnixNano": nanos(self.times.1),
+            "attributes": attributes, "status": status,
+        })
+    }
+}
+
+impl CallSpan {
+    fn shown(&self, trace: &str, parent: &[u8; 8]) -> Value {
+        let id: [u8; 8] = random_bytes();
+        let attributes = [text("db.system.name", "aws.dynamodb"), text("db.operation.name", &self.operation)];
+        let status = if self.has_failed { json!({"code": ERROR}) } else { json!({}) };
+        json!({
+            "traceId": trace, "spanId": hex(&id), "parentSpanId": hex(parent),
+            "name": format!("DynamoDB.{}", self.operation), "kind": CLIENT,
+            "startTimeUnixNano": nanos(self.times.0), "endTimeUnixNano": nanos(self.times.1),
+            "attributes": attributes, "status": status,
+        })
+    }
+}
+
+fn text(name: &str, value: &str) -> Value {
+    json!({"key": name, "value": {"stringValue": value}})
+}
+
+fn nanos(at: SystemTime) -> String {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The fields of `opentelemetry/proto/trace/v1/trace.proto`, in the JSON of the OTLP specification.
+    #[test]
+    fn calls_are_spans_below_their_request() {
+        let at = |millis: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        let call = |operation: &str, has_failed| CallSpan {
+            operation: operation.to_owned(),
+            times: (at(2), at(3)),
+            has_failed,
+        };
+        let span = RequestSpan {
+            parent: Parent { trace: [0xab; 16], span: None, is_sampled: false },
+            times: (at(1), at(4)),
+            method: "GET".to_owned(),
+            route: "/flags".to_owned(),
+            status: 503,
+            project: None,
+            key: String::new(),
+            request_id: "r".to_owned(),
+            calls: vec![call("GetItem", false), call("Query", true)],
+        };
+        let sent = span.request(&json!({}));
+        let spans = sent["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+        let told = |field: &str| spans.iter().map(|span| span[field].clone()).collect::<Vec<_>>();
+        assert_eq!(told("name"), ["GET /flags", "DynamoDB.GetItem", "DynamoDB.Query"]);
+        assert_eq!(told("kind"), [2, 3, 3]);
+        assert_eq!(told("traceId"), vec![json!("ab".repeat(16)); 3]);
+        let own = spans[0]["spanId"].clone();
+        assert_eq!(own.as_str().unwrap().len(), 16);
+        assert_eq!(told("parentSpanId"), [json!(""), own.clone(), own]);
+        assert_eq!(told("startTimeUnixNano"), ["1000000", "2000000", "2000000"]);
+        assert_eq!(told("status"), [json!({"code": 2}), json!({}), json!({"code": 2})]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The line that the log gets for every request.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::http::Method;
+use pennon_core::http::RequestId;
+use pennon_core::store::keys;
+use pennon_core::tally::{Tally, counted};
+use pennon_tests::log::{KEPT, lines_of};
+use pennon_tests::{Answer, Keys, TestApp};
+use serde_json::{Value, json};
+
+use crate::background::{QUERY, viewed, views};
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+/// Sends a request; gives its answer and its lines.
+async fn logged(app: &TestApp, method: &Method, path: &str, body: Value) -> (Answer, Vec<Value>) {
+    let id = format!("{KEPT}{}", pennon_core::ids::new_uuid());
+    let mut request = TestApp::request(Keys::OWNER, method.as_str(), path, body);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    app.round_trips.reset();
+    let answer = app.send(request).await;
+    (answer, lines_of(&id))
+}
+
+#[tokio::test]
+async fn a_request_is_told_with_what_it_took() {
+    let app = TestApp::new().await;
+    let (made, lines) =
+        logged(&app, &Method::POST, FLAGS, json!({"key": "a", "name": "said in the body"})).await;
+    let made = made.expect(201);
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let is = |field: &str, value: Value| assert_eq!(line[field], value, "{field} of {line}");
+    is("level", json!("INFO"));
+    is("method", json!("POST"));
+    is("route", json!("/api/projects/{project_id}/feature_flags"));
+    is("project", json!(1));
+    // sha256sum of the key, its first twelve digits.
+    is("key", json!("ab461be2e17f"));
+    is("status", json!(201));
+    is("round_trips", json!(app.round_trips.calls().len()));
+    assert!(line["duration_ms"].as_f64().unwrap() > 0.0);
+    // A transaction takes two units for each item of up to a kilobyte, and it has at least the flag, its summary, its key,
+    // an entry of the log and its pointer.
+    assert!(line["write_units"].as_f64().unwrap() >= 10.0, "{line}");
+    assert!(!line.to_string().contains("said in the body"));
+
+    let path = format!("{FLAGS}{}/", made["id"]);
+    let (_, lines) = logged(&app, &Method::GET, &path, Value::Null).await;
+    assert_eq!(lines[0]["route"], "/api/projects/{project_id}/feature_flags/{id}");
+    assert_eq!((&lines[0]["write_units"], &lines[0]["bytes_read"]), (&json!(0.0), &json!(0)));
+    assert!(lines[0]["read_units"].as_f64().unwrap() >= 1.0, "{}", lines[0]);
+}
+
+#[tokio::test]
+async fn what_is_refused_is_told_too() {
+    let app = TestApp::new().await;
+    for (path, status, route) in [
+        ("/api/nothing/here/?personal_api_key=phx_never_in_a_line", 404, ""),
+        ("/api/projects/9/feature_flags/", 403, "/api/projects/{project_id}/feature_flags"),
+    ] {
+        let (answer, lines) = logged(&app, &Method::GET, path, Value::Null).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}");
+        assert_eq!((&lines[0]["status"], &lines[0]["route"]), (&json!(status), &json!(route)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_of_events_is_told() {
+    let app = viewed().await;
+    app.services
+        .events
+        .compact(1, pennon_core::clock::Clock::Running.now(None).timestamp_micros())
+        .await
+        .unwrap();
+    let (answer, lines) = logged(&app, &Method::POST, QUERY, json!({"query": views("-7d")})).await;
+    answer.expect(200);
+    let line = lines.iter().find(|line| line["message"] == "request").unwrap();
+    assert!(line["bytes_read"].as_u64().unwrap() > 0, "{line}");
+    assert!(lines.iter().any(|line| line["message"] == "events scanned"), "it has the id of its request");
+}
+
+#[tokio::test]
+async fn calls_of_a_traced_request_are_kept_with_their_times() {
+    let app = TestApp::new().await;
+    let records = &app.services.app.store.records;
+    for (is_traced, operations) in [(true, vec!["GetItem"]), (false, vec![])] {
+        let tally = Arc::new(Tally::new(is_traced));
+        let before = SystemTime::now();
+        counted(tally.clone(), records.get(&keys::project(1))).await.unwrap();
+        let calls = tally.calls();
+        assert_eq!(calls.iter().map(|call| call.operation.as_str()).collect::<Vec<_>>(), operations);
+        assert!(
+            calls
+                .iter()
+                .all(|call| before <= call.times.0 && call.times.0 <= call.times.1 && !call.has_failed)
+        );
+        assert_eq!(tally.round_trips(), 1);
+    }
+}
