@@ -17,6 +17,7 @@ use pennon_calculation::refusal;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
+use pennon_core::once::{noted, once};
 use pennon_core::store::{Item, StoreError, overtaken};
 
 use crate::resource::{self, Judged, list};
@@ -50,6 +51,11 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 
 /// `POST P/actions/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    let shown = |call| retrieve(State(state.clone()), call);
+    once(&state.app, call, |call| make(state.clone(), call), shown).await
+}
+
+async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = ActionInput::parse(&call.fields()?)?;
     let mut action = Action::create(0, &input, access.caller.user(), call.now);
@@ -105,6 +111,9 @@ async fn try_write(
     }
     let mut writes = Judged { access, now: call.now, before, after }.writes()?;
     writes.extend(names.writes(after.id));
+    if old.is_none() {
+        writes.extend(noted(call, after.id)?);
+    }
     match records.transact(writes).await {
         Ok(()) => Ok(true),
         Err(StoreError::Condition { .. }) => Ok(false),

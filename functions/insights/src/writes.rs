@@ -11,6 +11,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, json};
 use pennon_core::ids;
+use pennon_core::once::{noted, once};
 use pennon_core::store::keys::Counter;
 use pennon_core::store::{Item, Key, StoreError, overtaken};
 use serde_json::Value;
@@ -30,6 +31,11 @@ use crate::{Insights, limits, store};
 /// `POST P/insights/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     call.link()?;
+    let shown = |call| handlers::retrieve(State(state.clone()), call);
+    once(&state.app, call, |call| make(state.clone(), call), shown).await
+}
+
+async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     Format::of(&call)?;
     let input = InsightInput::parse(&call.json_fields()?)?;
@@ -54,7 +60,9 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         insight.short_id = ids::random_text(limits::SHORT_ID_CHARS);
         let judged =
             Judged { access: &access, now: call.now, before: None, after: &insight, dashboard_change: None };
-        match records.transact(judged.writes()?).await {
+        let mut writes = judged.writes()?;
+        writes.extend(noted(&call, insight.id)?);
+        match records.transact(writes).await {
             Ok(()) => {
                 let viewer = Viewer::new(&access, explicit);
                 let placement = Placement::of(&insight, &dashboards, &access);

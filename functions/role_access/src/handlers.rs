@@ -9,6 +9,7 @@ use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, empty, json_text};
 use pennon_core::model::{Role, RoleMember};
+use pennon_core::once::{noted, once};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_engine::flag::Flag;
@@ -47,6 +48,11 @@ pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
 
 /// `POST P/feature_flags/{feature_flag_id}/role_access/`
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
+    let shown = |call| retrieve(State(app.clone()), call);
+    once(&app, call, |call| make(app.clone(), call), shown).await
+}
+
+async fn make(app: App, call: Call) -> ApiResult<Response> {
     let (access, flag) = flag_of(&app, &call, WRITE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
     require_right(&access, &flag)?;
@@ -62,7 +68,7 @@ pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let role: Role = role.body()?;
     let id = app.store.records.increment(&keys::counter(Counter::RoleAccess), 1).await?;
     let record = RoleAccess { id: id.unsigned_abs(), role: role.id, added_at: call.now };
-    match store::add(&app.store.records, access.project.id, id_of(&flag), &record).await? {
+    match store::add(&app.store.records, access.project.id, id_of(&flag), &record, noted(&call, id)?).await? {
         Outcome::Done => {
             let shown = show(&app, &access, &call, &flag, &[record]).await?;
             let text = shown.into_iter().next().ok_or_else(ApiError::not_found)?;

@@ -69,14 +69,16 @@ pub async fn add(
     project: ProjectId,
     flag: u64,
     access: &RoleAccess,
+    noted: Option<Write>,
 ) -> Result<Outcome, StoreError> {
     let unique = keys::role_access_of_role(project, flag, access.role);
     let record = Item::new(keys::role_access(project, flag, access.id), access)?;
-    let writes = vec![
+    let mut writes = vec![
         Write::Put(Item::new(unique, &access.id)?, Guard::Absent),
         Write::Put(record, Guard::Absent),
         Write::Check(keys::record(project, keys::Kind::Flag, flag), Guard::Present),
     ];
+    writes.extend(noted);
     match records.transact(writes).await {
         Ok(()) => Ok(Outcome::Done),
         Err(error) if error.is_condition(0) => Ok(Outcome::Taken),

@@ -1,5 +1,6 @@
 //! `POST P/feature_flags/`: a new flag.
 
+use super::retrieve::retrieve;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -7,6 +8,7 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json_text};
+use pennon_core::once::{noted, once};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::flag::mentions::{self, Mentions};
@@ -24,6 +26,11 @@ use pennon_role_access::viewer::{Owned, Viewers};
 
 /// Creates a flag. Deleted flags that had its key are removed for good.
 pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
+    let shown = |call| retrieve(State(state.clone()), call);
+    once(&state.app, call, |call| make(state.clone(), call), shown).await
+}
+
+async fn make(state: Flags, call: Call) -> ApiResult<Response> {
     let app = &state.app;
     let sent = call.credential().and_then(|_| call.fields().ok());
     let mentions = sent.as_ref().map_or_else(Mentions::default, |body| mentions::of_body(body, None));
@@ -52,10 +59,11 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
         if input.should_create_usage_dashboard && reserved.is_none() {
             reserved = Some(Reserved::reserve(records).await?);
         }
-        let (flag, beside) = match &reserved {
+        let (flag, mut beside) = match &reserved {
             Some(reserved) => reserved.make(project, &flag, user, call.now)?,
             None => (flag, Vec::new()),
         };
+        beside.extend(noted(&call, id)?);
         // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
         let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
         let rests = mentioned.rests(project, flag.id);

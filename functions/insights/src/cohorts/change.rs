@@ -35,6 +35,8 @@ pub struct Wanted {
     pub word: Option<&'static str>,
     /// Whether a table of members was sent.
     pub is_table: bool,
+    /// The note that a create was done.
+    pub noted: Option<Write>,
 }
 
 impl Wanted {
@@ -110,6 +112,7 @@ impl Wanted {
             writes.extend(entry(access, &after, word, now)?);
         }
         writes.extend(more);
+        writes.extend(self.noted.clone());
         writes.push(Write::Raise(
             keys::project_version(project),
             Raise { when: judged.when, ..Raise::default() },

@@ -8,6 +8,7 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, deliver, json};
+use pennon_core::once::{noted, once};
 use pennon_core::store::{Item, StoreError, overtaken};
 use serde_json::Value;
 
@@ -64,13 +65,20 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 
 /// `POST P/dashboards/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    let shown = |call| retrieve(State(state.clone()), call);
+    once(&state.app, call, |call| make(state.clone(), call), shown).await
+}
+
+async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = DashboardInput::parse(&call.fields()?, false)?;
     let records = &state.app.store.records;
     let id = resource::reserve::<DashboardRecord>(records).await?;
     let dashboard = DashboardRecord::create(id, &input, access.caller.user(), call.now);
     let judged = Judged { access: &access, now: call.now, before: None, after: &dashboard };
-    records.transact(judged.writes()?).await?;
+    let mut writes = judged.writes()?;
+    writes.extend(noted(&call, id)?);
+    records.transact(writes).await?;
     Ok(created(Box::pin(shown::full(&state, &call, &access, &dashboard, &[])).await?))
 }
 
