@@ -179,6 +179,7 @@ def check(pennon, binaries, directory):
             foreign_event(functions["projects"])
             print(f"{loop.asked} requests in {len(FORMS)} forms", flush=True)
             loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
+            print("the worker has worked", flush=True)
             loop.failures += quiet.check(binaries, environment, directory, known, keys)
         finally:
             for function in functions.values():

@@ -33,6 +33,17 @@ def worked(process):
     return total / 1e9
 
 
+def rests(process):
+    """Whether no thread of `process` runs or waits for a processor."""
+    for task in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+        try:
+            if task.read_text().rsplit(") ", 1)[1][0] == "R":
+                return False
+        except OSError:
+            continue
+    return True
+
+
 def settle(process):
     """Waits until the process rests; returns how long it worked meanwhile."""
     first = last = worked(process)
@@ -40,7 +51,7 @@ def settle(process):
     while time.monotonic() < end:
         time.sleep(SETTLED)
         now = worked(process)
-        if now == last:
+        if now == last and rests(process):
             break
         last = now
     return last - first
