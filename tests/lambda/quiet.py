@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import events
-from runtime import Function
+from runtime import Function, worked
 from scenario import steps
 from store import Proxy
 
@@ -20,17 +20,6 @@ SETTLED, PATIENCE = 0.03, 3.0
 WORK_MAX = 0.05
 # How long the store takes to write.
 WRITING = 0.03
-
-
-def worked(process):
-    """Seconds that the threads of `process` have run so far."""
-    total = 0
-    for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
-        try:
-            total += int(task.read_text().split()[0])
-        except OSError:
-            continue  # a thread that has just ended
-    return total / 1e9
 
 
 def rests(process):

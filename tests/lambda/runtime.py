@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import uuid
+from pathlib import Path
 
 VERSION = "/2018-06-01"
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:"
@@ -43,7 +44,7 @@ class Function:
         self.command = [command] if isinstance(command, (str, os.PathLike)) else list(command)
         self.name, self.memory, self.timeout, self.halts = name, memory, timeout, halts
         self.more, self.log, self.directory = dict(environment), log, directory
-        self.process = self.first_poll_seconds = self.ready_at = None
+        self.process = self.first_poll_seconds = self.first_poll_work = self.ready_at = None
         self.changed = threading.Condition()
         self.next_event = self.polls = self.outcome = self.current = None
         self.init_error = None
@@ -86,7 +87,7 @@ class Function:
             self.stop()
             why = self.init_error or (f"ended with {ending(self.process.returncode)}" if done else f"no poll in {patience} s")
             raise FunctionFailed(f"{self.name} did not start: {why}")
-        self.first_poll_seconds = self.ready_at - began
+        self.first_poll_seconds, self.first_poll_work = self.ready_at - began, worked(self.process)
         return self
 
     def stop(self):
@@ -187,6 +188,17 @@ class Function:
             "Lambda-Runtime-Aws-Request-Id": request_id, "Lambda-Runtime-Deadline-Ms": deadline,
             "Lambda-Runtime-Invoked-Function-Arn": ARN + self.name,
             "Lambda-Runtime-Trace-Id": "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=0"})
+
+
+def worked(process):
+    """Seconds that the threads of `process` have run so far."""
+    total = 0
+    for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+        try:
+            total += int(task.read_text().split()[0])
+        except OSError:
+            continue  # a thread that has just ended
+    return total / 1e9
 
 
 def ending(code):
