@@ -2,8 +2,8 @@
 
 Forms, as AWS documents them: HTTP API with payload format 2.0, REST API (the proxy integration's format 1.0), function URL
 (format 2.0 with values of its own where a gateway's are missing). A gateway hands over a body as text, or as base64 where it
-takes it for binary: HTTP APIs and function URLs go by the content's type and encoding, a REST API by its list of binary types,
-which is here `*/*`.
+takes it for binary: HTTP APIs and function URLs go by the content's type, of which only TEXT_TYPES are text, a REST API by its
+list of binary types, which is here `*/*`. What an HTTP API does with packed JSON is not documented; here it is binary.
 """
 
 import base64
@@ -114,7 +114,7 @@ def forwarded(request, host):
 
 
 def is_text(headers):
-    return "content-encoding" not in headers and headers.get("content-type", "text/plain").startswith(TEXT_TYPES)
+    return "content-encoding" not in headers and headers.get("content-type", "").startswith(TEXT_TYPES)
 
 
 def body_of(request, text):

@@ -146,6 +146,10 @@ class Events(unittest.TestCase):
         self.assertEqual((event["body"], event["isBase64Encoded"]), ("e30=", True))
 
     def test_bodies_that_are_no_text_are_base64(self):
+        form = [("Content-Type", "application/x-www-form-urlencoded")]
+        for headers, text in (([], False), (form, False), ([("content-type", "text/csv")], True), ([("content-type", "application/json; charset=utf-8")], True)):
+            event = events.http_api(events.Request("POST", "/", [], headers, b"a=1"))
+            self.assertEqual(event["isBase64Encoded"], not text, headers)
         packed = events.Request("POST", "/", [], [("content-type", "application/json"), ("content-encoding", "gzip")], b"\x1f\x8b")
         for form in (events.http_api, events.function_url, events.rest_api):
             event = form(packed)
