@@ -20,5 +20,5 @@ async fn main() -> Result<(), lambda::Error> {
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));
     let state = Calculation { app, calculator };
-    lambda::run(edge(pennon_calculation::router(&state), state.app.clock)).await
+    lambda::run(edge(pennon_calculation::router(&state), state.app.clock), state.app.keys).await
 }

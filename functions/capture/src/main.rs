@@ -15,5 +15,5 @@ async fn main() -> Result<(), lambda::Error> {
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
     let app = App::new(Store::from_env(&config.store).await, Clock::Running);
     let events = EventStore::open(app.store.clone(), &url)?;
-    lambda::run(edge(pennon_capture::router(&app, &events), app.clock)).await
+    lambda::run(edge(pennon_capture::router(&app, &events), app.clock), app.keys).await
 }

@@ -20,5 +20,5 @@ async fn main() -> Result<(), lambda::Error> {
         .with_payload_keys(payload_keys("")?);
     let events = EventStore::open(app.store.clone(), &url)?;
     let state = Flags::new(app, events);
-    lambda::run(edge(pennon_flags::function_router(&state), state.app.clock)).await
+    lambda::run(edge(pennon_flags::function_router(&state), state.app.clock), state.app.keys).await
 }

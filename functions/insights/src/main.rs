@@ -23,5 +23,5 @@ async fn main() -> Result<(), lambda::Error> {
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));
     let state = Insights::new(app, calculator);
-    lambda::run(edge(pennon_insights::function_router(&state), state.app.clock)).await
+    lambda::run(edge(pennon_insights::function_router(&state), state.app.clock), state.app.keys).await
 }

@@ -13,5 +13,5 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
-    lambda::run(edge(pennon_projects::router(&app), app.clock)).await
+    lambda::run(edge(pennon_projects::router(&app), app.clock), app.keys).await
 }

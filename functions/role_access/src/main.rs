@@ -15,5 +15,5 @@ async fn main() -> Result<(), lambda::Error> {
     let app = App::new(Store::from_env(&config.store).await, Clock::Running)
         .limited(rates)
         .with_payload_keys(payload_keys("")?);
-    lambda::run(edge(pennon_role_access::router(&app), app.clock)).await
+    lambda::run(edge(pennon_role_access::router(&app), app.clock), app.keys).await
 }

@@ -1,4 +1,7 @@
 //! Running a router as a Lambda function.
+//!
+//! Must stay true: nothing that a request began goes on behind its response, because the process is halted there, and
+//! goes on minutes later, with connections that have died meanwhile, or never.
 
 mod metrics;
 
@@ -11,6 +14,7 @@ use tower::ServiceExt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::auth::KeyCache;
 use crate::http::{RequestId, StagePrefix};
 use crate::traces::{self, Sending};
 
@@ -18,8 +22,10 @@ use crate::traces::{self, Sending};
 pub use lambda_http::Error;
 
 /// Answers invocations with `router` until the environment ends. Panics become reported errors, not dead processes.
-pub async fn run(router: Router) -> Result<(), Error> {
-    lambda_http::run_concurrent(service_fn(move |request| answer(router.clone(), request))).await
+/// Answers wait for the notes that `keys` follows.
+pub async fn run(router: Router, keys: KeyCache) -> Result<(), Error> {
+    lambda_http::run_concurrent(service_fn(move |request| answer(router.clone(), keys.clone(), request)))
+        .await
 }
 
 /// Writes structured logs to where the platform collects them.
@@ -37,7 +43,7 @@ pub fn start_logging() {
     }
 }
 
-async fn answer(router: Router, mut request: Request) -> Result<Response<Body>, Error> {
+async fn answer(router: Router, keys: KeyCache, mut request: Request) -> Result<Response<Body>, Error> {
     if let Some(prefix) = stage_prefix(&request) {
         request.extensions_mut().insert(StagePrefix(prefix));
     }
@@ -50,6 +56,7 @@ async fn answer(router: Router, mut request: Request) -> Result<Response<Body>, 
     let (parts, body) = response.into_parts();
     let is_empty = body.size_hint().exact() == Some(0);
     let bytes = body.collect().await?.to_bytes();
+    keys.settled().await;
     let is_text = !parts.headers.contains_key("content-encoding");
     let body = match String::from_utf8(bytes.to_vec()) {
         _ if is_empty => Body::Empty,
@@ -82,6 +89,9 @@ fn stage_prefix(request: &Request) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use axum::http::header;
     use axum::routing::{get, post};
@@ -111,17 +121,38 @@ mod tests {
     #[tokio::test]
     async fn an_event_of_a_named_stage_reaches_its_route_with_its_body_decoded() {
         let request = event("POST", "/prod/api/echo/", "prod", "AAECAw==");
-        let response = answer(router(), request).await.unwrap();
+        let response = answer(router(), KeyCache::default(), request).await.unwrap();
         assert_eq!(response.body(), &Body::Text("/prod/api/echo/ 4".to_owned()));
         let request = event("POST", "/api/echo", "$default", "");
-        assert_eq!(answer(router(), request).await.unwrap().body(), &Body::Text("/api/echo 0".to_owned()));
+        assert_eq!(
+            answer(router(), KeyCache::default(), request).await.unwrap().body(),
+            &Body::Text("/api/echo 0".to_owned())
+        );
+    }
+
+    /// On one thread: a task that nobody waits for does not come to its end.
+    #[tokio::test]
+    async fn a_response_waits_for_what_goes_on_beside_it() {
+        let (keys, done) = (KeyCache::default(), Arc::new(AtomicBool::new(false)));
+        let (own, end) = (keys.clone(), done.clone());
+        let handler = move || async move {
+            own.follow(tokio::spawn(async move {
+                tokio::task::yield_now().await;
+                end.store(true, Ordering::SeqCst);
+            }));
+        };
+        let router = edge(Router::new().route("/api/noted", get(handler)), Clock::Running);
+        answer(router, keys, event("GET", "/api/noted", "$default", "")).await.unwrap();
+        assert!(done.load(Ordering::SeqCst));
     }
 
     #[tokio::test]
     async fn packed_answers_are_binary_and_empty_ones_have_no_body() {
-        let response = answer(router(), event("GET", "/api/packed", "$default", "")).await.unwrap();
+        let response =
+            answer(router(), KeyCache::default(), event("GET", "/api/packed", "$default", "")).await.unwrap();
         assert_eq!(response.body(), &Body::Binary(vec![31, 139, 0, 255]));
-        let response = answer(router(), event("GET", "/api/none", "$default", "")).await.unwrap();
+        let response =
+            answer(router(), KeyCache::default(), event("GET", "/api/none", "$default", "")).await.unwrap();
         assert_eq!(response.body(), &Body::Empty);
     }
 }

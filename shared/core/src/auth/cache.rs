@@ -83,7 +83,8 @@ impl KeyCache {
         guesses.insert(name.to_owned(), guess);
     }
 
-    pub(super) fn follow(&self, note: JoinHandle<()>) {
+    /// Remembers a note that is being written, for [`KeyCache::settled`].
+    pub(crate) fn follow(&self, note: JoinHandle<()>) {
         let mut notes = lock(&self.0.notes);
         notes.retain(|note| !note.is_finished());
         notes.push(note);

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Every function, run as Lambda runs it, answers as the local server does; and nothing runs on behind a response.
+
+    check_loop.py PENNON DIRECTORY      the command line, and where the functions' binaries lie
+
+Starts `pennon serve` over an empty directory (it loads the demo) and gives the functions a copy of its tables and event files.
+Asks both the same, as an HTTP API, a REST API and a function URL hand it over, and compares. Then lets the worker work.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import events
+import quiet
+import worker
+from compare import Ids, differences
+from runtime import Function
+from scenario import steps
+from store import Database, prepare
+
+ORGANIZATION = "01900000-0000-7000-8000-0000000d3e0a"  # the demo's
+ROLE = "01900000-0000-7000-8000-00000000001a"
+API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture")
+MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
+# Name, event maker, host of links, what a stage adds to links' paths.
+FORMS = (("http", events.http_api, events.HTTP_HOST, ""), ("rest", events.rest_api, events.HTTP_HOST, "/prod"),
+         ("url", events.function_url, events.URL_HOST, ""), ("stage", lambda it: events.http_api(it, "prod"), events.HTTP_HOST, "/prod"))
+
+
+class Server:
+    """`pennon serve` on free ports, until `stop`."""
+
+    def __init__(self, pennon, directory):
+        self.pennon, self.data = pennon, Path(directory) / "data"
+        self.log = open(Path(directory) / "serve.log", "wb")
+        self.process = subprocess.Popen([pennon, "serve", "--data", str(self.data), "--port", "0"], stdout=self.log,
+                                        stderr=self.log, start_new_session=True)
+        info = self._announced()
+        self.http, self.dynamodb = info["http"], info["dynamodb"]
+        self.database = Database(self.dynamodb)
+
+    def _announced(self):
+        end = time.monotonic() + 120
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                return json.loads((self.data / "server.json").read_text())
+            except (OSError, ValueError):
+                time.sleep(0.05)
+        raise RuntimeError("pennon serve did not start")
+
+    def declare(self, names):
+        """A key of each name, all powerful, and a role."""
+        keys = {name: f"phx_loop_{name}_0123456789" for name in names}
+        file = self.data.parent / "workspace.json"
+        file.write_text(json.dumps({
+            "roles": [{"id": ROLE, "organization": ORGANIZATION, "name": "Loop"}],
+            "keys": [{"label": name, "user": "demo@example.com", "scopes": ["*"], "value": key} for name, key in keys.items()]}))
+        subprocess.run([self.pennon, "apply", str(file), "--data", str(self.data)], check=True, capture_output=True)
+        return keys
+
+    def ask(self, request, host):
+        connection = http.client.HTTPConnection(urlsplit(self.http).netloc, timeout=60)
+        path = request.path + (f"?{request.raw_query()}" if request.query else "")
+        connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in events.forwarded(request, host):
+            connection.putheader(name, value)
+        if request.body is not None:
+            connection.putheader("Content-Length", str(len(request.body)))
+        connection.endheaders(request.body)
+        answer = connection.getresponse()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        given = answer.status, headers, answer.read()
+        connection.close()
+        return given
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
+        self.log.close()
+
+
+def today():
+    """The days about now, those included until which results are kept."""
+    now = datetime.now(timezone.utc)
+    return {(now + timedelta(days=by)).strftime("%Y-%m-%d") for by in range(-1, 8)}
+
+
+def value_at(body, path):
+    for part in path.split("."):
+        body = body[int(part)] if isinstance(body, list) else body[part]
+    return body
+
+
+def saved(step, body, values):
+    for name, path in step.save.items():
+        values[name] = value_at(json.loads(body), path)
+
+
+def without(text, values, stage):
+    """The text without a stage in links, and without names that are made by chance."""
+    if stage:
+        text = text.replace(f"https://{events.HTTP_HOST}{stage}/", f"https://{events.HTTP_HOST}/")
+    for name in values:
+        if name.startswith("short_"):
+            text = text.replace(str(values[name]), f"({name})")
+    return text
+
+
+def plain(answer, values, stage):
+    status, headers, body = answer
+    if headers.get("content-encoding"):
+        return answer
+    headers = {name: without(text, values, stage) for name, text in headers.items()}
+    return status, headers, without(body.decode("latin-1"), values, stage).encode("latin-1")
+
+
+class Loop:
+    """Both sides, and what each has saved."""
+
+    def __init__(self, server, functions, known):
+        self.server, self.functions, self.ids, self.failures, self.asked = server, functions, Ids(), [], 0
+        self.known = known
+
+    def compare(self, form, make, host, stage):
+        local, function = dict(self.known), dict(self.known)
+        for step in steps(form):
+            wanted = self.server.ask(step.request(local, events.Request), host)
+            event = make(step.request(function, events.Request))
+            given = events.answer_of(self.functions[step.function].invoke(event).value())
+            self.asked += 1
+            if wanted[0] < 300 and given[0] == wanted[0]:
+                saved(step, wanted[2], local)
+                saved(step, given[2], function)
+            found = differences(plain(wanted, local, ""), plain(given, function, stage), self.ids, today())
+            if wanted[0] != step.status:
+                found.append(f"status {wanted[0]} of the local server, expected {step.status}: {wanted[2][:300]!r}")
+            self.failures += [f"{form} {step.function} {step.method} {step.path} {dict(step.query)}: {line}" for line in found]
+
+
+def start_functions(binaries, environment, directory, names):
+    functions = {}
+    for name in names:
+        log = Path(directory) / f"{name}.log"
+        functions[name] = Function(Path(binaries) / name, name, environment, MEMORY.get(name, 512), log=log, directory=directory)
+        functions[name].start()
+    return functions
+
+
+def foreign_event(function):
+    """An event of no gateway is an error that is reported, and the next one is answered."""
+    outcome = function.invoke({"hello": "world"})
+    assert outcome.kind == "error" and b"doesn't match" in outcome.payload, (outcome.kind, outcome.payload)
+    request = events.Request("GET", "/api/projects/")
+    assert events.answer_of(function.invoke(events.http_api(request)).value())[0] == 401
+
+
+def check(pennon, binaries, directory):
+    server = Server(pennon, directory)
+    try:
+        keys = server.declare(["main", *(f"quiet_{name}" for name in API_FUNCTIONS)])
+        environment = prepare(server, directory)
+        token = json.loads(server.ask(events.Request("GET", "/api/projects/1/", [], [("Authorization", f"Bearer {keys['main']}")]), "x")[2])["api_token"]
+        known = {"key": keys["main"], "token": token, "role": ROLE, "organization": ORGANIZATION}
+        functions = start_functions(binaries, environment, directory, API_FUNCTIONS)
+        try:
+            loop = Loop(server, functions, known)
+            for form in FORMS:
+                loop.compare(*form)
+            foreign_event(functions["projects"])
+            print(f"{loop.asked} requests in {len(FORMS)} forms", flush=True)
+            loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
+            print("the worker has worked", flush=True)
+            loop.failures += quiet.check(binaries, environment, directory, known, keys)
+        finally:
+            for function in functions.values():
+                function.stop()
+        return loop.failures
+    finally:
+        server.stop()
+
+
+def main():
+    pennon, binaries = (os.path.realpath(path) for path in sys.argv[1:3])
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        failures = check(pennon, binaries, directory)
+        if failures:
+            print("\n".join(failures))
+            print(panics(directory))
+            sys.exit(f"{len(failures)} differences")
+    print(f"the functions answer as the local server does, and rest between events ({time.monotonic() - began:.0f} s)")
+
+
+def panics(directory):
+    """What the functions complained about."""
+    logs = (line for log in sorted(Path(directory).glob("*.log")) for line in log.read_text(errors="replace").splitlines())
+    return "\n".join([line for line in logs if re.search(r'panicked|"ERROR"', line)][:20])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Requests as the three gateways hand them to a function.
+
+Forms, as AWS documents them: HTTP API with payload format 2.0, REST API (the proxy integration's format 1.0), function URL
+(format 2.0 with values of its own where a gateway's are missing). A gateway hands over a body as text, or as base64 where it
+takes it for binary: HTTP APIs and function URLs go by the content's type, of which only TEXT_TYPES are text, a REST API by its
+list of binary types, which is here `*/*`. What an HTTP API does with packed JSON is not documented; here it is binary.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from urllib.parse import quote_plus, urlencode
+
+TEXT_TYPES = ("text/", "application/json", "application/javascript", "application/xml")
+TIME, MILLISECONDS = "20/Nov/2026:12:00:00 +0000", 1795176000000
+HTTP_HOST = "pennonapi1.execute-api.us-east-1.amazonaws.com"
+URL_HOST = "abcdefghijklmnopqrstuvwxyz012345.lambda-url.us-east-1.on.aws"
+
+
+@dataclass
+class Request:
+    """A request as a client sends it: parameters decoded, in pairs, as are headers."""
+    method: str
+    path: str
+    query: list = field(default_factory=list)
+    headers: list = field(default_factory=list)
+    body: bytes | None = None
+
+    def raw_query(self):
+        return urlencode(self.query, quote_via=quote_plus)
+
+
+def http_api(request, stage="$default"):
+    """Stage `$default` is not in the path; a named one is."""
+    path = request.path if stage == "$default" else f"/{stage}{request.path}"
+    return {
+        "version": "2.0", "routeKey": "ANY /{proxy+}", "rawPath": path, "rawQueryString": request.raw_query(),
+        **form_two(request, HTTP_HOST),
+        "requestContext": {
+            "accountId": "123456789012", "apiId": "pennonapi1", "domainName": HTTP_HOST, "domainPrefix": "pennonapi1",
+            "http": about(request, path), "requestId": "JKJaXmPLvHcESHA=", "routeKey": "ANY /{proxy+}", "stage": stage,
+            "time": TIME, "timeEpoch": MILLISECONDS},
+        "pathParameters": {"proxy": request.path.lstrip("/")},
+    }
+
+
+def function_url(request):
+    """A function's own address, without a gateway: no stage, no route, an anonymous account."""
+    return {
+        "version": "2.0", "routeKey": "$default", "rawPath": request.path, "rawQueryString": request.raw_query(),
+        **form_two(request, URL_HOST),
+        "requestContext": {
+            "accountId": "anonymous", "apiId": URL_HOST.split(".")[0], "authentication": None, "domainName": URL_HOST,
+            "domainPrefix": URL_HOST.split(".")[0], "http": about(request, request.path),
+            "requestId": "6ee0eb2a-8c6d-4bd9-9a35-3a2ee5a6a7d5", "routeKey": "$default", "stage": "$default",
+            "time": TIME, "timeEpoch": MILLISECONDS},
+        "pathParameters": None, "stageVariables": None,
+    }
+
+
+def about(request, path):
+    agent = dict((name.lower(), value) for name, value in request.headers).get("user-agent", "")
+    return {"method": request.method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7", "userAgent": agent}
+
+
+def form_two(request, host):
+    """Names in small letters, several values of one name joined by commas, cookies apart."""
+    headers, cookies, query = {}, [], {}
+    for name, value in forwarded(request, host):
+        name = name.lower()
+        if name == "cookie":
+            cookies += [part.strip() for part in value.split(";")]
+        else:
+            headers[name] = f"{headers[name]},{value}" if name in headers else value
+    for name, value in request.query:
+        query[name] = f"{query[name]},{value}" if name in query else value
+    event = {"headers": headers, **body_of(request, is_text(headers))}
+    if cookies:
+        event["cookies"] = cookies
+    if query:
+        event["queryStringParameters"] = query
+    return event
+
+
+def rest_api(request, stage="prod", host=HTTP_HOST):
+    """The stage is in the context's path and not in the event's; parameters come decoded, in order of each name only."""
+    headers, many_headers, query, many_query = {}, {}, {}, {}
+    for name, value in forwarded(request, host):
+        headers[name] = value
+        many_headers.setdefault(name, []).append(value)
+    for name, value in request.query:
+        query[name] = value
+        many_query.setdefault(name, []).append(value)
+    return {
+        "resource": "/{proxy+}", "path": request.path, "httpMethod": request.method, "headers": headers,
+        "multiValueHeaders": many_headers, "queryStringParameters": query or None,
+        "multiValueQueryStringParameters": many_query or None, "pathParameters": {"proxy": request.path.lstrip("/")},
+        "stageVariables": None,
+        "requestContext": {
+            "resourceId": "abc123", "resourcePath": "/{proxy+}", "httpMethod": request.method, "accountId": "123456789012",
+            "extendedRequestId": "JKJaXmPLvHcESHA=", "requestTime": TIME, "requestTimeEpoch": MILLISECONDS,
+            "path": f"/{stage}{request.path}", "protocol": "HTTP/1.1", "stage": stage, "domainPrefix": "pennonapi1",
+            "domainName": host, "apiId": "pennonapi1", "requestId": "d0b1f3b5-6a4d-4f8e-9a35-3a2ee5a6a7d5",
+            "identity": {"sourceIp": "203.0.113.7", "userAgent": None, "accountId": None, "caller": None, "user": None,
+                         "accessKey": None, "userArn": None, "cognitoIdentityId": None, "cognitoIdentityPoolId": None,
+                         "cognitoAuthenticationType": None, "cognitoAuthenticationProvider": None, "principalOrgId": None}},
+        "body": None, **body_of(request, False),
+    }
+
+
+def forwarded(request, host):
+    """The request's headers and those that every gateway adds."""
+    return [*request.headers, ("Host", host), ("X-Forwarded-For", "203.0.113.7"), ("X-Forwarded-Port", "443"),
+            ("X-Forwarded-Proto", "https")]
+
+
+def is_text(headers):
+    return "content-encoding" not in headers and headers.get("content-type", "").startswith(TEXT_TYPES)
+
+
+def body_of(request, text):
+    if request.body is None:
+        return {"isBase64Encoded": False}
+    if text:
+        return {"body": request.body.decode(), "isBase64Encoded": False}
+    return {"body": base64.b64encode(request.body).decode(), "isBase64Encoded": True}
+
+
+def answer_of(value):
+    """`(status, headers, body)` that a gateway makes of a function's value; names of headers in small letters."""
+    headers = {}
+    for name, values in (value.get("multiValueHeaders") or {}).items():
+        headers[name.lower()] = ", ".join(values)
+    for name, text in (value.get("headers") or {}).items():
+        headers[name.lower()] = text
+    body = value.get("body") or ""
+    return value["statusCode"], headers, base64.b64decode(body) if value.get("isBase64Encoded") else body.encode()

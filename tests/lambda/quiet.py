@@ -1,0 +1,86 @@
+"""Nothing runs on behind a response: Lambda halts the process there, and wakes it minutes later or never.
+
+Each function runs without being halted, its store behind a proxy that notes the time of each call. After each response the
+process is left alone until it has settled. No call may have begun after the response, none may have been open at it, and
+the process may not have worked on. Each function has a key that nobody has used yet, because first uses are noted.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import events
+from runtime import Function, worked
+from scenario import steps
+from store import Proxy
+
+# Without work for so long, a process has settled; it never does so later than after PATIENCE.
+SETTLED, PATIENCE = 0.03, 3.0
+# To take the gateway's receipt and to ask for the next event; a debug build on a busy machine included.
+WORK_MAX = 0.05
+# How long the store takes to write.
+WRITING = 0.03
+
+
+def rests(process):
+    """Whether no thread of `process` runs or waits for a processor."""
+    for task in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+        try:
+            if task.read_text().rsplit(") ", 1)[1][0] == "R":
+                return False
+        except OSError:
+            continue
+    return True
+
+
+def settle(process):
+    """Waits until the process rests; returns how long it worked meanwhile."""
+    first = last = worked(process)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        time.sleep(SETTLED)
+        now = worked(process)
+        if now == last and rests(process):
+            break
+        last = now
+    return last - first
+
+
+def check(binaries, environment, directory, known, keys):
+    """Lines about what ran on."""
+    failures, values = [], dict(known)
+    all_steps = steps("quiet")
+    names = list(dict.fromkeys(step.function for step in all_steps))
+    proxies = {name: Proxy(environment["AWS_ENDPOINT_URL_DYNAMODB"], WRITING) for name in names}
+    functions = {}
+    try:
+        for name in names:
+            own = {**environment, "AWS_ENDPOINT_URL_DYNAMODB": proxies[name].url}
+            functions[name] = Function(Path(binaries) / name, name, own, 1769, halts=False, directory=directory).start()
+        for step in all_steps:
+            values["key"] = keys[f"quiet_{step.function}"]
+            function = functions[step.function]
+            outcome = function.invoke(events.http_api(step.request(values, events.Request)))
+            work = settle(function.process)
+            where = f"quiet {step.function} {step.method} {step.path}"
+            failures += [f"{where}: {call} runs on behind the response" for call in proxies[step.function].since(outcome.at)]
+            if work > WORK_MAX:
+                failures.append(f"{where}: {work * 1000:.0f} ms of work behind the response")
+            status, _, body = events.answer_of(outcome.value())
+            if status != step.status:
+                failures.append(f"{where}: {status} instead of {step.status}: {body[:200]!r}")
+            elif step.save:
+                for name, path in step.save.items():
+                    values[name] = at(json.loads(body), path)
+    finally:
+        for function in functions.values():
+            function.stop()
+        for proxy in proxies.values():
+            proxy.close()
+    return failures
+
+
+def at(body, path):
+    for part in path.split("."):
+        body = body[int(part)] if isinstance(body, list) else body[part]
+    return body

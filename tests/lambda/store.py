@@ -1,0 +1,137 @@
+"""The embedded DynamoDB as the functions' store: tables of their own, and a proxy that notes what reaches it and when.
+
+The functions get copies of the local server's tables (and of its event files), in the same database: both sides begin with the
+same state and give the same numbers, and the server's background work touches nothing of theirs. Requests are not signed:
+the embedded database does not ask for it.
+"""
+
+import http.client
+import json
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from runtime import read_body, read_headers, read_request
+
+RECORDS, BLOCKS = "loop-records", "loop-blocks"
+JOB_PREFIX = "JOB#"
+WRITES = {"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"}
+
+
+class Database:
+    """A client of the endpoint `url`."""
+
+    def __init__(self, url):
+        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+
+    def call(self, operation, **arguments):
+        headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}", "Content-Type": "application/x-amz-json-1.0"}
+        self.connection.request("POST", "/", json.dumps(arguments), headers)
+        answer = self.connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{operation}: {answer.status} {body[:500]!r}")
+        return json.loads(body) if body else {}
+
+    def items(self, table):
+        start = {}
+        while True:
+            page = self.call("Scan", TableName=table, ConsistentRead=True, **start)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def copy(self, source, target):
+        """Makes the table `target` with all items of `source`."""
+        names = [("pk", "HASH"), ("sk", "RANGE")]
+        self.call("CreateTable", TableName=target, BillingMode="PAY_PER_REQUEST",
+                  AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in names],
+                  KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in names])
+        items = list(self.items(source))
+        for at in range(0, len(items), 25):
+            puts = [{"PutRequest": {"Item": item}} for item in items[at:at + 25]]
+            left = self.call("BatchWriteItem", RequestItems={target: puts}).get("UnprocessedItems")
+            assert not left, "an embedded table has no capacity to exceed"
+        return len(items)
+
+    def jobs(self):
+        """Keys of the jobs that wait for a worker."""
+        found = [item for item in self.items(RECORDS) if item["pk"]["S"].startswith(JOB_PREFIX)]
+        return [{"pk": item["pk"], "sk": item["sk"]} for item in found]
+
+
+def prepare(server, directory):
+    """Copies of the tables and event files of `server`; the environment that leads functions there."""
+    for source, target in (("pennon-records", RECORDS), ("pennon-blocks", BLOCKS)):
+        server.database.copy(source, target)
+    events = Path(directory) / "events"
+    shutil.copytree(server.data / "events", events)
+    return {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "PENNON_RECORDS_TABLE": RECORDS, "PENNON_BLOCKS_TABLE": BLOCKS,
+            "PENNON_EVENTS_URL": f"file://{events}", "PENNON_LOG": "info", "MALLOC_ARENA_MAX": "2",
+            "PENNON_RATE_LIMITS": "off", "PENNON_PAYLOAD_KEY": (server.data / "payload.key").read_text().strip()}
+
+
+class Proxy:
+    """Passes requests on to the database at `url`, and notes `(operation, began, ended)` of each. Writes take `writing`
+    seconds longer, so that a response does not come after one that it does not wait for."""
+
+    def __init__(self, url, writing=0.0):
+        self.upstream, self.writing = urlsplit(url), writing
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.lock, self.calls = threading.Lock(), []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def since(self, moment):
+        """Names of the calls that were not over at `moment`."""
+        with self.lock:
+            return [call["operation"] for call in self.calls if call["ended"] is None or call["ended"] > moment]
+
+    def close(self):
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            with connection, connection.makefile("rb") as reader, \
+                    socket.create_connection((self.upstream.hostname, self.upstream.port)) as upstream, \
+                    upstream.makefile("rb") as answers:
+                upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                while (message := read_request(reader)) is not None:
+                    self._pass(connection, upstream, answers, *message)
+        except OSError:
+            return
+
+    def _pass(self, connection, upstream, answers, method, path, headers, body):
+        call = {"operation": headers.get("x-amz-target", "?").rsplit(".", 1)[-1], "began": time.monotonic(), "ended": None}
+        with self.lock:
+            self.calls.append(call)
+        try:
+            if call["operation"] in WRITES:
+                time.sleep(self.writing)
+            upstream.sendall(message(f"{method} {path} HTTP/1.1", headers, body))
+            status = answers.readline().decode("latin-1").strip()
+            answer_headers = read_headers(answers)
+            answer = message(status, answer_headers, read_body(answers, answer_headers))
+        finally:
+            with self.lock:
+                call["ended"] = time.monotonic()
+        connection.sendall(answer)
+
+
+def message(first, headers, body):
+    kept = {name: value for name, value in headers.items() if name not in ("content-length", "transfer-encoding")}
+    lines = [first, *(f"{name}: {value}" for name, value in kept.items()), f"content-length: {len(body)}"]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body

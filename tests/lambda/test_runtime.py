@@ -1,0 +1,165 @@
+"""The emulator and its events: small functions in Python that behave well and badly."""
+
+import base64
+import json
+import os
+import stat
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import events
+from runtime import Function, FunctionFailed
+
+BOOTSTRAP = """
+import json, os, sys, threading, time, urllib.error, urllib.request
+API = "http://" + os.environ["AWS_LAMBDA_RUNTIME_API"] + "/2018-06-01/runtime/"
+def post(path, value):
+    urllib.request.urlopen(urllib.request.Request(API + path, json.dumps(value).encode(), method="POST")).read()
+def counting():
+    global count
+    while True:
+        count += 1
+count = 0
+if "broken" in sys.argv:
+    sys.exit(3)
+if "unready" in sys.argv:
+    post("init/error", {"errorMessage": "no table"})
+    time.sleep(60)
+while True:
+    with urllib.request.urlopen(API + "invocation/next") as answer:
+        name, event = answer.headers["Lambda-Runtime-Aws-Request-Id"], json.load(answer)
+    left = int(answer.headers["Lambda-Runtime-Deadline-Ms"]) / 1000 - time.time()
+    if event == "count":
+        threading.Thread(target=counting, daemon=True).start()
+    if event == "end":
+        os._exit(7)
+    if event == "kill":
+        os.kill(os.getpid(), 9)
+    if event == "hang":
+        time.sleep(60)
+    if event == "fail":
+        post(f"invocation/{name}/error", {"errorMessage": "on purpose"})
+        continue
+    post(f"invocation/{name}/response", {"event": event, "count": count, "left": left, "environment": dict(os.environ)})
+"""
+
+
+class Emulated(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.bootstrap = Path(self.directory.name) / "bootstrap"
+        self.bootstrap.write_text(f"#!{sys.executable}\n{BOOTSTRAP}")
+        self.bootstrap.chmod(self.bootstrap.stat().st_mode | stat.S_IXUSR)
+
+    def function(self, *arguments, **settings):
+        return Function([self.bootstrap, *arguments], "small", **settings)
+
+    def test_events_are_answered_in_order_and_timed(self):
+        with self.function(timeout=20) as function:
+            answers = [function.invoke({"number": n}) for n in range(3)]
+        self.assertEqual([answer.value()["event"] for answer in answers], [{"number": n} for n in range(3)])
+        self.assertGreater(function.first_poll_seconds, 0)
+        self.assertTrue(all(0 < answer.seconds < 10 for answer in answers))
+        self.assertTrue(10 < answers[0].value()["left"] < 20.1, "the deadline is that of the time-out")
+
+    def test_the_environment_is_lambdas_alone(self):
+        os.environ["PENNON_OF_THE_CALLER"] = "1"
+        self.addCleanup(os.environ.pop, "PENNON_OF_THE_CALLER")
+        with self.function(environment={"PENNON_LOG": "warn"}, memory=1769) as function:
+            environment = function.invoke(0).value()["environment"]
+        self.assertNotIn("PENNON_OF_THE_CALLER", environment)
+        self.assertNotIn("HOME", environment)
+        wanted = {"AWS_LAMBDA_FUNCTION_NAME": "small", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769", "PENNON_LOG": "warn",
+                  "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST"}
+        self.assertEqual({name: environment[name] for name in wanted}, wanted)
+
+    def test_a_process_is_halted_from_its_response_to_the_next_event(self):
+        def state(function):
+            return Path(f"/proc/{function.process.pid}/stat").read_text().rsplit(") ", 1)[1][0]
+
+        def ran(function):
+            tasks = Path(f"/proc/{function.process.pid}/task").glob("*/schedstat")
+            return sum(int(task.read_text().split()[0]) for task in tasks)
+
+        with self.function() as function:
+            function.invoke("count")
+            self.assertEqual(state(function), "T")
+            before = ran(function)
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:
+                pass
+            self.assertEqual(ran(function), before)
+            self.assertEqual(function.invoke(1).value()["event"], 1)
+        with self.function(halts=False) as function:
+            function.invoke("count")
+            self.assertNotEqual(state(function), "T")
+
+    def test_errors_endings_and_time_outs_are_told_apart(self):
+        def outcome(event, **settings):
+            with self.function(**settings) as function:
+                outcome = function.invoke(event)
+            with self.assertRaises(FunctionFailed):
+                outcome.value()
+            return outcome.kind, outcome.payload
+
+        self.assertEqual(outcome("fail"), ("error", b'{"errorMessage": "on purpose"}'))
+        self.assertEqual(outcome("end"), ("ended", "small: exit status 7"))
+        self.assertEqual(outcome("kill"), ("ended", "small: signal: SIGKILL"))
+        self.assertEqual(outcome("hang", timeout=0.3), ("timed out", "small: Task timed out after 0.30 seconds"))
+
+    def test_an_error_is_followed_by_the_next_event(self):
+        with self.function() as function:
+            self.assertEqual(function.invoke("fail").kind, "error")
+            self.assertEqual(function.invoke(2).value()["event"], 2)
+
+    def test_what_does_not_start_says_why(self):
+        for argument, why in (("broken", "exit status 3"), ("unready", "no table")):
+            with self.assertRaisesRegex(FunctionFailed, why):
+                self.function(argument).start()
+
+
+class Events(unittest.TestCase):
+    request = events.Request("POST", "/a/b c/", [("x", "1"), ("x", "2 & ä"), ("y", "")],
+                             [("Content-Type", "application/json"), ("Cookie", "a=1; b=2"), ("X-Two", "1"), ("X-Two", "2")],
+                             b"{}")
+
+    def test_form_two(self):
+        event = events.http_api(self.request)
+        self.assertEqual(event["rawQueryString"], "x=1&x=2+%26+%C3%A4&y=")
+        self.assertEqual(event["queryStringParameters"], {"x": "1,2 & ä", "y": ""})
+        self.assertEqual(event["headers"]["x-two"], "1,2")
+        self.assertEqual((event["cookies"], event["rawPath"]), (["a=1", "b=2"], "/a/b c/"))
+        self.assertEqual((event["body"], event["isBase64Encoded"]), ("{}", False))
+        self.assertEqual(events.http_api(self.request, "prod")["rawPath"], "/prod/a/b c/")
+        self.assertIn(".lambda-url.", events.function_url(self.request)["requestContext"]["domainName"])
+
+    def test_form_one(self):
+        event = events.rest_api(self.request)
+        self.assertEqual((event["path"], event["requestContext"]["path"]), ("/a/b c/", "/prod/a/b c/"))
+        self.assertEqual(event["multiValueQueryStringParameters"], {"x": ["1", "2 & ä"], "y": [""]})
+        self.assertEqual(event["queryStringParameters"], {"x": "2 & ä", "y": ""})
+        self.assertEqual(event["multiValueHeaders"]["X-Two"], ["1", "2"])
+        self.assertEqual((event["body"], event["isBase64Encoded"]), ("e30=", True))
+
+    def test_bodies_that_are_no_text_are_base64(self):
+        form = [("Content-Type", "application/x-www-form-urlencoded")]
+        for headers, text in (([], False), (form, False), ([("content-type", "text/csv")], True), ([("content-type", "application/json; charset=utf-8")], True)):
+            event = events.http_api(events.Request("POST", "/", [], headers, b"a=1"))
+            self.assertEqual(event["isBase64Encoded"], not text, headers)
+        packed = events.Request("POST", "/", [], [("content-type", "application/json"), ("content-encoding", "gzip")], b"\x1f\x8b")
+        for form in (events.http_api, events.function_url, events.rest_api):
+            event = form(packed)
+            self.assertEqual((base64.b64decode(event["body"]), event["isBase64Encoded"]), (b"\x1f\x8b", True))
+
+    def test_an_answer_is_read_in_both_forms(self):
+        one = {"statusCode": 200, "headers": {}, "multiValueHeaders": {"Vary": ["a", "b"]}, "body": "aGk=", "isBase64Encoded": True}
+        self.assertEqual(events.answer_of(one), (200, {"vary": "a, b"}, b"hi"))
+        self.assertEqual(events.answer_of(json.loads('{"statusCode": 204, "headers": {"A": "b"}, "body": null}')), (204, {"a": "b"}, b""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,59 @@
+"""The worker: a record of the stream makes it calculate, the clock makes it compact, and it tells what has to come again."""
+
+import json
+from pathlib import Path
+
+import events
+from runtime import Function
+from scenario import NODE, P
+from store import BLOCKS
+
+SCHEDULE = {"version": "0", "id": "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa", "detail-type": "Scheduled Event", "source": "aws.events",
+            "account": "123456789012", "time": "2026-01-01T00:00:00Z", "region": "us-east-1",
+            "resources": ["arn:aws:events:us-east-1:123456789012:rule/compaction"], "detail": {}}
+
+
+def record(number, key, name="INSERT"):
+    """A record of a table's stream that carries keys only."""
+    return {
+        "eventID": f"{number:032x}", "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb", "awsRegion": "us-east-1",
+        "dynamodb": {"ApproximateCreationDateTime": 1700000000, "Keys": key, "SequenceNumber": f"{number:025d}", "SizeBytes": 59,
+                     "StreamViewType": "KEYS_ONLY"},
+        "eventSourceARN": "arn:aws:dynamodb:us-east-1:123456789012:table/loop-records/stream/2026-01-01T00:00:00.000"}
+
+
+def check(server, calculation, binaries, environment, directory, known):
+    """Lines about what went wrong."""
+    failures = []
+
+    def expect(what, given, wanted):
+        if given != wanted:
+            failures.append(f"worker: {what}: {given!r:.300} instead of {wanted!r:.300}")
+
+    def ask(method, path, body=None):
+        headers = [("Authorization", f"Bearer {known['key']}"), ("Content-Type", "application/json")]
+        request = events.Request(method, path, [], headers, json.dumps(body).encode() if body else None)
+        status, _, text = events.answer_of(calculation.invoke(events.http_api(request)).value())
+        return status, json.loads(text)
+
+    question = {**NODE, "interval": "week"}
+    _, begun = ask("POST", f"{P}/query/", {"query": question, "refresh": "force_async", "client_query_id": "loop"})
+    expect("a started calculation", begun["query_status"]["complete"], False)
+    jobs = server.database.jobs()
+    expect("number of jobs that wait", len(jobs), 1)
+    with Function(Path(binaries) / "worker", "worker", environment, 1769, 600, log=Path(directory) / "worker.log", directory=directory) as worker:
+        told = [record(1, jobs[0]), record(2, {"pk": {"S": "PROJECT#1"}, "sk": {"S": "VERSION"}}, "MODIFY")]
+        expect("what comes again", worker.invoke({"Records": told}).value(), {"batchItemFailures": []})
+        expect("number of jobs that are left", len(server.database.jobs()), 0)
+        _, done = ask("GET", f"{P}/query/loop/")
+        expect("the end of the calculation", (done["query_status"]["complete"], done["query_status"]["error"]), (True, False))
+        _, direct = ask("POST", f"{P}/query/", {"query": question, "refresh": "force_blocking"})
+        expect("its result", done["query_status"]["results"]["results"], direct["results"])
+        # A record that comes twice has one effect.
+        expect("what comes again of it", worker.invoke({"Records": told}).value(), {"batchItemFailures": []})
+        expect("blocks before the schedule", bool(list(server.database.items(BLOCKS))), True)
+        expect("the scheduled run", worker.invoke(SCHEDULE).value(), None)
+        _, after = ask("POST", f"{P}/query/", {"query": question, "refresh": "force_blocking"})
+        expect("the result after compaction", after["results"], direct["results"])
+        expect("an event that nobody knows", worker.invoke({"source": "elsewhere"}).value(), None)
+    return failures
