@@ -7,6 +7,7 @@
 
 mod answer;
 mod app;
+mod calls;
 pub mod cases;
 mod faults;
 pub mod history;
@@ -16,5 +17,6 @@ mod random;
 
 pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
+pub use calls::{answering, as_worker};
 pub use faults::{Fault, Faults};
 pub use random::Random;

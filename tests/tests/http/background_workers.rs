@@ -5,7 +5,7 @@ use std::time::Duration;
 use pennon::serve::{Services, api};
 use pennon_calculation::jobs::{JobLimits, Outcome};
 use pennon_calculation::{Calculator, Limits};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -49,7 +49,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn({
         let worker = worker.clone();
-        async move { worker.run_job(job, HASTY).await }
+        async move { as_worker(worker.run_job(job, HASTY)).await }
     });
     let told = until(&app, &id, |told| told["query_progress"] != Value::Null).await;
     assert_eq!((&told["complete"], &told["end_time"]), (&json!(false), &Value::Null));
@@ -70,12 +70,12 @@ async fn a_worker_that_dies_is_taken_over() {
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let _turn = worker.turn().await.unwrap();
-    let dying = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    let dying = tokio::spawn(async move { as_worker(worker.run_job(job, HASTY)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
-    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, Outcome::Done);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     assert_eq!(status(&app, &id).await.0, 200);
 }
@@ -90,7 +90,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         let worker = narrow(&app);
         let _turn = worker.turn().await.unwrap();
         let before = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap().version;
-        let dying = tokio::spawn(async move { worker.run_job(job, at_once).await });
+        let dying = tokio::spawn(async move { as_worker(worker.run_job(job, at_once)).await });
         loop {
             let item = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap();
             let state: Value = item.body().unwrap();
@@ -102,7 +102,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         dying.abort();
         assert!(dying.await.is_err());
     }
-    assert_eq!(app.services.calculator.run_job(job, at_once).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, Outcome::Done);
     let (code, told) = status(&app, &id).await;
     assert_eq!((code, &told["error"], app.jobs().await.len()), (400, &json!(true), 0));
 }
@@ -140,7 +140,7 @@ async fn a_calculation_that_another_replaces_leaves_nothing() {
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    let running = tokio::spawn(async move { as_worker(worker.run_job(job, HASTY)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     let first = status(&app, &id).await.1["task_id"].clone();
     view(&app, "cid").await;
@@ -151,8 +151,8 @@ async fn a_calculation_that_another_replaces_leaves_nothing() {
     assert_eq!((code, told["task_id"] != first, &told["pickup_time"]), (202, true, &Value::Null));
     let left: Vec<_> = app.jobs().await.into_iter().filter(|left| *left != job).collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(app.services.calculator.run_job(left[0], HASTY).await, Outcome::Done);
-    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Dropped);
+    assert_eq!(as_worker(app.services.calculator.run_job(left[0], HASTY)).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, Outcome::Dropped);
     assert_eq!(app.jobs().await, []);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
 }
@@ -163,7 +163,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
     let job = app.jobs().await[0];
     let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
-    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
     assert_eq!(status(&app, &id).await.0, 202);
     assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Done, Outcome::Dropped));
@@ -174,7 +174,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let other = saved(&app, views("-3d")).await;
     started(&app, &other, "async").await;
     let job = app.jobs().await[0];
-    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!(
         (run(no_time).await, run(no_time).await, run(HASTY).await),
         (Outcome::Again, Outcome::Again, Outcome::Done)
@@ -261,7 +261,7 @@ async fn a_request_that_must_come_again_is_told_why_there_is_no_result() {
     assert_eq!(send(&hasty, "POST", &path, body.clone()).await.status, 503);
     let (job, no_time) = (app.jobs().await[0], JobLimits { time: Duration::ZERO, ..HASTY });
     for _ in 0..3 {
-        app.services.calculator.run_job(job, no_time).await;
+        as_worker(app.services.calculator.run_job(job, no_time)).await;
     }
     for _ in 0..2 {
         let told = send(&hasty, "POST", &path, body.clone()).await.expect(400);

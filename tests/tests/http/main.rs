@@ -52,6 +52,7 @@ mod large_records;
 mod large_results;
 mod payloads;
 mod persons;
+mod policies;
 mod role_access;
 mod tables;
 mod throttle;

@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 
 use super::cache::KeyCache;
+use crate::caller;
 use crate::store::round_trips::aside;
 use crate::store::{Store, keys};
 
@@ -28,5 +29,5 @@ pub(super) fn note(store: &Store, cache: &KeyCache, hash: &str, noted: i64, now:
             tracing::warn!(cause = %error, "the use of a key could not be noted");
         }
     });
-    cache.follow(tokio::spawn(task));
+    cache.follow(tokio::spawn(caller::kept(task)));
 }
