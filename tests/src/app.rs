@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::calls::{Noting, answering, as_worker, noting_objects};
+use crate::meter::{Meter, Metered};
 use crate::{Answer, Faults};
 
 /// The instant at which a test's clock stands.
@@ -92,6 +93,8 @@ pub struct TestApp {
     pub services: Services,
     /// Counts the calls to DynamoDB.
     pub round_trips: RoundTrips,
+    /// Counts what is paid for; off but for [`TestApp::metered`].
+    pub meter: Meter,
     router: Router,
     embedded: Embedded,
     faults: Option<Faults>,
@@ -162,7 +165,7 @@ impl TestApp {
         apply(&embedded.store(None).records, &file, Options::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events))
+        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
     }
 
     fn over(
@@ -170,6 +173,7 @@ impl TestApp {
         clock: Clock,
         faults: Option<Faults>,
         events: Arc<tempfile::TempDir>,
+        meter: Meter,
     ) -> TestApp {
         let round_trips = RoundTrips::new();
         // Calls that are counted go through the SDK.
@@ -177,25 +181,35 @@ impl TestApp {
         let store = match &faults {
             Some(faults) => Embedded::store_through(Noting(faults.over(embedded.connector())), counted),
             None if embedded.is_in_file() => embedded.store(None),
-            None => Embedded::store_through(Noting(embedded.connector()), counted),
+            None => {
+                let metered = Metered(embedded.connector(), meter.clone());
+                Embedded::store_through(Noting(metered), counted)
+            }
         };
         let url = format!("file://{}", events.path().display());
         let payload_keys = PayloadKeys::parse(PAYLOAD_KEY).expect("a key");
         let app = App::new(store, clock).with_payload_keys(payload_keys);
-        let services = TestApp::services(app, &url);
-        TestApp { router: api(&services), services, round_trips, embedded, faults, events }
+        let services = TestApp::services(app, &url, &meter);
+        TestApp { router: api(&services), services, round_trips, meter, embedded, faults, events }
     }
 
-    fn services(app: App, events_url: &str) -> Services {
+    fn services(app: App, events_url: &str, meter: &Meter) -> Services {
         let services = Services::open(app, events_url).expect("services");
-        let events = noting_objects(services.events.clone(), events_url, &services.app.store);
+        let events = noting_objects(services.events.clone(), events_url, &services.app.store, meter);
         Services::over(services.app, events)
     }
 
     /// Another process on the same data: it shares no memory with this one.
     pub fn another_process(&self) -> TestApp {
         let clock = self.services.app.clock;
-        TestApp::over(self.embedded.clone(), clock, self.faults.clone(), self.events.clone())
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        TestApp::over(embedded, clock, self.faults.clone(), events, self.meter.clone())
+    }
+
+    /// Another process on the same data, whose calls are metered.
+    pub fn metered(&self) -> TestApp {
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        TestApp::over(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
     /// Where the events lie.
@@ -207,14 +221,14 @@ impl TestApp {
     pub fn limited(self, rates: Rates) -> TestApp {
         let url = self.events_url();
         let app = self.services.app.clone().limited(Some(rates));
-        let services = TestApp::services(app, &url);
+        let services = TestApp::services(app, &url, &self.meter);
         TestApp { router: api(&services), services, ..self }
     }
 
     /// The same installation, whose process has these keys.
     pub fn with_payload_keys(self, payload_keys: PayloadKeys) -> TestApp {
         let app = self.services.app.clone().with_payload_keys(payload_keys);
-        let services = TestApp::services(app, &self.events_url());
+        let services = TestApp::services(app, &self.events_url(), &self.meter);
         TestApp { router: api(&services), services, ..self }
     }
 

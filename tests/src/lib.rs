@@ -12,6 +12,7 @@ pub mod cases;
 mod faults;
 pub mod history;
 pub mod insight_history;
+mod meter;
 pub mod questions;
 mod random;
 
@@ -19,4 +20,5 @@ pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
 pub use calls::{answering, as_worker};
 pub use faults::{Fault, Faults};
+pub use meter::{Meter, Spent};
 pub use random::Random;

@@ -65,6 +65,30 @@ class Data(unittest.TestCase):
         self.assertEqual((rule["Effect"], rule["Condition"]), ("Deny", {"Bool": {"aws:SecureTransport": "false"}}))
 
 
+class Costs(unittest.TestCase):
+    """What `pennon cost` takes from the template."""
+
+    UNITS = json.loads((ROOT / "cli/src/cost/units.json").read_text(encoding="utf-8"))
+
+    def test_memory_of_functions(self):
+        functions = {g: RESOURCES[name]["Properties"]["MemorySize"] for name, g in transform_template.groups(TEMPLATE).items()}
+        default = TEMPLATE["Parameters"]["CalculationMemory"]["Default"]
+        memory = {g: default if it == {"Ref": "CalculationMemory"} else it for g, it in functions.items()}
+        of = {"batch": "capture", "compaction": "worker", "tick": "worker", "poll": "flags", "evaluation": "flags", "change": "flags"}
+        of |= {"question": "calculation", "view": "insights"}
+        for name, unit in self.UNITS.items():
+            if name != "assumed":
+                self.assertEqual(unit["memory_mb"], memory[of[name.split("_")[0]]], name)
+
+    def test_clock_and_alarms(self):
+        self.assertEqual(TEMPLATE["Parameters"]["CompactionSchedule"]["Default"], "rate(5 minutes)")
+        self.assertEqual(self.UNITS["assumed"]["ticks_a_month"], 730 * 60 / 5)
+        metrics = 0
+        for alarm in of_type("AWS::CloudWatch::Alarm").values():
+            metrics += len([it for it in alarm["Properties"].get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in it])
+        self.assertEqual(self.UNITS["assumed"]["alarm_metrics"], metrics)
+
+
 class Functions(unittest.TestCase):
     def test_one_for_each_folder(self):
         folders = {p.parent.name for p in ROOT.glob("functions/*/Cargo.toml")}

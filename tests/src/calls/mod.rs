@@ -17,9 +17,12 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use object_store::ObjectStore;
 use pennon::serve::{Group, groups};
 use pennon_core::caller;
+use pennon_core::store::Store;
 use pennon_eventstore::EventStore;
 
 pub use connector::Noting;
+
+use crate::Meter;
 
 /// Names the file.
 const SETTING: &str = "PENNON_CALLS_FILE";
@@ -43,11 +46,12 @@ pub async fn answering<F: Future>(path: &str, work: F) -> F::Output {
     }
 }
 
-/// The event store, whose calls are noted if they are to be.
-pub fn noting_objects(events: EventStore, url: &str, store: &pennon_core::store::Store) -> EventStore {
-    let Some(directory) = url.strip_prefix("file://").filter(|_| NOTES.is_some()) else { return events };
+/// The event store, whose calls are noted and metered if they are to be.
+pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Meter) -> EventStore {
+    let is_watched = NOTES.is_some() || meter.is_on();
+    let Some(directory) = url.strip_prefix("file://").filter(|_| is_watched) else { return events };
     let local = object_store::local::LocalFileSystem::new_with_prefix(directory).expect("a directory");
-    let objects: Arc<dyn ObjectStore> = Arc::new(objects::NotingObjects(local));
+    let objects: Arc<dyn ObjectStore> = Arc::new(objects::NotingObjects(local, meter.clone()));
     EventStore::over(store.clone(), objects, std::time::Duration::from_secs(5))
 }
 

@@ -16,10 +16,11 @@ use object_store::{
 
 use super::keys::folder_of;
 use super::note;
+use crate::Meter;
 
 /// A directory whose calls are noted, as the actions that a bucket's policy names.
 #[derive(Debug)]
-pub(super) struct NotingObjects(pub(super) LocalFileSystem);
+pub(super) struct NotingObjects(pub(super) LocalFileSystem, pub(super) Meter);
 
 fn noted(action: &str, path: &Path) {
     note("objects", action, || folder_of(path.as_ref()));
@@ -35,6 +36,7 @@ impl fmt::Display for NotingObjects {
 impl ObjectStore for NotingObjects {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         noted("s3:PutObject", path);
+        self.1.add(|spent| spent.puts += 1);
         self.0.put_opts(path, payload, options).await
     }
 
@@ -49,11 +51,14 @@ impl ObjectStore for NotingObjects {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         noted("s3:GetObject", path);
+        self.1.add(|spent| spent.gets += 1);
         self.0.get_opts(path, options).await
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         noted("s3:GetObject", path);
+        // A call each; the client may ask for neighbours together.
+        self.1.add(|spent| spent.gets += u32::try_from(ranges.len()).unwrap_or(u32::MAX));
         self.0.get_ranges(path, ranges).await
     }
 
@@ -77,6 +82,7 @@ impl ObjectStore for NotingObjects {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let folder = prefix.map(ToString::to_string).unwrap_or_default();
         noted("s3:ListBucket", &Path::from(format!("{folder}/any")));
+        self.1.add(|spent| spent.puts += 1);
         self.0.list(prefix)
     }
 

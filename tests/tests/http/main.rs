@@ -20,6 +20,7 @@ mod captured;
 mod clients;
 mod cohort_lists;
 mod cohorts;
+mod costs;
 mod dashboards;
 mod definitions;
 mod demo;
