@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand};
 use pennon_core::throttle::Rates;
 
+use crate::cost::Amount;
+
 /// Feature flags and insights that cost nothing at rest.
 #[derive(Debug, Parser)]
 #[command(name = "pennon", version, about, disable_help_subcommand = true)]
@@ -36,6 +38,8 @@ pub enum Command {
     Keys(Keys),
     /// Print every route that the functions answer.
     Routes(Routes),
+    /// Tell what a month of some use costs on AWS.
+    Cost(Cost),
 }
 
 /// Where the data of a local installation lies.
@@ -279,4 +283,48 @@ pub struct Routes {
     /// As JSON: a list of {group, method, path}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pennon cost`: the use of a month. Numbers may end in k, M or B.
+#[derive(Debug, Args)]
+pub struct Cost {
+    /// Events that are captured.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub events: Amount,
+    /// How many events come in one request.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = batch_size)]
+    pub batch: u32,
+    /// Requests of SDKs for flag definitions that have not changed.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub polls: Amount,
+    /// Requests for the flags of one person; what SDKs evaluate by themselves costs nothing.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub evaluations: Amount,
+    /// Questions that are calculated, each by a process that remembers nothing.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub questions: Amount,
+    /// Saved insights that are shown with their stored results.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub views: Amount,
+    /// Changes of flags.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub changes: Amount,
+    /// For how many months events are kept.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub months: u32,
+    /// How many events a question reads: those of the month, and at most so many.
+    #[arg(long, value_name = "N", default_value = "50M")]
+    pub question_events: Amount,
+    /// The stack has no alarms (template parameter Alarms).
+    #[arg(long)]
+    pub without_alarms: bool,
+    /// Other prices: a file of the form of cli/src/cost/prices.json.
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+}
+
+/// Only what was measured.
+fn batch_size(text: &str) -> Result<u32, String> {
+    let sizes = [1, 10, 100];
+    text.parse().ok().filter(|size| sizes.contains(size)).ok_or_else(|| "1, 10 or 100".to_owned())
 }

@@ -4,6 +4,7 @@ pub mod allocator;
 pub mod args;
 pub mod check;
 pub mod compact;
+pub mod cost;
 pub mod data;
 pub mod delete;
 pub mod embedded;

@@ -7,7 +7,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use pennon::allocator::{Use, keep_little};
 use pennon::args::{
-    Apply, Arguments, Check, Command, Compact, Delete, Import, Keys, KeysCommand, Query, Routes, Serve,
+    Apply, Arguments, Check, Command, Compact, Cost, Delete, Import, Keys, KeysCommand, Query, Routes, Serve,
     Target,
 };
 use pennon::data::{DataDirectory, OpenStore};
@@ -16,7 +16,7 @@ use pennon::keys;
 use pennon::query;
 use pennon::serve::{groups, serve};
 use pennon::workspace::{self, Options, Workspace};
-use pennon::{compact, delete};
+use pennon::{compact, cost::cost, delete};
 use pennon_core::config::Config;
 use pennon_core::store::Store;
 use pennon_eventstore::{CheckProgress, EventStore};
@@ -48,6 +48,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Query(options) => query(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
+        Command::Cost(options) => tell_cost(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -321,6 +322,10 @@ async fn manage_keys(options: Keys) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn tell_cost(asked: &Cost) -> Result<(), String> {
+    say!("{}", cost(asked)?.trim_end())
 }
 
 fn routes(options: &Routes) -> Result<(), String> {

@@ -18,6 +18,8 @@ use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::calls::{Noting, answering, as_worker, noting_objects};
+use crate::meter::{Meter, Metered};
 use crate::{Answer, Faults, log};
 
 /// The instant at which a test's clock stands.
@@ -91,6 +93,8 @@ pub struct TestApp {
     pub services: Services,
     /// Counts the calls to DynamoDB.
     pub round_trips: RoundTrips,
+    /// Counts what is paid for; off but for [`TestApp::metered`].
+    pub meter: Meter,
     router: Router,
     embedded: Embedded,
     faults: Option<Faults>,
@@ -161,7 +165,7 @@ impl TestApp {
         apply(&embedded.store(None).records, &file, Options::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events))
+        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
     }
 
     fn over(
@@ -169,26 +173,44 @@ impl TestApp {
         clock: Clock,
         faults: Option<Faults>,
         events: Arc<tempfile::TempDir>,
+        meter: Meter,
     ) -> TestApp {
         log::watch();
         let round_trips = RoundTrips::new();
         // Calls that are counted go through the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {
-            Some(faults) => Embedded::store_through(faults.over(embedded.connector()), counted),
-            None => embedded.store(counted),
+            Some(faults) => Embedded::store_through(Noting(faults.over(embedded.connector())), counted),
+            None if embedded.is_in_file() => embedded.store(None),
+            None => {
+                let metered = Metered(embedded.connector(), meter.clone());
+                Embedded::store_through(Noting(metered), counted)
+            }
         };
         let url = format!("file://{}", events.path().display());
         let payload_keys = PayloadKeys::parse(PAYLOAD_KEY).expect("a key");
         let app = App::new(store, clock).with_payload_keys(payload_keys);
-        let services = Services::open(app, &url).expect("services");
-        TestApp { router: api(&services), services, round_trips, embedded, faults, events }
+        let services = TestApp::services(app, &url, &meter);
+        TestApp { router: api(&services), services, round_trips, meter, embedded, faults, events }
+    }
+
+    fn services(app: App, events_url: &str, meter: &Meter) -> Services {
+        let services = Services::open(app, events_url).expect("services");
+        let events = noting_objects(services.events.clone(), events_url, &services.app.store, meter);
+        Services::over(services.app, events)
     }
 
     /// Another process on the same data: it shares no memory with this one.
     pub fn another_process(&self) -> TestApp {
         let clock = self.services.app.clock;
-        TestApp::over(self.embedded.clone(), clock, self.faults.clone(), self.events.clone())
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        TestApp::over(embedded, clock, self.faults.clone(), events, self.meter.clone())
+    }
+
+    /// Another process on the same data, whose calls are metered.
+    pub fn metered(&self) -> TestApp {
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        TestApp::over(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
     /// Where the events lie.
@@ -200,36 +222,40 @@ impl TestApp {
     pub fn limited(self, rates: Rates) -> TestApp {
         let url = self.events_url();
         let app = self.services.app.clone().limited(Some(rates));
-        let services = Services::open(app, &url).expect("services");
+        let services = TestApp::services(app, &url, &self.meter);
         TestApp { router: api(&services), services, ..self }
     }
 
     /// The same installation, whose process has these keys.
     pub fn with_payload_keys(self, payload_keys: PayloadKeys) -> TestApp {
         let app = self.services.app.clone().with_payload_keys(payload_keys);
-        let services = Services::open(app, &self.events_url()).expect("services");
+        let services = TestApp::services(app, &self.events_url(), &self.meter);
         TestApp { router: api(&services), services, ..self }
     }
 
     /// The calculations that wait for a worker.
     pub async fn jobs(&self) -> Vec<JobKey> {
-        left_over(&self.services.app.store.records).await.expect("the jobs")
+        as_worker(left_over(&self.services.app.store.records)).await.expect("the jobs")
     }
 
     /// Does what waits, as a worker that starts.
     pub async fn work(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for job in self.jobs().await {
-            outcomes.push(self.services.calculator.run_job(job, JobLimits::default()).await);
+            outcomes.push(as_worker(self.services.calculator.run_job(job, JobLimits::default())).await);
         }
         outcomes
     }
 
     /// Sends a request.
     pub async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.expect("an answer");
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.expect("a body").to_bytes();
+        let path = request.uri().path().to_owned();
+        let answered = async {
+            let response = self.router.clone().oneshot(request).await.expect("an answer");
+            let (parts, body) = response.into_parts();
+            (parts, body.collect().await.expect("a body").to_bytes())
+        };
+        let (parts, bytes) = answering(&path, answered).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
         Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }

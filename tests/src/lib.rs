@@ -7,15 +7,19 @@
 
 mod answer;
 mod app;
+mod calls;
 pub mod cases;
 mod faults;
 pub mod history;
 pub mod insight_history;
 pub mod log;
+mod meter;
 pub mod questions;
 mod random;
 
 pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
+pub use calls::{answering, as_worker};
 pub use faults::{Fault, Faults};
+pub use meter::{Meter, Spent};
 pub use random::Random;

@@ -42,9 +42,14 @@ impl Services {
     /// Over `app`, with events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
+        Ok(Services::over(app, events))
+    }
+
+    /// Over `app` and its events.
+    pub fn over(app: App, events: EventStore) -> Services {
         let calculator = Calculator::with_limits(&app, events.clone(), Limits::within(answer_time()));
         let flags = Flags::new(app.clone(), events.clone());
-        Ok(Services { app, events, calculator, flags })
+        Services { app, events, calculator, flags }
     }
 }
 

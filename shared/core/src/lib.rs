@@ -11,6 +11,7 @@ pub mod activity;
 pub mod app;
 pub mod auth;
 pub mod bounded;
+pub mod caller;
 pub mod clock;
 pub mod config;
 pub mod error;

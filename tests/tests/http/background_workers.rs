@@ -5,7 +5,7 @@ use std::time::Duration;
 use pennon::serve::{Services, api};
 use pennon_calculation::jobs::{JobLimits, Outcome};
 use pennon_calculation::{Calculator, Limits};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -52,7 +52,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn({
         let worker = worker.clone();
-        async move { worker.run_job(job, HASTY).await }
+        async move { as_worker(worker.run_job(job, HASTY)).await }
     });
     let told = until(&app, &id, |told| told["query_progress"] != Value::Null).await;
     assert_eq!((&told["complete"], &told["end_time"]), (&json!(false), &Value::Null));
@@ -73,12 +73,12 @@ async fn a_worker_that_dies_is_taken_over() {
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let _turn = worker.turn().await.unwrap();
-    let dying = tokio::spawn(async move { worker.run_job(job, HASTY).await });
+    let dying = tokio::spawn(async move { as_worker(worker.run_job(job, HASTY)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
-    assert_eq!(app.services.calculator.run_job(job, HASTY).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, Outcome::Done);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     assert_eq!(status(&app, &id).await.0, 200);
 }
@@ -93,7 +93,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         let worker = narrow(&app);
         let _turn = worker.turn().await.unwrap();
         let before = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap().version;
-        let dying = tokio::spawn(async move { worker.run_job(job, at_once).await });
+        let dying = tokio::spawn(async move { as_worker(worker.run_job(job, at_once)).await });
         loop {
             let item = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap();
             let state: Value = item.body().unwrap();
@@ -105,7 +105,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         dying.abort();
         assert!(dying.await.is_err());
     }
-    assert_eq!(app.services.calculator.run_job(job, at_once).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, Outcome::Done);
     let (code, told) = status(&app, &id).await;
     assert_eq!((code, &told["error"], app.jobs().await.len()), (400, &json!(true), 0));
 }
@@ -143,7 +143,7 @@ async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
+    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     view(&app, "cid").await;
     let next = started(&app, &path, "force_async").await;
@@ -164,7 +164,7 @@ async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
     assert_eq!(status(&app, &next).await.0, 202);
     assert!(app.get(&path).await.expect(200)["last_refresh"].is_string(), "the first one's result is there");
-    assert_eq!(app.services.calculator.run_job(job, CALM).await, Outcome::Dropped);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, CALM)).await, Outcome::Dropped);
     assert_eq!(app.work().await, [Outcome::Done]);
     for waiting in [next.as_str(), "mine"] {
         let (code, told) = status(&app, waiting).await;
@@ -181,7 +181,7 @@ async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
     let id = started(&app, &path, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
+    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
@@ -196,7 +196,7 @@ async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
     let id = started(&app, &path, "force_async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
     let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { worker.run_job(job, CALM).await });
+    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
     until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
@@ -211,7 +211,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
     let job = app.jobs().await[0];
     let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
-    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
     assert_eq!(status(&app, &id).await.0, 202);
     assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Done, Outcome::Dropped));
@@ -222,7 +222,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let other = saved(&app, views("-3d")).await;
     started(&app, &other, "async").await;
     let job = app.jobs().await[0];
-    let run = async |limits| app.services.calculator.run_job(job, limits).await;
+    let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!(
         (run(no_time).await, run(no_time).await, run(HASTY).await),
         (Outcome::Again, Outcome::Again, Outcome::Done)
@@ -309,7 +309,7 @@ async fn a_request_that_must_come_again_is_told_why_there_is_no_result() {
     assert_eq!(send(&hasty, "POST", &path, body.clone()).await.status, 503);
     let (job, no_time) = (app.jobs().await[0], JobLimits { time: Duration::ZERO, ..HASTY });
     for _ in 0..3 {
-        app.services.calculator.run_job(job, no_time).await;
+        as_worker(app.services.calculator.run_job(job, no_time)).await;
     }
     for _ in 0..2 {
         let told = send(&hasty, "POST", &path, body.clone()).await.expect(400);

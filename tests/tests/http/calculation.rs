@@ -9,7 +9,7 @@ use pennon_calculation::{Calculator, Limits};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use pennon_worker::compact_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -312,10 +312,10 @@ async fn compaction_changes_no_answer() {
     let body = json!({"events": [{"id": "signed up"}, {"id": "bought", "math": "dau"}], "refresh": true});
     let before = app.post(TREND, body.clone()).await.expect(200);
     let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
-    let run = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    let run = as_worker(compact_all(&app.services.events, now, Duration::from_secs(60))).await.unwrap();
     assert_eq!((run.projects, run.failed, run.events, run.unfinished), (2, 0, 8, false));
     assert_eq!(app.post(TREND, body.clone()).await.expect(200)["result"], before["result"]);
-    let again = compact_all(&app.services.events, now, Duration::from_secs(60)).await.unwrap();
+    let again = as_worker(compact_all(&app.services.events, now, Duration::from_secs(60))).await.unwrap();
     assert_eq!((again.blocks, again.events), (0, 0));
     for (project, shard) in (1..=2).flat_map(|project| (0..16).map(move |shard| (project, shard))) {
         let left = Query::partition(format!("PROJECT#{project}#SHARD#{shard}"));
@@ -325,6 +325,6 @@ async fn compaction_changes_no_answer() {
         );
     }
     assert_eq!(app.post(TREND, body).await.expect(200)["result"], before["result"]);
-    let cut_short = compact_all(&app.services.events, now, Duration::ZERO).await.unwrap();
+    let cut_short = as_worker(compact_all(&app.services.events, now, Duration::ZERO)).await.unwrap();
     assert_eq!((cut_short.projects, cut_short.unfinished), (0, true));
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use axum::body::Body;
 use axum::http::Request;
 use flate2::{Compression, write::GzEncoder};
-use pennon_tests::{Answer, NOW, TestApp};
+use pennon_tests::{Answer, NOW, TestApp, as_worker};
 use serde_json::{Map, Value, json};
 
 fn now() -> i64 {
@@ -31,7 +31,7 @@ async fn count(app: &TestApp, name: Value, properties: Value) -> f64 {
 }
 
 async fn compact(app: &TestApp) {
-    app.services.events.compact(1, now()).await.unwrap();
+    as_worker(app.services.events.compact(1, now())).await.unwrap();
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

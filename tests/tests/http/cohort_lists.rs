@@ -8,7 +8,7 @@ use pennon::workspace::{Options, Workspace, apply};
 use pennon_core::store::{Query, keys};
 use pennon_eventstore::derived;
 use pennon_insights::follow_due;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -161,7 +161,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let due = records.query(Query::partition(keys::DUE)).await.unwrap().len();
     assert!(due >= 6, "{due}");
     let later = "2026-01-05T12:00:00Z".parse().unwrap();
-    let run = follow_due(records, later, Duration::from_secs(60)).await.unwrap();
+    let run = as_worker(follow_due(records, later, Duration::from_secs(60))).await.unwrap();
     assert_eq!((run.notes, run.failed), (due, 0));
     let added = app.patch(&one(id), json!({"distinct_ids": ["bob"]})).await.expect(200);
     assert_eq!((&added["count"], counted(&app, id).await), (&json!(1505), json!(1.0)));

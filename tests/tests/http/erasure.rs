@@ -3,7 +3,7 @@
 
 use pennon::delete::Wanted;
 use pennon_eventstore::{Doomed, GRACE_MICROS};
-use pennon_tests::{NOW, TestApp};
+use pennon_tests::{NOW, TestApp, as_worker};
 use serde_json::{Value, json};
 
 const PERSONS: &str = "/api/projects/1/persons/";
@@ -33,7 +33,7 @@ async fn shop() -> TestApp {
         {"event": "bought", "distinct_id": "bob", "timestamp": at(6), "properties": {"price": 5}},
     ]);
     send(&app, events).await;
-    app.services.events.compact(1, now()).await.unwrap();
+    as_worker(app.services.events.compact(1, now())).await.unwrap();
     send(&app, json!([{"event": "seen", "distinct_id": "cy", "timestamp": at(7)}])).await;
     let condition = json!([{"key": "id", "type": "cohort", "value": 5}]);
     let flag = json!({"key": "beta", "filters": {"groups": [{"properties": condition}]}});
@@ -116,8 +116,8 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
             app.get(&by_id).await.expect(404);
         }
         let later = now() + (round + 1) * 2 * GRACE_MICROS;
-        events.compact(1, later).await.unwrap();
-        events.sweep(1, later).await.unwrap();
+        as_worker(events.compact(1, later)).await.unwrap();
+        as_worker(events.sweep(1, later)).await.unwrap();
     }
     assert_eq!(wanted.says(&wanted.count(events).await.unwrap()), "project 1 knows nobody by \"tablet\"");
 

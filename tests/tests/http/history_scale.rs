@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pennon_core::model::Role;
 use pennon_core::store::{Guard, Item, Query, TRANSACTION_WRITES_MAX, Write, keys};
-use pennon_tests::{Keys, TestApp};
+use pennon_tests::{Keys, TestApp, as_worker};
 use pennon_worker::sweep_purged;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -130,7 +130,7 @@ async fn ten_thousand_role_accesses_are_listed_in_two_waits_and_go_with_their_fl
     added.expect_error(404, "invalid_request", "not_found", "Feature flag not found.", None);
 
     let records = &app.services.app.store.records;
-    let run = sweep_purged(records, Duration::from_secs(600)).await.unwrap();
+    let run = as_worker(sweep_purged(records, Duration::from_secs(600))).await.unwrap();
     assert_eq!((run.flags, run.rows as u64, run.unfinished), (1, rows, false));
     assert_eq!((children(&app, flag).await, marks(&app).await), (0, 0));
     assert_eq!(children(&app, other).await, 6, "another flag keeps its own");
@@ -148,7 +148,7 @@ async fn a_sweep_goes_on_where_it_was_stopped() {
     app.flag("a").await;
     assert_eq!(marks(&app).await, 1);
     let records = &app.services.app.store.records;
-    let sweep = || sweep_purged(records, Duration::ZERO);
+    let sweep = || as_worker(sweep_purged(records, Duration::ZERO));
     let (mut left, mut runs) = (children(&app, flag).await, 0);
     while marks(&app).await > 0 {
         let run = sweep().await.unwrap();
@@ -164,7 +164,7 @@ async fn a_sweep_goes_on_where_it_was_stopped() {
     }
     assert!(runs > 4, "{runs} runs");
     assert_eq!(left, 0);
-    let run = sweep_purged(records, Duration::from_secs(5)).await.unwrap();
+    let run = as_worker(sweep_purged(records, Duration::from_secs(5))).await.unwrap();
     assert_eq!((run.flags, run.rows, run.unfinished), (0, 0, false));
 }
 
@@ -179,7 +179,8 @@ async fn a_key_used_again_after_many_deletions_leaves_a_mark_for_each_flag() {
     }
     app.flag("worn").await;
     assert_eq!(marks(&app).await, 65);
-    let run = sweep_purged(&app.services.app.store.records, Duration::from_secs(60)).await.unwrap();
+    let run =
+        as_worker(sweep_purged(&app.services.app.store.records, Duration::from_secs(60))).await.unwrap();
     assert_eq!((run.flags, run.rows, run.unfinished), (65, 130, false));
     assert_eq!(marks(&app).await, 0);
 }

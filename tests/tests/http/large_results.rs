@@ -7,7 +7,7 @@ use pennon::delete::Wanted;
 use pennon_core::clock::Clock;
 use pennon_core::store::{Query as Rows, keys};
 use pennon_eventstore::{Doomed, Event};
-use pennon_tests::{NOW, Random, TestApp};
+use pennon_tests::{NOW, Random, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -165,7 +165,7 @@ async fn a_sweep_leaves_the_objects_that_rows_name_and_removes_the_rest() {
     assert_eq!(objects(&app).len(), 3);
     let sweep = async |later: Duration| {
         let now = Clock::Running.now(None) + later;
-        app.services.calculator.sweep_results(now).await.unwrap()
+        as_worker(app.services.calculator.sweep_results(now)).await.unwrap()
     };
     assert_eq!(sweep(Duration::minutes(59)).await, 0, "a row may come yet");
     assert_eq!(sweep(Duration::minutes(61)).await, 2);

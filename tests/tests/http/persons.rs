@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pennon_eventstore::PersonRecord;
-use pennon_tests::{Keys, TestApp};
+use pennon_tests::{Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 
 const PERSONS: &str = "/api/projects/1/persons/";
@@ -69,7 +69,7 @@ async fn the_newest_come_first_each_with_all_that_is_known() {
     // The same list, whatever the path is called and once the events are compacted.
     assert_eq!(app.get("/api/environments/1/persons").await.expect(200), page);
     let now = app.services.app.clock.now(None).timestamp_micros();
-    app.services.events.compact(1, now).await.unwrap();
+    as_worker(app.services.events.compact(1, now)).await.unwrap();
     assert_eq!(app.get(PERSONS).await.expect(200), page);
 }
 

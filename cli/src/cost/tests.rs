@@ -1,0 +1,164 @@
+#![allow(clippy::unwrap_used)]
+
+use clap::Parser;
+
+use super::sum::Line;
+use super::*;
+use crate::args::{Arguments, Command};
+
+/// The page of figures.
+const PAGE: &str = include_str!("../../../docs/cost.md");
+
+fn parsed(line: &str) -> Cost {
+    let words = line.split_whitespace().skip_while(|word| *word != "pennon");
+    match Arguments::try_parse_from(words).unwrap().command {
+        Some(Command::Cost(asked)) => asked,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn dollars(bill: &[Line], what: &str) -> f64 {
+    bill.iter().find(|line| line.what == what).map_or(0.0, |line| line.dollars)
+}
+
+fn close(left: f64, right: f64) {
+    assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+}
+
+/// Units in which a batch of a hundred alone takes anything.
+fn units() -> Units {
+    let mut units = Units::measured().unwrap();
+    let nothing = Operation {
+        memory_mb: 512,
+        cpu_ms: 0.0,
+        trips: 0.0,
+        object_trips: 0.0,
+        reads: 0.0,
+        writes: 0.0,
+        gets: 0.0,
+        puts: 0.0,
+    };
+    let batch = Operation { cpu_ms: 1.0, trips: 1.0, writes: 8.0, ..nothing.clone() };
+    let all = [
+        &mut units.batch_1,
+        &mut units.batch_10,
+        &mut units.compaction_1,
+        &mut units.compaction_10,
+        &mut units.compaction_100,
+        &mut units.poll,
+        &mut units.evaluation,
+        &mut units.question,
+        &mut units.view,
+        &mut units.change,
+        &mut units.tick,
+    ];
+    all.into_iter().for_each(|operation| *operation = nothing.clone());
+    units.batch_100 = batch;
+    let assumed = &mut units.assumed;
+    (assumed.processor_mb, assumed.trip_ms, assumed.event_cpu_ms) = (2048.0, 5.0, 0.02);
+    (assumed.compacted_event_cpu_ms, assumed.ticks_a_month) = (0.0, 0.0);
+    (assumed.log_bytes, assumed.stored_event_bytes, assumed.records_gb) = (1000.0, 20.0, 0.5);
+    assumed.rewritten = 2.0;
+    units
+}
+
+#[test]
+fn a_million_events_as_counted_by_hand() {
+    let used = used(&parsed("pennon cost --events 1M --months 3"));
+    let prices = Prices::published().unwrap();
+    let quantities = Quantities::of(&used, &units());
+    // 10,000 batches. Each: 1 ms and 100 times 0.02 ms of a processor, of which 512 MB are a quarter, and 5 ms of waiting:
+    // 17 ms of half a GB.
+    close(quantities.gateway, 10_000.0);
+    close(quantities.gb_seconds, 10_000.0 * 0.017 * 0.5);
+    close(quantities.writes, 80_000.0);
+    let bill = quantities.bill(&prices);
+    close(dollars(&bill, "API Gateway"), 0.01);
+    close(dollars(&bill, "Lambda, calls"), 0.002);
+    close(dollars(&bill, "Lambda, time"), 85.0 * 0.000_013_333_4);
+    close(dollars(&bill, "DynamoDB, writes"), 0.05);
+    close(dollars(&bill, "DynamoDB, storage"), 0.225);
+    // 60 MB and 40 MB of old versions, and 10 MB of log lines.
+    close(dollars(&bill, "S3, storage"), 0.0023);
+    close(dollars(&bill, "CloudWatch, logs"), 0.005);
+    close(dollars(&bill, "CloudWatch, alarms"), 1.6);
+    close(total(&bill), 0.01 + 0.002 + 0.001_133_339 + 0.05 + 0.225 + 0.002_3 + 0.005 + 1.6);
+}
+
+#[test]
+fn compaction_is_paid_by_the_hundred_batches_and_questions_by_what_they_read() {
+    let mut units = units();
+    units.compaction_100 = Operation { reads: 116.0, writes: 408.0, puts: 6.0, ..units.tick.clone() };
+    units.question =
+        Operation { memory_mb: 2048, cpu_ms: 20.0, gets: 4.0, object_trips: 1.0, ..units.tick.clone() };
+    (units.assumed.question_event_cpu_ms, units.assumed.object_trip_ms) = (0.0001, 30.0);
+    let asked = "pennon cost --events 10M --questions 1k --question-events 4M --without-alarms";
+    let quantities = Quantities::of(&used(&parsed(asked)), &units);
+    // 100,000 batches are compacted in 1,000 hundreds.
+    close(quantities.reads, 116_000.0);
+    close(quantities.writes, 800_000.0 + 408_000.0);
+    close(quantities.puts, 6_000.0);
+    close(quantities.gets, 4_000.0);
+    // A question: 20 ms, 400 ms for four million events, 30 ms of waiting; two GB.
+    close(quantities.gb_seconds, 100_000.0 * 0.017 * 0.5 + 1_000.0 * 0.450 * 2.0);
+    close(quantities.alarm_metrics, 0.0);
+}
+
+#[test]
+fn machines_run_whether_they_are_asked_or_not() {
+    let prices = Prices::published().unwrap();
+    let idle = used(&parsed("pennon cost"));
+    // 730 hours of 0.1632, and 100 GB of disk.
+    close(prices.peers[0].month(&idle, &prices), 119.136 + 8.0);
+    // 0.0168 and 0.016, and 28 GB.
+    close(prices.peers[2].month(&idle, &prices), 23.944 + 2.24);
+    let busy = used(&parsed("pennon cost --events 10B --months 10"));
+    close(prices.peers[0].disk(&busy), 100.0 + 1210.0);
+    close(prices.peers[2].disk(&busy), 28.0);
+}
+
+#[test]
+fn prices_of_a_file_take_the_place_of_the_published_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("prices.json");
+    let text = include_str!("prices.json").replace("\"alarm_metric\": 0.10", "\"alarm_metric\": 100");
+    std::fs::write(&file, &text).unwrap();
+    let told = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap();
+    assert!(told.contains("1600.00"), "{told}");
+    std::fs::write(&file, text.replace("alarm_metric", "alarm")).unwrap();
+    let refused = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap_err();
+    assert!(refused.contains("alarm"), "{refused}");
+}
+
+#[test]
+fn numbers_have_letters() {
+    for (text, number) in [("0", 0.0), ("250", 250.0), ("1.5k", 1500.0), ("1M", 1e6), ("10B", 1e10)] {
+        assert_eq!(text.parse(), Ok(Amount(number)), "{text}");
+    }
+    for wrong in ["", "k", "M", "-1", "-1k", "1G", "many", "nan", "inf", "1e9B", "é"] {
+        assert!(wrong.parse::<Amount>().is_err(), "{wrong}");
+    }
+    for (number, text) in
+        [(0.012, "0.01"), (12.34, "12.3"), (999.0, "999"), (8760.0, "8.76k"), (1e10, "10.0B")]
+    {
+        assert_eq!(short(number), text);
+    }
+}
+
+/// Every block that begins with the command goes on with what the command prints.
+#[test]
+fn the_page_of_figures_says_what_the_command_prints() {
+    let mut blocks = 0;
+    for block in PAGE.split("```").skip(1).step_by(2) {
+        let Some((command, shown)) = block.trim_start_matches("text").trim_start().split_once('\n') else {
+            continue;
+        };
+        let Some(command) = command.strip_prefix("$ ") else { continue };
+        blocks += 1;
+        assert_eq!(shown, cost(&parsed(command)).unwrap(), "{command}");
+    }
+    assert!(blocks >= 5, "{blocks} blocks");
+    // A figure in dollars outside of these blocks would be nobody's.
+    let prose = PAGE.split("```").step_by(2).collect::<String>();
+    assert!(!prose.contains('$'), "a price in the text");
+}

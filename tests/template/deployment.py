@@ -1,0 +1,245 @@
+"""Deploys template.yaml, as the SAM transform expands it, into a moto server on a free port: an AWS of this process.
+
+moto's CloudFormation passes over some kinds of resources (KINDS) and some properties (PROPERTIES) that moto itself knows.
+They are made by the calls that CloudFormation would make, from what the template says. What moto does not know at all is
+in UNKNOWN, with the reason; a test notices when that is no longer true.
+"""
+
+import io
+import json
+import logging
+import os
+import re
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+REGION = "us-east-1"
+for _name, _value in {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}.items():
+    os.environ.setdefault(_name, _value)
+import transform_template  # noqa: E402
+
+STACK = "pennon"
+# Where the transform is told that the functions' code lies.
+CODE_BUCKET, CODE_KEY = "bucket", "code.zip"
+
+
+def put_bucket_policy(client, name, it):
+    client("s3").put_bucket_policy(Bucket=it["Bucket"], Policy=json.dumps(it["PolicyDocument"]))
+    return it["Bucket"]
+
+
+def put_alarm(client, name, it):
+    client("cloudwatch").put_metric_alarm(AlarmName=f"{STACK}-{name}", **it)
+    return f"{STACK}-{name}"
+
+
+def put_invoke_config(client, name, it):
+    client("lambda").put_function_event_invoke_config(**it)
+    return it["FunctionName"]
+
+
+def make_api(client, name, it):
+    """moto reads no OpenAPI document, so its routes are made one by one."""
+    gateway, body = client("apigatewayv2"), it["Body"]
+    api = gateway.create_api(Name=body["info"]["title"], ProtocolType="HTTP")["ApiId"]
+    for path, item in body["paths"].items():
+        for method, operation in item.items():
+            said = operation["x-amazon-apigateway-integration"]
+            made = gateway.create_integration(
+                ApiId=api,
+                IntegrationType=said["type"].upper(),
+                IntegrationUri=said["uri"],
+                IntegrationMethod=said["httpMethod"],
+                PayloadFormatVersion=said["payloadFormatVersion"],
+            )
+            method = "ANY" if method == transform_template.ANY else method.upper()
+            gateway.create_route(ApiId=api, RouteKey=f"{method} {path}", Target="integrations/" + made["IntegrationId"])
+    return api
+
+
+def make_stage(client, name, it):
+    client("apigatewayv2").create_stage(**it)
+    return it["StageName"]
+
+
+# Kinds of resources that moto's CloudFormation passes over. An API comes before its stage.
+KINDS = {
+    "AWS::ApiGatewayV2::Api": make_api,
+    "AWS::ApiGatewayV2::Stage": make_stage,
+    "AWS::CloudWatch::Alarm": put_alarm,
+    "AWS::Lambda::EventInvokeConfig": put_invoke_config,
+    "AWS::S3::BucketPolicy": put_bucket_policy,
+}
+
+
+def lifecycle(rules):
+    """CloudFormation's rules in the words of the S3 API."""
+
+    def rule(said):
+        made = {"ID": said["Id"], "Status": said["Status"], "Filter": {"Prefix": said.get("Prefix", "")}}
+        expiration = {"Days": said.get("ExpirationInDays"), "ExpiredObjectDeleteMarker": said.get("ExpiredObjectDeleteMarker")}
+        made["Expiration"] = {name: value for name, value in expiration.items() if value is not None}
+        for name in ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"):
+            made[name] = said.get(name)
+        return {name: value for name, value in made.items() if value not in (None, {})}
+
+    return {"Rules": [rule(said) for said in rules["Rules"]]}
+
+
+# Properties that moto's CloudFormation passes over: (kind, property) to a call of (clients, physical id, value).
+PROPERTIES = {
+    ("AWS::DynamoDB::Table", "TimeToLiveSpecification"): lambda client, name, it: client("dynamodb").update_time_to_live(
+        TableName=name, TimeToLiveSpecification=it
+    ),
+    ("AWS::DynamoDB::Table", "PointInTimeRecoverySpecification"): lambda client, name, it: client(
+        "dynamodb"
+    ).update_continuous_backups(TableName=name, PointInTimeRecoverySpecification=it),
+    ("AWS::S3::Bucket", "VersioningConfiguration"): lambda client, name, it: client("s3").put_bucket_versioning(
+        Bucket=name, VersioningConfiguration=it
+    ),
+    ("AWS::S3::Bucket", "PublicAccessBlockConfiguration"): lambda client, name, it: client("s3").put_public_access_block(
+        Bucket=name, PublicAccessBlockConfiguration=it
+    ),
+    ("AWS::S3::Bucket", "OwnershipControls"): lambda client, name, it: client("s3").put_bucket_ownership_controls(
+        Bucket=name, OwnershipControls=it
+    ),
+    ("AWS::S3::Bucket", "LifecycleConfiguration"): lambda client, name, it: client("s3").put_bucket_lifecycle_configuration(
+        Bucket=name, LifecycleConfiguration=lifecycle(it)
+    ),
+}
+# Properties of which moto tells nothing, whatever is said; test_template.py asserts them of the expanded template.
+UNKNOWN = {
+    ("AWS::DynamoDB::Table", "SSESpecification"): "moto tells of the encryption of a table only when it was made by another call",
+    ("AWS::Lambda::Function", "LoggingConfig"): "moto's functions have no logging configuration",
+    ("AWS::Lambda::Function", "Architectures"): "moto's CloudFormation makes every function one of x86_64",
+}
+
+
+class Deployed:
+    """The stack: physical ids by logical ids, and what the template said."""
+
+    def __init__(self, client):
+        self.client, self.ids, self.by_hand = client, {}, set()
+        template = transform_template.transform(transform_template.load(ROOT / "template.yaml"))
+        self.template, self.resources = template, template["Resources"]
+        self.parameters = {name: it.get("Default") for name, it in template["Parameters"].items()}
+        self._create()
+        # In the order of KINDS, as later ones refer to earlier ones.
+        for kind, make in KINDS.items():
+            for name in self.of_kind(kind):
+                self.by_hand.add(name)
+                self.ids[name] = make(client, name, self.said(name, drop=("Tags",)))
+        for (kind, said), call in PROPERTIES.items():
+            for name in self.of_kind(kind):
+                if said in self.resources[name]["Properties"]:
+                    call(client, self.ids[name], self.said(name)[said])
+
+    def _create(self):
+        store, code = self.client("s3"), io.BytesIO()
+        store.create_bucket(Bucket=CODE_BUCKET)
+        with zipfile.ZipFile(code, "w") as archive:
+            archive.writestr("bootstrap", "")
+        store.put_object(Bucket=CODE_BUCKET, Key=CODE_KEY, Body=code.getvalue())
+        # The template is larger than what a call may carry as text.
+        store.put_object(Bucket=CODE_BUCKET, Key="template.json", Body=json.dumps(self.template))
+        formation = self.client("cloudformation")
+        formation.create_stack(
+            StackName=STACK, TemplateURL=f"https://{CODE_BUCKET}.s3.amazonaws.com/template.json", Capabilities=["CAPABILITY_IAM"]
+        )
+        self.stack = formation.describe_stacks(StackName=STACK)["Stacks"][0]
+        for made in formation.describe_stack_resources(StackName=STACK)["StackResources"]:
+            if "LogicalResourceId" in made:
+                self.ids[made["LogicalResourceId"]] = made.get("PhysicalResourceId")
+
+    def of_kind(self, kind):
+        return [name for name, it in self.resources.items() if it["Type"] == kind]
+
+    def said(self, name, drop=()):
+        """The properties of a resource, with what they refer to in place."""
+        return self.resolved({key: it for key, it in self.resources[name]["Properties"].items() if key not in drop})
+
+    def arn(self, name):
+        kind, made = self.resources[name]["Type"], self.ids[name]
+        service = {
+            "AWS::Lambda::Function": f"lambda:{REGION}:123456789012:function:",
+            "AWS::DynamoDB::Table": f"dynamodb:{REGION}:123456789012:table/",
+            "AWS::S3::Bucket": "s3:::",
+            "AWS::SQS::Queue": f"sqs:{REGION}:123456789012:",
+            "AWS::IAM::Role": "iam::123456789012:role/",
+        }[kind]
+        return f"arn:aws:{service}{made.rsplit('/', 1)[-1]}"
+
+    def resolved(self, it):
+        if isinstance(it, list):
+            items = [self.resolved(item) for item in it]
+            return [item for item in items if item is not NO_VALUE]
+        if not isinstance(it, dict):
+            return it
+        if len(it) == 1:
+            ((word, of),) = it.items()
+            if word in INTRINSICS:
+                return INTRINSICS[word](self, of)
+        found = {name: self.resolved(item) for name, item in it.items()}
+        return {name: item for name, item in found.items() if item is not NO_VALUE}
+
+    def ref(self, name):
+        pseudo = {"AWS::StackName": STACK, "AWS::Region": REGION, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}
+        if name == "AWS::NoValue":
+            return NO_VALUE
+        return pseudo.get(name) or self.ids.get(name) or self.parameters[name]
+
+    def attribute(self, of):
+        name, attribute = of.split(".", 1) if isinstance(of, str) else of
+        if attribute == "QueueName":
+            return self.ids[name].rsplit("/", 1)[-1]
+        assert attribute == "Arn", of
+        return self.arn(name)
+
+    def substituted(self, text):
+        named = lambda match: self.attribute(match[1]) if "." in match[1] else self.ref(match[1])  # noqa: E731
+        return re.sub(r"\$\{([\w:.]+)\}", named, text)
+
+    def chosen(self, of):
+        condition, then, otherwise = of
+        return self.resolved(then if self.holds(self.template["Conditions"][condition]) else otherwise)
+
+    def holds(self, condition):
+        ((word, of),) = condition.items()
+        if word == "Fn::Not":
+            return not self.holds(of[0])
+        assert word == "Fn::Equals", condition
+        first, second = (self.resolved(it) for it in of)
+        return first == second
+
+
+NO_VALUE = object()
+INTRINSICS = {"Ref": Deployed.ref, "Fn::GetAtt": Deployed.attribute, "Fn::Sub": Deployed.substituted, "Fn::If": Deployed.chosen}
+
+
+class Server:
+    """A moto server in a thread, on a port that the system chooses."""
+
+    def __enter__(self):
+        from moto.server import ThreadedMotoServer
+
+        # What it does not support is in the lists above, and each request would be a line.
+        for name in ("werkzeug", "moto"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        warnings.filterwarnings("ignore", message=".*not supported by moto's CloudFormation.*")
+        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self.server.start()
+        host, port = self.server.get_host_and_port()
+        self.endpoint = f"http://{host}:{port}"
+        return self
+
+    def __exit__(self, *_):
+        self.server.stop()
+
+    def client(self, service):
+        import boto3
+
+        return boto3.client(service, endpoint_url=self.endpoint, region_name=REGION)

@@ -1,0 +1,205 @@
+//! What requests cost in units that are paid for: the table that `pennon cost` multiplies with prices is what they take.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use pennon::cost::{Operation, Units};
+use pennon_eventstore::{Event, PersonRecord};
+use pennon_insights::follow_due;
+use pennon_tests::{Keys, NOW, Random, TestApp};
+use pennon_worker::{PURGE_TIME, compact_all, run_left_over, sweep_purged};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+const INSIGHTS: &str = "/api/projects/1/insights/";
+const TREND: &str = "/api/projects/1/insights/trend/";
+
+fn now() -> DateTime<Utc> {
+    NOW.parse().unwrap()
+}
+
+/// What differs from the table; all of it is told together.
+#[derive(Default)]
+struct Differences(Vec<String>);
+
+impl Differences {
+    /// Compares what was spent since the last [`begin`] with the table. Trips are compared where a request waits for them.
+    fn compare(&mut self, app: &TestApp, what: &str, of: &Operation, trips: bool) {
+        let spent = app.meter.take();
+        let gone = if trips { app.round_trips.sequential() as f64 } else { of.trips };
+        let taken = [spent.reads, spent.writes, f64::from(spent.gets), f64::from(spent.puts), gone];
+        let listed = [of.reads, of.writes, of.gets, of.puts, of.trips];
+        if taken != listed {
+            self.0.push(format!("{what}: {taken:?}, and listed {listed:?}"));
+        }
+    }
+
+    #[track_caller]
+    fn none(self) {
+        let told = self.0.join("\n");
+        assert!(
+            told.is_empty(),
+            "reads, writes, gets, puts and trips in cli/src/cost/units.json differ:\n{told}"
+        );
+    }
+}
+
+async fn begin(app: &TestApp) {
+    app.services.app.keys.settled().await;
+    app.round_trips.reset();
+    app.meter.take();
+}
+
+/// A batch as an SDK sends it. Only the random part differs from run to run, which packs no better or worse.
+fn batch(random: &mut Random, events: u32) -> Value {
+    let event = |_| {
+        let mut uuid = [0; 16];
+        uuid.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+        json!({"event": "$pageview", "distinct_id": format!("visitor-{:06}", random.below(1_000_000)),
+            "uuid": Uuid::from_bytes(uuid), "timestamp": "2026-01-05T09:59:58.123Z",
+            "properties": {"$current_url": format!("https://shop.example.com/product/{}", random.below(500)),
+                "$browser": "Firefox", "$os": "Linux", "$lib": "web", "$lib_version": "1.207.0",
+                "price": random.below(10_000), "$session_id": format!("s-{:08}", random.below(100_000_000))}})
+    };
+    json!({"api_key": "phc_project_1", "batch": (0..events).map(event).collect::<Vec<_>>()})
+}
+
+/// What the worker does whenever the clock calls it, but for what it does in one of many runs.
+async fn tick(app: &TestApp, at: DateTime<Utc>) {
+    let records = &app.services.app.store.records;
+    sweep_purged(records, PURGE_TIME).await.unwrap();
+    follow_due(records, at, PURGE_TIME).await.unwrap();
+    compact_all(&app.services.events, at, Duration::from_secs(60)).await.unwrap();
+    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    run_left_over(&app.services.calculator, records, end).await.unwrap();
+}
+
+#[tokio::test]
+async fn batches_and_their_compaction() {
+    let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
+    for events in [1, 10, 100] {
+        let app = TestApp::new().await.metered();
+        let mut random = Random::new(7);
+        // The token is known, and so is that the project has events.
+        app.call("", "POST", "/batch/", batch(&mut random, 1)).await.expect(200);
+        compact_all(&app.services.events, now(), Duration::from_secs(60)).await.unwrap();
+        compact_all(&app.services.events, now() + TimeDelta::minutes(11), Duration::from_secs(60))
+            .await
+            .unwrap();
+        for sent in 0..100 {
+            begin(&app).await;
+            app.call("", "POST", "/batch/", batch(&mut random, events)).await.expect(200);
+            if sent == 50 {
+                differences.compare(&app, &format!("a batch of {events}"), units.batch(events), true);
+            }
+        }
+        begin(&app).await;
+        // A segment, and the blocks go when nobody reads them any more.
+        for minutes in [20, 31] {
+            let at = now() + TimeDelta::minutes(minutes);
+            compact_all(&app.services.events, at, Duration::from_secs(60)).await.unwrap();
+        }
+        differences.compare(
+            &app,
+            &format!("the compaction of 100 batches of {events}"),
+            units.compaction(events),
+            false,
+        );
+        begin(&app).await;
+        tick(&app, now() + TimeDelta::minutes(50)).await;
+        if events == 100 {
+            differences.compare(&app, "a tick of the clock", &units.tick, false);
+        }
+    }
+    differences.none();
+}
+
+/// Twenty flags, ten of them by properties of persons, and a thousand persons.
+async fn flags() -> TestApp {
+    let app = TestApp::new().await;
+    for number in 0..20 {
+        let vip = json!([{"key": "vip", "type": "person", "value": [true], "operator": "exact"}]);
+        let properties = if number < 10 { vip } else { json!([]) };
+        let filters = json!({"groups": [{"properties": properties, "rollout_percentage": 50}]});
+        app.post(FLAGS, json!({"key": format!("flag-{number}"), "filters": filters})).await.expect(201);
+    }
+    let person = |number: usize| PersonRecord {
+        distinct_ids: vec![format!("p{number}")],
+        properties: json!({"vip": number.is_multiple_of(2)}).as_object().unwrap().clone(),
+        created_at: None,
+    };
+    let persons = (0..1000).map(person).collect();
+    app.services.events.add_persons(1, persons, now().timestamp_micros()).await.unwrap();
+    compact_all(&app.services.events, now(), Duration::from_secs(60)).await.unwrap();
+    app.metered()
+}
+
+#[tokio::test]
+async fn flags_are_polled_evaluated_and_changed() {
+    let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
+    let app = flags().await;
+    let poll = "/flags/definitions?token=phc_project_1";
+    let first = app.get(poll).await;
+    let tag = first.headers["etag"].clone();
+    first.expect(200);
+    // Polls come every thirty seconds, and keys are remembered for five.
+    app.services.app.keys.clear();
+    begin(&app).await;
+    let mut request = TestApp::request(Keys::OWNER, "GET", poll, Value::Null);
+    request.headers_mut().insert("if-none-match", tag);
+    app.send(request).await.expect(304);
+    differences.compare(&app, "a poll", &units.poll, true);
+    let reasons = format!("{FLAGS}evaluation_reasons/?distinct_id=p7");
+    app.get(&reasons).await.expect(200);
+    app.services.app.keys.clear();
+    begin(&app).await;
+    app.get(&format!("{FLAGS}evaluation_reasons/?distinct_id=p8")).await.expect(200);
+    differences.compare(&app, "an evaluation", &units.evaluation, true);
+    app.services.app.keys.clear();
+    begin(&app).await;
+    app.patch(&format!("{FLAGS}3/"), json!({"active": false})).await.expect(200);
+    differences.compare(&app, "a change", &units.change, true);
+    differences.none();
+}
+
+/// Ten thousand events in a segment.
+async fn shop() -> TestApp {
+    let app = TestApp::new().await;
+    let micros = now().timestamp_micros();
+    let mut random = Random::new(3);
+    for _ in 0..10 {
+        let event = |_| Event {
+            uuid: Uuid::new_v4(),
+            event: "bought".to_owned(),
+            distinct_id: format!("p{}", random.below(500)),
+            timestamp: micros - 1_000_000 * random.below(600_000) as i64,
+            properties: json!({"price": random.below(900)}).as_object().unwrap().clone(),
+        };
+        let events = (0..1000).map(event).collect::<Vec<_>>();
+        app.services.events.append(1, &events, micros).await.unwrap();
+    }
+    for minutes in [0, 11] {
+        let at = now() + TimeDelta::minutes(minutes);
+        compact_all(&app.services.events, at, Duration::from_secs(60)).await.unwrap();
+    }
+    app.metered()
+}
+
+#[tokio::test]
+async fn questions_are_calculated_and_shown_again() {
+    let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
+    let app = shop().await;
+    begin(&app).await;
+    let trend = json!({"events": [{"id": "bought", "math": "dau"}], "date_from": "-7d"});
+    app.post(TREND, trend).await.expect(200);
+    differences.compare(&app, "a question", &units.question, true);
+    let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "bought"}]});
+    let saved = app.post(INSIGHTS, json!({"query": query})).await.expect(201)["id"].clone();
+    app.get(&format!("{INSIGHTS}{saved}/?refresh=blocking")).await.expect(200);
+    app.services.app.keys.clear();
+    begin(&app).await;
+    app.get(&format!("{INSIGHTS}{saved}/")).await.expect(200);
+    differences.compare(&app, "a view", &units.view, true);
+    differences.none();
+}

@@ -1,0 +1,220 @@
+//! What functions may do seldom: calls that policies have to allow although most requests get along without them. Where the
+//! calls of a run are noted (`tests/src/calls`), these tests are where they come from.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use pennon_calculation::jobs::Outcome;
+use pennon_core::store::Query;
+use pennon_core::throttle::Rates;
+use pennon_eventstore::{Event, GroupRecord, PersonRecord};
+use pennon_tests::{Keys, NOW, TestApp, as_worker};
+use pennon_worker::compact_all;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+const INSIGHTS: &str = "/api/projects/1/insights/";
+const TREND: &str = "/api/projects/1/insights/trend/";
+const QUERY: &str = "/api/projects/1/query/";
+
+fn now() -> DateTime<Utc> {
+    NOW.parse().unwrap()
+}
+
+fn later(minutes: i64) -> DateTime<Utc> {
+    now() + TimeDelta::minutes(minutes)
+}
+
+async fn capture(app: &TestApp, events: Value) {
+    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await.expect(200);
+}
+
+async fn compact(app: &TestApp, at: DateTime<Utc>) {
+    let run = as_worker(compact_all(&app.services.events, at, Duration::from_secs(60))).await.unwrap();
+    assert_eq!(run.failed, 0);
+}
+
+/// Three thousand persons and two groups, of whom three persons do something.
+async fn shop() -> TestApp {
+    let app = TestApp::new().await;
+    let micros = now().timestamp_micros();
+    let person = |number: usize| PersonRecord {
+        distinct_ids: vec![format!("p{number}"), format!("p{number}@home")],
+        properties: json!({"vip": number.is_multiple_of(2)}).as_object().unwrap().clone(),
+        created_at: None,
+    };
+    let group = |key: &str| GroupRecord {
+        type_name: "organization".to_owned(),
+        index: 0,
+        key: key.to_owned(),
+        properties: json!({"size": key.len()}).as_object().unwrap().clone(),
+    };
+    let event = |who: &str| Event {
+        uuid: Uuid::new_v4(),
+        event: "bought".to_owned(),
+        distinct_id: who.to_owned(),
+        timestamp: micros - 86_400_000_000,
+        properties: json!({"$group_0": "acme", "plan": "x".repeat(9)}).as_object().unwrap().clone(),
+    };
+    app.services.events.add_persons(1, (0..3000).map(person).collect(), micros).await.unwrap();
+    app.services.events.add_groups(1, ["acme", "other"].map(group).into(), micros).await.unwrap();
+    app.services.events.append(1, &["p1", "p2", "p3@home"].map(event), micros).await.unwrap();
+    app
+}
+
+/// A cohort of all persons, whose list is too long for its record, and an action.
+async fn cohort_and_action(app: &TestApp) -> (Value, Value) {
+    let everybody = (0..3000).map(|number| format!("p{number}")).collect::<Vec<_>>();
+    let cohort = json!({"name": "L", "is_static": true, "distinct_ids": everybody});
+    let cohort = app.post("/api/projects/1/cohorts/", cohort).await.expect(201);
+    let action = json!({"name": "buys", "steps": [{"event": "bought"}]});
+    let action = app.post("/api/projects/1/actions/", action).await.expect(201);
+    (cohort["id"].clone(), action["id"].clone())
+}
+
+/// A question that has to know persons, groups, a cohort and an action.
+fn question(cohort: &Value, action: &Value) -> Value {
+    json!({"kind": "TrendsQuery", "dateRange": {"date_from": "-7d"},
+        "series": [{"kind": "ActionsNode", "id": action, "math": "dau", "properties": [
+            {"key": "vip", "type": "person", "value": [true, false], "operator": "exact"},
+            {"key": "size", "type": "group", "group_type_index": 0, "value": 1, "operator": "gt"},
+            {"key": "id", "type": "cohort", "value": cohort}]}]})
+}
+
+/// Calculates an insight in the background; gives the sum.
+async fn in_background(app: &TestApp, query: Value) -> Value {
+    let path = format!("{INSIGHTS}{}/", app.post(INSIGHTS, json!({"query": query})).await.expect(201)["id"]);
+    app.get(&format!("{path}?refresh=async")).await.expect(200);
+    assert_eq!(app.work().await, [Outcome::Done]);
+    app.get(&path).await.expect(200)["result"][0]["count"].clone()
+}
+
+#[tokio::test]
+async fn whoever_asks_for_keys_notes_their_use_and_counts_their_calls() {
+    let asked = [
+        ("GET", FLAGS.to_owned()),
+        ("GET", format!("{FLAGS}1/role_access/")),
+        ("GET", INSIGHTS.to_owned()),
+        ("POST", TREND.to_owned()),
+        ("GET", "/api/projects/1/".to_owned()),
+        ("GET", "/api/projects/1/cohorts/".to_owned()),
+    ];
+    for (method, path) in asked {
+        let app = TestApp::new().await;
+        app.call(Keys::MEMBER, "POST", FLAGS, json!({"key": "one"})).await.expect(201);
+        let app = app.limited(Rates::default());
+        let body = if method == "GET" { Value::Null } else { json!({"events": [{"id": "bought"}]}) };
+        let current = path.replace("projects/1/", "projects/@current/");
+        app.call(Keys::OWNER, method, &current, body.clone()).await.expect(200);
+        app.call(Keys::OWNER, method, &path, body).await.expect(200);
+        app.services.app.keys.settled().await;
+        app.services.app.keys.clear();
+        let used = app.get("/api/personal_api_keys/@current/").await.expect(200)["last_used_at"].clone();
+        assert_eq!(used, "2026-01-05T10:00:00Z", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_calculates_what_has_to_know_everything() {
+    let app = shop().await;
+    let (cohort, action) = cohort_and_action(&app).await;
+    // Events that wait, then segments.
+    assert_eq!(in_background(&app, question(&cohort, &action)).await, 3.0);
+    compact(&app, now()).await;
+    let other = app.another_process();
+    let mut again = question(&cohort, &action);
+    again["dateRange"] = json!({"date_from": "-8d"});
+    assert_eq!(in_background(&other, again).await, 3.0);
+}
+
+#[tokio::test]
+async fn a_query_starts_in_the_background() {
+    let app = shop().await;
+    let (cohort, action) = cohort_and_action(&app).await;
+    let body = json!({"query": question(&cohort, &action), "refresh": "async", "client_query_id": "mine"});
+    app.post(QUERY, body).await;
+    assert_eq!(app.work().await, [Outcome::Done]);
+    let told = app.get(&format!("{QUERY}mine/")).await.expect(200);
+    assert_eq!(told["query_status"]["results"]["results"][0]["count"], 3.0);
+}
+
+#[tokio::test]
+async fn a_worker_folds_merges_and_removes_what_nothing_names() {
+    let app = shop().await;
+    compact(&app, now()).await;
+    // A row of the log for each request, and more rows than are left as they are. Rows go when two objects hold them.
+    for round in 0..2_i64 {
+        let merge = |number: i64| {
+            json!({"event": "$identify", "distinct_id": format!("u{round}-{number}"),
+            "properties": {"$anon_distinct_id": format!("d{round}-{number}")}})
+        };
+        for number in 0..270 {
+            capture(&app, json!([merge(number)])).await;
+        }
+        // Who is who by imports is made anew, and the object before it goes.
+        let person = PersonRecord {
+            distinct_ids: vec![format!("n{round}"), format!("m{round}")],
+            properties: serde_json::Map::new(),
+            created_at: None,
+        };
+        let at = later(20 * round);
+        app.services.events.add_persons(1, vec![person], at.timestamp_micros()).await.unwrap();
+        compact(&app, at).await;
+    }
+    compact(&app, later(120)).await;
+    let first = Query::partition("PROJECT#1#OVERRIDE").prefix("MERGE#").limit(1);
+    let first = app.services.app.store.records.query(first).await.unwrap();
+    assert!(first[0].key.sk > format!("MERGE#{:020}", 100), "rows that two objects hold are gone");
+    let old = later(3 * 24 * 60).timestamp_micros();
+    let nobody = directory(&app).join("project=1/events/0000-nobody.parquet");
+    std::fs::write(&nobody, "left by a writer that stopped").unwrap();
+    // By the machine's clock, which says when the file was written.
+    let by_machine = Utc::now().timestamp_micros().max(old) + 2 * 86_400_000_000;
+    assert_eq!(as_worker(app.services.events.sweep_orphans(1, by_machine)).await.unwrap(), 1);
+    assert!(!nobody.exists());
+    // Merges are known to a process that remembers none, and flags and captures need them too.
+    let other = app.another_process();
+    app.get(&format!("{FLAGS}my_flags/?distinct_id=d0-7")).await.expect(200);
+    let merge = json!({"event": "$identify", "distinct_id": "u9", "properties": {"$anon_distinct_id": "p1"}});
+    capture(&other, json!([merge])).await;
+    let trend = json!({"events": [{"id": "bought", "math": "dau"}], "date_from": "-7d"});
+    assert_eq!(other.post(TREND, trend).await.expect(200)["result"][0]["count"], 3.0);
+}
+
+#[tokio::test]
+async fn whoever_finds_a_damaged_object_notes_it() {
+    let trend = json!({"events": [{"id": "bought"}], "date_from": "-7d"});
+    let vips = json!([{"key": "vip", "type": "person", "value": [true], "operator": "exact"}]);
+    let blast = json!({"condition": {"properties": vips}});
+    for (path, body) in [(TREND.to_owned(), trend), (format!("{FLAGS}user_blast_radius/"), blast)] {
+        let app = shop().await;
+        compact(&app, now()).await;
+        let mut found = Vec::new();
+        files(&directory(&app).join("project=1"), &mut found);
+        for file in found {
+            std::fs::write(file, "flipped").unwrap();
+        }
+        let other = app.another_process();
+        other.post(&path, body).await.expect(503);
+        assert_ne!(other.services.events.damage(1).await.unwrap().len(), 0, "{path}");
+    }
+}
+
+fn directory(app: &TestApp) -> PathBuf {
+    PathBuf::from(app.events_url().replace("file://", ""))
+}
+
+/// The files below `folder`.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
