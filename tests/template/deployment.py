@@ -119,6 +119,10 @@ UNKNOWN = {
 }
 
 
+# Kinds of resources that moto does not know.
+UNKNOWN_KINDS = {"AWS::Logs::QueryDefinition": "moto keeps no saved queries; test_template.py asserts what they ask of whom"}
+
+
 class Deployed:
     """The stack: physical ids by logical ids, and what the template said."""
 

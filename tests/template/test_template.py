@@ -5,6 +5,7 @@ Needs aws-sam-translator, so it runs with the interpreter of .venv.
 
 import json
 import os
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -104,6 +105,20 @@ class Functions(unittest.TestCase):
         self.assertEqual(groups, set(of_type("AWS::Logs::LogGroup")))
         for name, group in of_type("AWS::Logs::LogGroup").items():
             self.assertIn("RetentionInDays", group["Properties"], name)
+
+    def test_saved_queries_are_those_of_the_documentation(self):
+        described = " ".join((ROOT / "docs/operations.md").read_text().split())
+        fields = {"message"} | set(re.findall(r"`(\w+)`", described.split("## Questions to the log")[0]))
+        queries = of_type("AWS::Logs::QueryDefinition")
+        self.assertEqual(len(queries), 4)
+        for name, query in queries.items():
+            properties = query["Properties"]
+            self.assertIn(" ".join(properties["QueryString"].split()), described, name)
+            for group in properties["LogGroupNames"]:
+                self.assertIn(group["Ref"], of_type("AWS::Logs::LogGroup"))
+            asked = re.findall(r"(?:by|pct\(|sum\(|avg\(|max\(|filter) ?([a-z_]+)\b(?![.(])", properties["QueryString"])
+            known = fields | {"type", "requests", "starts", "ispresent"}
+            self.assertLessEqual({word for word in asked if word != "ispresent"}, known, name)
 
     def test_who_never_sees_events(self):
         for group in ("role_access", "projects"):
