@@ -87,7 +87,7 @@ async fn tick(app: &TestApp, at: DateTime<Utc>) {
     let records = &app.services.app.store.records;
     sweep_purged(records, PURGE_TIME).await.unwrap();
     follow_due(records, at, PURGE_TIME).await.unwrap();
-    compact(&app, at).await;
+    compact(app, at).await;
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
     run_left_over(&app.services.calculator, records, end).await.unwrap();
 }
