@@ -59,6 +59,8 @@ def walk(one, two, ids, today, path="$"):
         by_chance = path.endswith(".short_id") and ids.same(one, two)
         if not by_chance and not same_text(one, two, ids, today):
             yield f"{path}: {one[:300]!r} and {two[:300]!r}"
+    elif path.endswith(".last_used_at") and all(it is None or shape(it, today) == "(now)" for it in (one, two)):
+        return  # each process remembers for some seconds what it read of a key
     elif type(one) is not type(two) or one != two:
         yield f"{path}: {one!r:.300} and {two!r:.300}"
 

@@ -5,6 +5,7 @@ process is left alone until it has settled. No call may have begun after the res
 the process may not have worked on. Each function has a key that nobody has used yet, because first uses are noted.
 """
 
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import events
 from runtime import Function, worked
 from scenario import steps
-from store import Proxy
+from store import RECORDS, Database, Proxy
 
 # Without work for so long, a process has settled; it never does so later than after PATIENCE.
 SETTLED, PATIENCE = 0.03, 3.0
@@ -72,12 +73,20 @@ def check(binaries, environment, directory, known, keys):
             elif step.save:
                 for name, path in step.save.items():
                     values[name] = at(json.loads(body), path)
+        failures += unnoted(environment, [keys[f"quiet_{name}"] for name in names if name != "capture"])
     finally:
         for function in functions.values():
             function.stop()
         for proxy in proxies.values():
             proxy.close()
     return failures
+
+
+def unnoted(environment, used):
+    """A note that is not written would be quiet too."""
+    items = Database(environment["AWS_ENDPOINT_URL_DYNAMODB"]).items(RECORDS)
+    noted = {item["pk"]["S"] for item in items if item["pk"]["S"].startswith("KEY#") and int(item.get("n", {"N": 0})["N"])}
+    return [f"quiet: the use of {key} is not noted" for key in used if f"KEY#sha256${hashlib.sha256(key.encode()).hexdigest()}" not in noted]
 
 
 def at(body, path):

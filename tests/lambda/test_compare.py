@@ -33,6 +33,11 @@ class Compared(unittest.TestCase):
         self.assertTrue(found("2024-02-03T10:00:00Z", "2024-02-03T10:00:01Z"))
         self.assertTrue(found("2026-11-22T10:00:00Z", "2024-02-03T10:00:01Z"))
 
+    def test_a_key_may_have_been_read_before_its_use_was_noted(self):
+        self.assertEqual(found({"last_used_at": None}, {"last_used_at": "2026-11-22T10:00:00Z"}), [])
+        self.assertTrue(found({"last_used_at": None}, {"last_used_at": "2024-11-22T10:00:00Z"}))
+        self.assertTrue(found({"created_at": None}, {"created_at": "2026-11-22T10:00:00Z"}))
+
     def test_an_id_stands_for_one_other_throughout(self):
         ids = Ids()
         self.assertEqual(found([A, f"/x/{A}/"], [B, f"/x/{B}/"], ids), [])
