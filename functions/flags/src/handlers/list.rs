@@ -1,5 +1,7 @@
 //! `GET P/feature_flags/`: a page of the flags that are not deleted.
 
+use std::collections::HashSet;
+
 use axum::extract::State;
 use axum::response::Response;
 use pennon_core::auth::Access;
@@ -14,7 +16,8 @@ use crate::store::{RECORDS_KIB_MAX, Rows, Shown, Version, early, load, shown};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
 
-/// How often a page is read of which flags are deleted meanwhile. Clients take a page that is short for the last one.
+/// How often a page is read of which flags are deleted meanwhile, or pass a key on. Clients take a page that is short for the
+/// last one, and two flags of one key are never there.
 const TRIES: u32 = 5;
 
 /// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
@@ -33,7 +36,8 @@ pub async fn list(State(state): State<Flags>, call: Call) -> ApiResult<Response>
     last.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// The page of what `query` selects from `rows`; none when flags of it were deleted since the rows were read.
+/// The page of what `query` selects from `rows`; none when flags of it were deleted since the rows were read, or one has a
+/// key that another one had when that was read.
 async fn answer(
     state: &Flags,
     call: &Call,
@@ -51,7 +55,8 @@ async fn answer(
         shown(state, project, number, &wanted[..fits]),
         Viewers::rights(&state.app, access, wanted[..fits].iter().map(|row| Owned::from(*row))),
     )?;
-    if shown.len() < fits {
+    let mut keys = HashSet::with_capacity(shown.len());
+    if shown.len() < fits || !shown.iter().all(|flag| keys.insert(flag.key.as_str())) {
         return Ok(None);
     }
     let text = |flag: &Shown| {

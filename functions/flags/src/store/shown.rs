@@ -16,6 +16,8 @@ use crate::Flags;
 pub struct Shown {
     /// Its row.
     pub id: i64,
+    /// The key that it is shown with.
+    pub key: String,
     /// Who made it.
     pub creator: Option<i64>,
     /// Its text.
@@ -81,11 +83,14 @@ pub async fn shown(
     }
     let read: BTreeMap<i64, Arc<Stored>> = read.into_iter().map(|stored| (stored.flag.id, stored)).collect();
     let shown = rows.iter().zip(known).filter_map(|(row, known)| match known {
-        Some(prepared) => Some(Shown { id: row.id, creator: row.created_by_id, prepared }),
+        Some(prepared) => {
+            Some(Shown { id: row.id, key: row.key.clone(), creator: row.created_by_id, prepared })
+        }
         None => {
             let stored = read.get(&row.id)?;
             let creator = stored.flag.created_by.as_ref().map(|user| user.id);
-            Some(Shown { id: row.id, creator, prepared: prepared(state, project, stored, &named) })
+            let key = stored.flag.key.clone();
+            Some(Shown { id: row.id, key, creator, prepared: prepared(state, project, stored, &named) })
         }
     });
     Ok(shown.collect())
