@@ -68,7 +68,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
                 let placement = Placement::of(&insight, &dashboards, &access);
                 return Ok(created(shown::full(&insight, &numbers, &placement, &viewer, None)));
             }
-            // The short id is taken.
+            // The short id is taken, or the same create is done.
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }

@@ -164,20 +164,21 @@ impl Batch {
         let cache_key = &wanted.asked.key;
         let planned = State::planned(tracked.map(|it| &it.state), &wanted.wish, generation, cache_key);
         let (state, id) = match planned {
-            Planned::Known(state) => {
-                self.told.push(Told { generation: state.generation, state, id: None });
-                return Ok(());
-            }
-            Planned::Joined(state) => (state, None),
+            Planned::Known(state) | Planned::Joined(state) => (state, None),
             Planned::New(state) => {
                 self.writes.push(Write::Put(job(project, wanted.asked, state.generation)?, Guard::Absent));
                 (state, None)
             }
             Planned::Waits(state, id) => (state, Some(id)),
         };
-        self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
         let waits_for = state.next.as_ref().filter(|_| id.is_some());
         let generation = waits_for.map_or(state.generation, |next| next.generation);
+        if tracked.is_some_and(|it| it.state == state) {
+            // Who waits already has a name too.
+            self.told.push(Told { state, generation, id });
+            return Ok(());
+        }
+        self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
         let told = Told { state, generation, id };
         // The caller's own name is written once for all that it asks for.
         if let Some(id) = told.id.as_ref().filter(|id| **id != wanted.wish.asker.id) {
