@@ -72,7 +72,7 @@ class Function:
         """Executes the binary and waits for its first poll, as long as Lambda's init phase may take."""
         assert self.process is None, "a function starts once"
         self.listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=serve_each, args=(self.listener, self._serve), daemon=True).start()
         environment = self.environment(self.listener.getsockname()[1])
         sink = open(self.log, "ab") if self.log else subprocess.DEVNULL
         self.polls, began = 0, time.monotonic()
@@ -136,15 +136,6 @@ class Function:
             self.process.wait()
             self.changed.notify_all()
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
     def _serve(self, connection):
         with connection, connection.makefile("rb") as reader:
             try:
@@ -204,6 +195,17 @@ def worked(process):
 def ending(code):
     """How a process ended, in words."""
     return f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def serve_each(listener, serve):
+    """Serves every connection in a thread of its own, until the listener is closed."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
 def read_request(reader):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runtime import read_body, read_headers, read_request
+from runtime import read_body, read_headers, read_request, serve_each
 
 RECORDS, BLOCKS = "loop-records", "loop-blocks"
 JOB_PREFIX = "JOB#"
@@ -84,7 +84,7 @@ class Proxy:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.lock, self.calls = threading.Lock(), []
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=serve_each, args=(self.listener, self._serve), daemon=True).start()
 
     def since(self, moment):
         """Names of the calls that were not over at `moment`."""
@@ -93,15 +93,6 @@ class Proxy:
 
     def close(self):
         self.listener.close()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
         try:

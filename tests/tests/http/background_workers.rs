@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use pennon::serve::{Services, api};
-use pennon_calculation::jobs::{JobLimits, Outcome};
+use pennon_calculation::jobs::{JobKey, JobLimits, Outcome};
 use pennon_calculation::{Calculator, Limits};
 use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use crate::background::{INSIGHTS, QUERY, saved, status, view, viewed, views};
@@ -44,6 +45,15 @@ async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
     asked["query_status"]["id"].as_str().unwrap().to_owned()
 }
 
+/// The job that waits, called `id`, begun by a worker that cannot go on before its turn is given back.
+async fn under_way(app: &TestApp, id: &str, limits: JobLimits) -> (JobKey, impl Sized, JoinHandle<Outcome>) {
+    let (job, worker) = (app.jobs().await[0], narrow(app));
+    let turn = worker.turn().await.unwrap();
+    let running = tokio::spawn(async move { as_worker(worker.run_job(job, limits)).await });
+    until(app, id, |told| told["pickup_time"] != Value::Null).await;
+    (job, turn, running)
+}
+
 #[tokio::test]
 async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let app = viewed().await;
@@ -71,10 +81,7 @@ async fn a_worker_that_dies_is_taken_over() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, worker) = (app.jobs().await[0], narrow(&app));
-    let _turn = worker.turn().await.unwrap();
-    let dying = tokio::spawn(async move { as_worker(worker.run_job(job, HASTY)).await });
-    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let (job, _turn, dying) = under_way(&app, &id, HASTY).await;
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
@@ -141,10 +148,7 @@ async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, worker) = (app.jobs().await[0], narrow(&app));
-    let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
-    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let (job, turn, running) = under_way(&app, &id, CALM).await;
     view(&app, "cid").await;
     let next = started(&app, &path, "force_async").await;
     assert_ne!(next, id, "each is told of its own");
@@ -179,10 +183,7 @@ async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, worker) = (app.jobs().await[0], narrow(&app));
-    let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
-    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let (job, turn, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), Outcome::Dropped);
@@ -194,10 +195,7 @@ async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     // Who cancels what waits ends nothing else.
     let id = started(&app, &path, "force_async").await;
-    let (job, worker) = (app.jobs().await[0], narrow(&app));
-    let turn = worker.turn().await.unwrap();
-    let running = tokio::spawn(async move { as_worker(worker.run_job(job, CALM)).await });
-    until(&app, &id, |told| told["pickup_time"] != Value::Null).await;
+    let (_, turn, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
     drop(turn);
