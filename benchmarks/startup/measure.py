@@ -29,7 +29,7 @@ import events  # noqa: E402
 from check_loop import ORGANIZATION, Server  # noqa: E402
 from runtime import Function  # noqa: E402
 
-FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture")
+FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 SIZES, GROWTH_MAX = HERE / "sizes.json", 1.2
 # Of the bare function's binary; and milliseconds.
 RATIO_GOALS = {"role_access": 1.05, "projects": 1.05}
@@ -90,7 +90,7 @@ def sizes(directory, write):
 
 
 def questions(server, key):
-    """What each function is asked: something that reads the table."""
+    """What each function is asked: something that reads the table, if it has one."""
     bearer = [("Authorization", f"Bearer {key}")]
     project = json.loads(server.ask(events.Request("GET", f"{P}/", [], bearer), "x")[2])
 
@@ -102,6 +102,7 @@ def questions(server, key):
         "flags": get("/feature_flags/1/"), "role_access": get("/feature_flags/1/role_access/"),
         "insights": get("/insights/1/", ("refresh", "force_cache")), "calculation": get("/query/nothing/"), "projects": get("/"),
         "capture": events.Request("POST", "/capture/", [], [("Content-Type", "application/json")], json.dumps(event).encode()),
+        "reference": events.Request("GET", "/api/schema/", [], []),
         "bare": events.Request("GET", f"/items/ORG%23{ORGANIZATION}/ORG"),
     }
 

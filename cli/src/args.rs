@@ -26,18 +26,26 @@ pub enum Command {
     Apply(Apply),
     /// Load a history of events, persons and groups.
     Import(Import),
+    /// Write everything that an installation holds as files that others take.
+    Export(Export),
     /// Compare everything that is stored of events with its checksums.
     Check(Check),
     /// Turn waiting events into segments, and segments into few large ones, now.
     Compact(Compact),
     /// Erase a person, old events, or all events, persons and groups of a project.
     Delete(Delete),
+    /// Copy tables and events as they are at one moment, beside a running server or without one.
+    Backup(Backup),
+    /// Make a data directory of a backup.
+    Restore(Restore),
     /// Answer a saved insight, or a query of a file.
     Query(Query),
     /// Make, list and revoke API keys.
     Keys(Keys),
     /// Print every route that the functions answer.
     Routes(Routes),
+    /// Print the OpenAPI document of the API.
+    Openapi(Openapi),
     /// Tell what a month of some use costs on AWS.
     Cost(Cost),
 }
@@ -129,6 +137,35 @@ pub struct Import {
     pub project: Option<u64>,
 }
 
+/// `pennon export`
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The directory to write; it must not be there yet, or be empty.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// Events, persons and groups of this project alone, and what the workspace file has of it.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+    /// Who is to take events, persons and groups.
+    #[arg(long, value_enum, default_value_t = ExportForm::Pennon)]
+    pub form: ExportForm,
+    /// Write encrypted payloads of flags in clear. Without it they are left out.
+    #[arg(long)]
+    pub with_secrets: bool,
+}
+
+/// Who is to take exported events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportForm {
+    /// `pennon import`: lines of groups, persons and events.
+    Pennon,
+    /// PostHog's batch import and `/batch/`: lines of events alone, to be sent in their order.
+    Posthog,
+}
+
 /// `pennon check`
 #[derive(Debug, Args)]
 pub struct Check {
@@ -179,6 +216,35 @@ pub struct Delete {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
+}
+
+/// `pennon backup`
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// The directory to make, or the file, if its name ends in .tar. Nothing may be there.
+    #[arg(long, value_name = "PLACE")]
+    pub out: PathBuf,
+    /// Make hard links of the event files and no copies: quick and small, on the same file system only, and damage of the
+    /// disk damages both.
+    #[arg(long)]
+    pub link: bool,
+    /// Put the key of secret payloads into it too: whoever has the backup then reads them.
+    #[arg(long)]
+    pub with_payload_key: bool,
+}
+
+/// `pennon restore`
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup: a directory or a file.
+    #[arg(value_name = "BACKUP")]
+    pub from: PathBuf,
+    /// The data directory to make; it must not be there, or be empty.
+    #[arg(long, value_name = "DIR", default_value = "pennon-data")]
+    pub data: PathBuf,
 }
 
 /// `pennon query`
@@ -283,6 +349,14 @@ pub struct Routes {
     /// As JSON: a list of {group, method, path}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pennon openapi`
+#[derive(Debug, Args)]
+pub struct Openapi {
+    /// As YAML and not as JSON.
+    #[arg(long)]
+    pub yaml: bool,
 }
 
 /// `pennon cost`: the use of a month. Numbers may end in k, M or B.

@@ -14,10 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::embedded::{Embedded, remote_store};
 
-const LOCK: &str = "lock";
+/// The file by whose lock a process says that it has the directory.
+pub(crate) const LOCK: &str = "lock";
 const SERVER: &str = "server.json";
-const EVENTS: &str = "events";
-const PAYLOAD_KEY: &str = "payload.key";
+/// The directory of the events.
+pub(crate) const EVENTS: &str = "events";
+/// The file with the key of secret payloads.
+pub(crate) const PAYLOAD_KEY: &str = "payload.key";
 
 /// Where a running server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,6 +32,8 @@ pub async fn create(records: &Table, wanted: &CreateKey, now: DateTime<Utc>) -> 
         organizations: Vec::new(),
         expires_at,
         value: None,
+        hash: None,
+        mask: None,
     };
     let file = Workspace { keys: vec![spec], ..Workspace::default() };
     let applied =

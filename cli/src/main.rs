@@ -2,22 +2,26 @@
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use pennon::allocator::{Use, keep_little};
 use pennon::args::{
-    Apply, Arguments, Check, Command, Compact, Cost, Delete, Import, Keys, KeysCommand, Query, Routes, Serve,
-    Target,
+    Apply, Arguments, Backup, Check, Command, Compact, Cost, Delete, Export, Import, Keys, KeysCommand,
+    Openapi, Query, Restore, Routes, Serve, Target,
 };
 use pennon::data::{DataDirectory, OpenStore};
+use pennon::export::Exporting;
 use pennon::import::{ImportOptions, Phase, Progress, import_file};
 use pennon::keys;
 use pennon::query;
-use pennon::serve::{groups, serve};
+use pennon::serve::{Services, groups, serve};
 use pennon::workspace::{self, Options, Workspace};
-use pennon::{compact, cost::cost, delete};
-use pennon_core::config::Config;
+use pennon::{backup, compact, cost::cost, delete};
+use pennon_core::app::App;
+use pennon_core::clock::Clock;
+use pennon_core::config::{Config, payload_keys};
 use pennon_core::store::Store;
 use pennon_eventstore::{CheckProgress, EventStore};
 use tracing_subscriber::EnvFilter;
@@ -25,7 +29,7 @@ use tracing_subscriber::EnvFilter;
 fn main() -> ExitCode {
     let command = Arguments::parse().command.unwrap_or(Command::Serve(Serve::default()));
     keep_little(match command {
-        Command::Import(_) | Command::Compact(_) | Command::Delete(_) => Use::Bulk,
+        Command::Import(_) | Command::Export(_) | Command::Compact(_) | Command::Delete(_) => Use::Bulk,
         _ => Use::Requests,
     });
     run(command)
@@ -42,12 +46,16 @@ async fn run(command: Command) -> ExitCode {
         },
         Command::Apply(options) => apply(&options).await,
         Command::Import(options) => import(&options).await,
+        Command::Export(options) => export(&options).await,
         Command::Check(options) => check(&options).await,
         Command::Compact(options) => compact(&options).await,
         Command::Delete(options) => delete(&options).await,
+        Command::Backup(options) => take_backup(options).await,
+        Command::Restore(options) => restore(&options).await,
         Command::Query(options) => query(&options).await,
         Command::Keys(options) => manage_keys(options).await,
         Command::Routes(options) => routes(&options),
+        Command::Openapi(options) => openapi(&options),
         Command::Cost(options) => tell_cost(&options),
     };
     match outcome {
@@ -103,8 +111,22 @@ fn stop_signal() -> Result<impl Future<Output = ()>, String> {
 struct Opened {
     store: Store,
     events_url: String,
+    /// Of a local one.
+    directory: Option<DataDirectory>,
     /// Keeps a local database to ourselves.
     _local: Option<OpenStore>,
+}
+
+impl Opened {
+    /// What answers requests over it, in this process.
+    fn services(&self) -> Result<Services, String> {
+        let payload_keys = match &self.directory {
+            Some(directory) => directory.payload_keys()?,
+            None => payload_keys("")?,
+        };
+        let app = App::new(self.store.clone(), Clock::Running).with_payload_keys(payload_keys);
+        Services::open(app, &self.events_url)
+    }
 }
 
 async fn open(target: &Target) -> Result<Opened, String> {
@@ -114,6 +136,7 @@ async fn open(target: &Target) -> Result<Opened, String> {
         return Ok(Opened {
             store: local.store.clone(),
             events_url: directory.events_url(),
+            directory: Some(directory),
             _local: Some(local),
         });
     }
@@ -122,14 +145,15 @@ async fn open(target: &Target) -> Result<Opened, String> {
         "--cloud needs PENNON_EVENTS_URL, and the names of the tables in PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE; \
          the outputs of the stack say what they are",
     )?;
-    Ok(Opened { store: Store::from_env(&config.store).await, events_url, _local: None })
+    Ok(Opened { store: Store::from_env(&config.store).await, events_url, directory: None, _local: None })
 }
 
 async fn apply(options: &Apply) -> Result<(), String> {
     let file = Workspace::read(&options.file)?;
     let opened = open(&options.target).await?;
+    let services = opened.services()?;
     let how = Options { prune: options.prune, dry_run: options.dry_run };
-    let applied = workspace::apply(&opened.store.records, &file, how, chrono::Utc::now())
+    let applied = workspace::apply_all(&services, &file, how, chrono::Utc::now())
         .await
         .map_err(|e| format!("{}: {e}", options.file.display()))?;
     for line in &applied.plan {
@@ -182,6 +206,39 @@ async fn import(options: &Import) -> Result<(), String> {
         say!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does")?;
     }
     Ok(())
+}
+
+async fn export(options: &Export) -> Result<(), String> {
+    let opened = open(&options.target).await?;
+    let services = opened.services()?;
+    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let bar = progress_bar();
+    let exporting =
+        Exporting { state: &state, services: &services, tell: told_by(&bar), now: chrono::Utc::now() };
+    let stopped = stop_signal()?;
+    let written = tokio::select! {
+        written = pennon::export::export(&exporting, options) => Some(written),
+        () = stopped => None,
+    };
+    bar.finish_and_clear();
+    for line in written.ok_or("stopped; nothing was exported")?? {
+        say!("{line}")?;
+    }
+    say!("exported to {}", options.out.display())
+}
+
+/// Shows the progress of an export.
+fn told_by(bar: &ProgressBar) -> pennon::export::Tell {
+    let bar = bar.clone();
+    Arc::new(move |progress: pennon::export::Progress| {
+        bar.set_message(progress.what);
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        let is_end = progress.done == progress.total;
+        if bar.is_hidden() && (is_end || progress.done.is_multiple_of(1_000_000)) {
+            eprintln!("{}: {} of {}", progress.what, progress.done, progress.total);
+        }
+    })
 }
 
 async fn check(options: &Check) -> Result<(), String> {
@@ -301,6 +358,56 @@ async fn delete(options: &Delete) -> Result<(), String> {
     Ok(())
 }
 
+async fn take_backup(options: Backup) -> Result<(), String> {
+    if options.target.cloud {
+        return Err("the tables and the bucket of a deployment are kept by AWS, at any moment of the last days; docs/exit.md \
+                    has the commands that bring them back to one"
+            .to_owned());
+    }
+    let Backup { target, out, link, with_payload_key } = options;
+    let how = backup::How { data: target.data.data, out, link, payload_key: with_payload_key };
+    let bar = progress_bar();
+    let taken = backup::take(&how, &mut step(&bar)).await;
+    bar.finish_and_clear();
+    let backup::Taken { place, contents } = taken?;
+    let (at, objects, bytes) = (contents.taken_at.to_rfc3339(), contents.objects(), contents.bytes());
+    say!("{}: as of {at}, {objects} files of events, {bytes} bytes", place.display())?;
+    if !contents.payload_key {
+        say!(
+            "the key of secret payloads is not in it: keep a copy of payload.key elsewhere, or add --with-payload-key"
+        )?;
+    }
+    Ok(())
+}
+
+async fn restore(options: &Restore) -> Result<(), String> {
+    let bar = progress_bar();
+    let restored = backup::restore(&options.from, &options.data, &mut step(&bar)).await;
+    bar.finish_and_clear();
+    let backup::Restored { place, contents } = restored?;
+    let (at, bytes) = (contents.taken_at.to_rfc3339(), contents.bytes());
+    say!("{}: as of {at}, {bytes} bytes, all of them compared", place.display())?;
+    if !contents.payload_key {
+        say!(
+            "the key of secret payloads was not in the backup: put it into {} before the first start, or into \
+             PENNON_PAYLOAD_KEY; without it encrypted payloads cannot be read",
+            place.join("payload.key").display()
+        )?;
+    }
+    say!(
+        "keys that were revoked since, and persons who were erased since, are back: revoke and erase them again"
+    )
+}
+
+/// Shows how far a backup or a restore is.
+fn step(bar: &ProgressBar) -> impl FnMut(&'static str, u64, u64) + Send {
+    |what, done, of| {
+        bar.set_message(what);
+        bar.set_length(of);
+        bar.set_position(done);
+    }
+}
+
 async fn manage_keys(options: Keys) -> Result<(), String> {
     match options.command {
         KeysCommand::Create(wanted) => {
@@ -337,4 +444,9 @@ fn routes(options: &Routes) -> Result<(), String> {
         say!("{:<12} {:<7} {}", route.group, route.method, route.path)?;
     }
     Ok(())
+}
+
+fn openapi(options: &Openapi) -> Result<(), String> {
+    let text = if options.yaml { pennon_reference::yaml()? } else { pennon_reference::json() };
+    say!("{}", text.trim_end())
 }

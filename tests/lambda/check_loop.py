@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import events
+import largest
 import quiet
 import worker
 from compare import Ids, differences
@@ -30,7 +31,7 @@ from store import Database, prepare
 
 ORGANIZATION = "01900000-0000-7000-8000-0000000d3e0a"  # the demo's
 ROLE = "01900000-0000-7000-8000-00000000001a"
-API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture")
+API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
 # Name, event maker, host of links, what a stage adds to links' paths.
 FORMS = (("http", events.http_api, events.HTTP_HOST, ""), ("rest", events.rest_api, events.HTTP_HOST, "/prod"),
@@ -131,9 +132,9 @@ class Loop:
         self.server, self.functions, self.ids, self.failures, self.asked = server, functions, Ids(), [], 0
         self.known = known
 
-    def compare(self, form, make, host, stage):
+    def compare(self, form, make, host, stage, asked=None):
         local, function = dict(self.known), dict(self.known)
-        for step in steps(form):
+        for step in asked or steps(form):
             wanted = self.server.ask(step.request(local, events.Request), host)
             event = make(step.request(function, events.Request))
             given = events.answer_of(self.functions[step.function].invoke(event).value())
@@ -164,6 +165,16 @@ def foreign_event(function):
     assert events.answer_of(function.invoke(events.http_api(request)).value())[0] == 401
 
 
+def without_its_table(binaries, environment, directory):
+    """A function whose table cannot be reached starts, and says so to who asks."""
+    closed = {**environment, "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:9"}
+    function = Function(Path(binaries) / "projects", "projects", closed, 512, log=Path(directory) / "closed.log", directory=directory)
+    with function:
+        status, headers, _ = events.answer_of(function.invoke(events.http_api(events.Request(
+            "GET", "/api/projects/", [], [("Authorization", "Bearer phx_somebody_0123456789")]))).value())
+    return [] if (status, headers.get("retry-after")) == (503, "1") else [f"without a table: {status} {headers}"]
+
+
 def check(pennon, binaries, directory):
     server = Server(pennon, directory)
     try:
@@ -176,7 +187,9 @@ def check(pennon, binaries, directory):
             loop = Loop(server, functions, known)
             for form in FORMS:
                 loop.compare(*form)
+            loop.compare(*FORMS[0], largest.steps())
             foreign_event(functions["projects"])
+            loop.failures += without_its_table(binaries, environment, directory)
             print(f"{loop.asked} requests in {len(FORMS)} forms", flush=True)
             loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
             print("the worker has worked", flush=True)

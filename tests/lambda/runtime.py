@@ -18,6 +18,10 @@ import uuid
 from pathlib import Path
 
 VERSION = "/2018-06-01"
+# What Lambda takes as the response to an event that somebody waits for, and what it says of more.
+RESPONSE_BYTES_MAX = 6_291_556
+TOO_LARGE = b'{"errorMessage": "Response payload size exceeded maximum allowed payload size (6291556 bytes).",' \
+            b' "errorType": "Function.ResponseSizeTooLarge"}'
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:"
 
 
@@ -161,7 +165,7 @@ class Function:
             if parts[0] != self.current or self.outcome:
                 return respond(connection, "400 Bad Request", b'{"errorType":"InvalidRequestID"}')
             self._halt()
-            self.outcome = (parts[1], body, at)
+            self.outcome = (parts[1], body, at) if len(body) <= RESPONSE_BYTES_MAX else ("error", TOO_LARGE, at)
             self.changed.notify_all()
         # What the halted process reads when it goes on.
         return respond(connection, "202 Accepted", b'{"status":"OK"}')

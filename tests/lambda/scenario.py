@@ -51,7 +51,7 @@ class Step:
 
 
 def steps(tag):
-    return [*projects(), *flags(tag), *role_access(tag), *capture(tag), *insights(tag), *others(tag), *calculation(), *people()]
+    return [*projects(), *flags(tag), *role_access(tag), *capture(tag), *insights(tag), *others(tag), *calculation(), *people(), *reference()]
 
 
 def projects():
@@ -65,6 +65,18 @@ def projects():
         step(f"{P}/nothing/here/", 404), step("/api/projects/", 401, key=None), step("/api/projects/", 401, key="phx_nobody_0123456789"),
         step("/api/projects/", key=None, query=[("personal_api_key", "{key}")]),
         Step("projects", "POST", "/api/projects/", 405, {}),
+    ]
+
+
+def reference():
+    def step(path, status=200, headers=(), **more):
+        return Step("reference", "GET", path, status, headers=list(headers), key=None, **more)
+
+    return [
+        step("/api/schema/"), step("/api/schema", query=[("format", "yaml")]), step("/api/schema/", query=[("format", "xml")], status=404),
+        step("/api/schema/", headers=[("Accept", "application/vnd.oai.openapi")]), step("/api/schema/", 304, [("If-None-Match", "*")]),
+        step("/docs"), step("/docs/"), step("/docs/viewer.js", headers=[("Accept-Encoding", "gzip")]), step("/docs/viewer.js"),
+        step("/docs/nothing", 404), Step("reference", "POST", "/api/schema/", 405, {}, key=None),
     ]
 
 

@@ -43,6 +43,9 @@ while True:
     if event == "fail":
         post(f"invocation/{name}/error", {"errorMessage": "on purpose"})
         continue
+    if str(event).startswith("say "):
+        post(f"invocation/{name}/response", "x" * (int(event[4:]) - 2))
+        continue
     post(f"invocation/{name}/response", {"event": event, "count": count, "left": left, "environment": dict(os.environ)})
 """
 
@@ -65,6 +68,13 @@ class Emulated(unittest.TestCase):
         self.assertGreater(function.first_poll_seconds, 0)
         self.assertTrue(all(0 < answer.seconds < 10 for answer in answers))
         self.assertTrue(10 < answers[0].value()["left"] < 20.1, "the deadline is that of the time-out")
+
+    def test_a_response_has_six_mebibytes_and_no_more(self):
+        with self.function() as function:
+            self.assertEqual(len(function.invoke("say 6291556").value()), 6291554)
+            with self.assertRaisesRegex(FunctionFailed, "ResponseSizeTooLarge"):
+                function.invoke("say 6291557").value()
+            self.assertEqual(function.invoke(1).value()["event"], 1)
 
     def test_the_environment_is_lambdas_alone(self):
         os.environ["PENNON_OF_THE_CALLER"] = "1"

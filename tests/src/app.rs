@@ -14,13 +14,14 @@ use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::payload_keys::PayloadKeys;
 use pennon_core::store::round_trips::RoundTrips;
+use pennon_core::store::{Write, keys};
 use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::calls::{Noting, answering, as_worker, noting_objects};
 use crate::meter::{Meter, Metered};
-use crate::{Answer, Faults, log};
+use crate::{Answer, Faults, log, schema};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
@@ -101,6 +102,22 @@ pub struct TestApp {
     events: Arc<tempfile::TempDir>,
 }
 
+/// The most that a function may answer a gateway with, and what is left for headers.
+const GATEWAY_BYTES_MAX: usize = 6_000_000;
+
+/// Checks that a gateway would let the body through: as text in JSON, or in base64 where it is packed.
+fn goes_through(path: &str, headers: &header::HeaderMap, body: &[u8]) {
+    if body.len() < GATEWAY_BYTES_MAX / 6 {
+        return;
+    }
+    let text = std::str::from_utf8(body).ok().filter(|_| !headers.contains_key(header::CONTENT_ENCODING));
+    let length = match text {
+        Some(text) => Value::from(text).to_string().len() - 2,
+        None => body.len().div_ceil(3) * 4,
+    };
+    assert!(length <= GATEWAY_BYTES_MAX, "{path} is answered with {length} bytes");
+}
+
 impl TestApp {
     /// The standard workspace.
     pub async fn new() -> TestApp {
@@ -130,6 +147,15 @@ impl TestApp {
     /// The standard workspace and `more`, over a store that fails as `faults` say.
     pub async fn failing_with(faults: &Faults, more: Value) -> TestApp {
         TestApp::build(&standard_and(more), TestApp::frozen(), Some(faults)).await
+    }
+
+    /// Has nothing counted of what flags take of the definitions feed's room, so that more can be written than it has.
+    pub async fn forget_room(&self) {
+        let records = &self.services.app.store.records;
+        if let Ok(Some(row)) = records.get(&keys::project_version(1)).await {
+            let set = records.transact(vec![Write::Measured(row.key, row.count, 0)]).await;
+            assert!(set.is_ok(), "{set:?}");
+        }
     }
 
     /// The standard workspace in a file, which is read and written as a local server does. Nothing is counted.
@@ -247,9 +273,9 @@ impl TestApp {
         outcomes
     }
 
-    /// Sends a request.
+    /// Sends a request. Its answer has to be as the OpenAPI document says.
     pub async fn send(&self, request: Request<Body>) -> Answer {
-        let path = request.uri().path().to_owned();
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let answered = async {
             let response = self.router.clone().oneshot(request).await.expect("an answer");
             let (parts, body) = response.into_parts();
@@ -258,6 +284,8 @@ impl TestApp {
         let (parts, bytes) = answering(&path, answered).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
+        goes_through(&path, &parts.headers, &bytes);
+        schema::check(&method, &path, parts.status, &parts.headers, &bytes);
         Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }
 

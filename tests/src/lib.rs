@@ -16,10 +16,11 @@ pub mod log;
 mod meter;
 pub mod questions;
 mod random;
+mod schema;
 
 pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
 pub use calls::{answering, as_worker};
 pub use faults::{Fault, Faults};
 pub use meter::{Meter, Spent};
-pub use random::Random;
+pub use random::{Random, noise};

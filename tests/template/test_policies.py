@@ -29,7 +29,7 @@ ODD = {"PROJECT#*#ACTIONNAME#*": "PROJECT#7#ACTIONNAME#7#FLAG", "TOKEN#*": "TOKE
 def statements(group):
     """The statements of a function's role that allow something."""
     function = next(name for name, it in GROUPS.items() if it == group)
-    for policy in TEMPLATE["Resources"][function]["Properties"]["Policies"]:
+    for policy in TEMPLATE["Resources"][function]["Properties"].get("Policies", []):
         yield from policy["Statement"]
 
 

@@ -123,6 +123,7 @@ class Functions(unittest.TestCase):
     def test_who_never_sees_events(self):
         for group in ("role_access", "projects"):
             self.assertEqual({t for _, t in allowed(group)}, {"RecordsTable.Arn"}, group)
+        self.assertEqual(allowed("reference"), set())
 
     def test_projects_notes_the_use_of_keys_and_writes_nothing_else(self):
         writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}

@@ -9,6 +9,7 @@ use super::demo::Demo;
 /// Prints where the product is, and after the first start how to try it.
 pub fn print(info: &ServerInfo, directory: &DataDirectory, first_start: Option<&Demo>) {
     println!("Pennon serves on {}", info.http);
+    println!("  reference          {}/docs", info.http);
     println!("  embedded DynamoDB  {}", info.dynamodb);
     println!("  data               {}", directory.path().display());
     if let Some(demo) = first_start {

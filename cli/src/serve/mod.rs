@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::args::Serve;
+use crate::backup;
 use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::Embedded;
 use crate::workspace::{self, Options, Workspace};
@@ -36,6 +37,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
             directory.path().display()
         ));
     };
+    backup::clear(directory.path());
     let listener = bind(options.port, "--port").await?;
     let table_listener = bind(options.dynamodb_port, "--dynamodb-port").await?;
     let embedded = Embedded::open(directory.path()).await.map_err(|e| e.to_string())?;
@@ -85,7 +87,7 @@ async fn prepare(options: &Serve, services: &Services) -> Result<Option<demo::De
     let now = services.app.clock.now(None);
     if let Some(path) = &options.workspace {
         let file = Workspace::read(path)?;
-        let applied = workspace::apply(&store.records, &file, Options::default(), now)
+        let applied = workspace::apply_all(services, &file, Options::default(), now)
             .await
             .map_err(|e| format!("{}: {e}", path.display()))?;
         banner::print_new_keys(&applied.new_keys);

@@ -63,7 +63,8 @@ pub fn api(services: &Services) -> Router {
         .merge(pennon_role_access::router(app))
         .merge(pennon_insights::function_router(&insights))
         .merge(pennon_capture::router(app, &services.events))
-        .merge(pennon_projects::router(app));
+        .merge(pennon_projects::router(app))
+        .merge(pennon_reference::router());
     edge(routes, app.clock)
 }
 
@@ -91,6 +92,7 @@ pub fn groups() -> Vec<Group> {
     all.extend(group("capture", pennon_capture::routes().table()));
     all.extend(group("flags", pennon_flags::open_routes().table()));
     all.extend(group("projects", pennon_projects::routes().table()));
+    all.extend(group("reference", pennon_reference::routes().table()));
     all.sort();
     all
 }

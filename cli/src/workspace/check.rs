@@ -35,7 +35,14 @@ fn check_unique(workspace: &Workspace) -> Result<(), String> {
     unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
     unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
     unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
-    unique("dashboards", "id", workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)))
+    unique(
+        "dashboards",
+        "id",
+        workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)),
+    )?;
+    // Numbers of flags and insights are given once in an installation.
+    unique("flags", "id", workspace.flags.iter().map(|flag| flag.id))?;
+    unique("insights", "id", workspace.insights.iter().map(|insight| insight.id))
 }
 
 fn check_entries(
@@ -51,7 +58,7 @@ fn check_entries(
         }
     }
     for (at, cohort) in workspace.cohorts.iter().enumerate() {
-        require(cohort.distinct_ids.len() <= COHORT_MEMBERS_MAX, || {
+        require(cohort.distinct_ids.len() + cohort.person_ids.len() <= COHORT_MEMBERS_MAX, || {
             format!("cohorts[{at}].distinct_ids: more than {COHORT_MEMBERS_MAX}")
         })?;
     }
@@ -89,6 +96,7 @@ fn check_keys(
         require(key.label.chars().count() <= KEY_LABEL_CHARACTERS_MAX, || {
             format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
         })?;
+        require(key.hash.as_deref().is_none_or(is_hash), || format!("keys[{at}].hash: no hash of a key"))?;
         if let Some(scope) = key.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!(
                 "keys[{at}].scopes: \"{scope}\" is no scope; use object:read, object:write or *"
@@ -111,7 +119,9 @@ fn check_records(
 ) -> Result<(), String> {
     let of_projects = (workspace.actions.iter().map(|action| ("actions", action.project)))
         .chain(workspace.cohorts.iter().map(|cohort| ("cohorts", cohort.project)))
-        .chain(workspace.dashboards.iter().map(|dashboard| ("dashboards", dashboard.project)));
+        .chain(workspace.dashboards.iter().map(|dashboard| ("dashboards", dashboard.project)))
+        .chain(workspace.flags.iter().map(|flag| ("flags", flag.project)))
+        .chain(workspace.insights.iter().map(|insight| ("insights", insight.project)));
     for (section, project) in of_projects {
         known(projects, &project, || section.to_owned())?;
     }
@@ -123,10 +133,27 @@ fn check_records(
             known(users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
         }
     }
-    Ok(())
+    let creators = (workspace.actions.iter().map(|it| ("actions", &it.created_by)))
+        .chain(workspace.cohorts.iter().map(|it| ("cohorts", &it.created_by)))
+        .chain(workspace.flags.iter().map(|it| ("flags", &it.created_by)))
+        .chain(workspace.insights.iter().map(|it| ("insights", &it.created_by)));
+    for (section, creator) in creators {
+        if let Some(creator) = creator {
+            known(users, &creator.as_str(), || format!("{section}.created_by"))?;
+        }
+    }
+    super::saved::check(workspace)
 }
 
-fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+/// Whether a text is what a key is found by.
+fn is_hash(text: &str) -> bool {
+    let digits = text.strip_prefix("sha256$");
+    digits.is_some_and(|it| {
+        it.len() == 64 && it.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+    })
+}
+
+pub(super) fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 

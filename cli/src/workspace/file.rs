@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::saved::{FlagSpec, InsightSpec};
+
 /// Everything that a file declares.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -29,6 +31,12 @@ pub struct Workspace {
     pub cohorts: Vec<CohortSpec>,
     /// Dashboards.
     pub dashboards: Vec<DashboardSpec>,
+    /// Flags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<FlagSpec>,
+    /// Insights.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub insights: Vec<InsightSpec>,
 }
 
 /// An organization.
@@ -141,6 +149,12 @@ pub struct KeySpec {
     /// The secret itself, for tests; left out, one is made and printed once. Never stored.
     #[serde(default, skip_serializing)]
     pub value: Option<Secret>,
+    /// What an exported key is found by, in place of the secret: so it works where it is applied as it did before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// The shown part of an exported key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
 }
 
 /// A key's text. Shows itself in no log and no error.
@@ -188,6 +202,27 @@ pub struct ActionSpec {
     /// An event matches when one of these does.
     #[serde(default)]
     pub steps: Vec<Value>,
+    /// Free words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// Since when it is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_at: Option<chrono::DateTime<chrono::Utc>>,
+    /// Whether a message should go out; none ever does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_to_slack: Option<bool>,
+    /// What the message would say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack_message_format: Option<String>,
+    /// Mail address of its creator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// When it was made; left out, when it was first declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
 
 /// A cohort: a set of persons by rule or by list.
@@ -214,6 +249,18 @@ pub struct CohortSpec {
     /// The listed members.
     #[serde(default)]
     pub distinct_ids: Vec<String>,
+    /// Members that are listed as persons, by their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub person_ids: Vec<Uuid>,
+    /// Free words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Mail address of its creator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// When it was made; left out, when it was first declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
 
 /// A dashboard.
@@ -240,6 +287,24 @@ pub struct DashboardSpec {
     /// Whether it was removed.
     #[serde(default)]
     pub deleted: bool,
+    /// Free words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether lists show it before others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// How it came about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_mode: Option<String>,
+    /// Which insights were made with it for what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<Value>,
+    /// When it was made; left out, when it was first declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
 
 impl Workspace {
@@ -301,7 +366,7 @@ impl TryFrom<NumberOrText> for u64 {
     }
 }
 
-fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     NumberOrText::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
 }
 
@@ -311,7 +376,7 @@ fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&number.to_string())
 }
 

@@ -127,33 +127,68 @@ fn api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
 }
 
 fn project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+    let creator = |email: &Option<String>| {
+        let user = email.as_deref().and_then(|email| user_of(state, email));
+        user.map(|user| json!(shown(&user.spec)))
+    };
     for action in state.actions.values() {
         let spec = &action.spec;
-        let record = json!({
-            "id": spec.id, "name": spec.name, "steps": spec.steps, "created_at": action.created_at, "deleted": false,
+        let mut record = json!({
+            "id": spec.id, "name": spec.name, "steps": spec.steps, "created_at": spec.created_at.unwrap_or(action.created_at), "deleted": false,
         });
+        let said = [
+            ("description", spec.description.as_ref().map(|it| json!(it))),
+            ("tags", spec.tags.as_ref().map(|it| json!(it))),
+            ("pinned_at", spec.pinned_at.map(|it| json!(it))),
+            ("post_to_slack", spec.post_to_slack.map(|it| json!(it))),
+            ("slack_message_format", spec.slack_message_format.as_ref().map(|it| json!(it))),
+            ("created_by", creator(&spec.created_by)),
+        ];
+        add_said(&mut record, said);
         rows.add(keys::record(spec.project, Kind::Action, spec.id), &record)?;
     }
     for cohort in state.cohorts.values() {
         let spec = &cohort.spec;
-        let record = json!({
+        let mut record = json!({
             "id": spec.id, "name": spec.name, "filters": spec.filters, "groups": spec.groups,
-            "is_static": spec.is_static, "distinct_ids": spec.distinct_ids, "created_at": cohort.created_at,
+            "is_static": spec.is_static, "distinct_ids": spec.distinct_ids, "created_at": spec.created_at.unwrap_or(cohort.created_at),
             "deleted": false,
         });
+        let said = [
+            ("person_ids", (!spec.person_ids.is_empty()).then(|| json!(spec.person_ids))),
+            ("description", spec.description.as_ref().map(|it| json!(it))),
+            ("created_by", creator(&spec.created_by)),
+        ];
+        add_said(&mut record, said);
         rows.add(keys::record(spec.project, Kind::Cohort, spec.id), &record)?;
     }
     for dashboard in state.dashboards.values() {
         let spec = &dashboard.spec;
-        let creator = spec.created_by.as_deref().and_then(|email| user_of(state, email));
-        let record = json!({
+        let mut record = json!({
             "id": spec.id, "name": spec.name, "filters": spec.filters.clone().unwrap_or(json!({})),
-            "restriction_level": spec.restriction_level, "created_by": creator.map(|user| shown(&user.spec)),
-            "created_at": dashboard.created_at, "deleted": spec.deleted,
+            "restriction_level": spec.restriction_level, "created_by": creator(&spec.created_by),
+            "created_at": spec.created_at.unwrap_or(dashboard.created_at), "deleted": spec.deleted,
         });
+        let said = [
+            ("description", spec.description.as_ref().map(|it| json!(it))),
+            ("pinned", spec.pinned.map(|it| json!(it))),
+            ("tags", spec.tags.as_ref().map(|it| json!(it))),
+            ("creation_mode", spec.creation_mode.as_ref().map(|it| json!(it))),
+            ("generated", spec.generated.clone()),
+        ];
+        add_said(&mut record, said);
         rows.add(keys::record(spec.project, Kind::Dashboard, spec.id), &record)?;
     }
     Ok(())
+}
+
+/// Adds what the file says; of the rest it says nothing.
+fn add_said(record: &mut Value, said: impl IntoIterator<Item = (&'static str, Option<Value>)>) {
+    for (field, value) in said {
+        if let Some(value) = value {
+            record[field] = value;
+        }
+    }
 }
 
 fn user_of<'a>(state: &'a State, email: &str) -> Option<&'a Declared<UserSpec>> {

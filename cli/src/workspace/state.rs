@@ -144,6 +144,9 @@ impl State {
             actions: specs(&self.actions),
             cohorts: specs(&self.cohorts),
             dashboards: specs(&self.dashboards),
+            // Of these only digests are kept.
+            flags: Vec::new(),
+            insights: Vec::new(),
         }
     }
 
@@ -154,7 +157,7 @@ impl State {
         let mut made = Vec::new();
         let mut named_keys = Vec::new();
         for (spec, name) in file.keys.iter().zip(self.key_names(file)) {
-            let stored = KeySpec { value: None, ..spec.clone() };
+            let stored = KeySpec { value: None, hash: None, mask: None, ..spec.clone() };
             let (hash, mask) = name.unwrap_or_else(|| {
                 let secret = ids::new_api_key();
                 let names = (hash_key(&secret), mask_key(&secret));
@@ -208,9 +211,10 @@ impl State {
         };
         file.keys
             .iter()
-            .map(|spec| match &spec.value {
-                Some(Secret(secret)) => Some((hash_key(secret), mask_key(secret))),
-                None => known(spec),
+            .map(|spec| match (&spec.value, &spec.hash) {
+                (Some(Secret(secret)), _) => Some((hash_key(secret), mask_key(secret))),
+                (None, Some(hash)) => Some((hash.clone(), spec.mask.clone().unwrap_or_default())),
+                (None, None) => known(spec),
             })
             .collect()
     }

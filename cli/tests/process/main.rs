@@ -2,6 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod background;
+mod backup;
+mod declared;
+mod export;
+mod formats;
 mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};

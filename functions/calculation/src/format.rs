@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, GATEWAY_BYTES_MAX};
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, as_json_text};
 use serde_json::Value;
 
 use crate::csv;
@@ -38,8 +38,12 @@ impl Format {
 }
 
 /// A table as an answer.
-pub(crate) fn table(text: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(CSV))], text).into_response()
+pub(crate) fn table(text: Vec<u8>) -> ApiResult<Response> {
+    if as_json_text(&text) > GATEWAY_BYTES_MAX {
+        let detail = "The answer is too large as a table. Ask for less, or for JSON.";
+        return Err(ApiError::invalid("invalid_input", detail, Some("format")));
+    }
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(CSV))], text).into_response())
 }
 
 /// The answer to a request that asked for a table; of a refusal too.
@@ -74,15 +78,17 @@ where
             // What is packed could not be made a table of.
             call.headers.remove(header::ACCEPT_ENCODING);
         }
+        let reads = call.method.is_safe();
         let answer = handler(state, call);
         Box::pin(async move {
             let answer = answer.await.into_response();
-            if is_table { as_table(answer).await } else { answer }
+            if is_table { as_table(answer, reads).await } else { answer }
         })
     }
 }
 
-async fn as_table(answer: Response) -> Response {
+/// What was written stays written, so its answer stays JSON where a table would be too large.
+async fn as_table(answer: Response, reads: bool) -> Response {
     let (mut parts, body) = answer.into_parts();
     // The body is in memory already.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
@@ -90,10 +96,14 @@ async fn as_table(answer: Response) -> Response {
         return Response::from_parts(parts, Body::from(bytes));
     };
     let table = csv::flat(&value);
-    if table.len() > GATEWAY_BYTES_MAX {
+    if as_json_text(&table) > GATEWAY_BYTES_MAX {
+        if !reads {
+            return Response::from_parts(parts, Body::from(bytes));
+        }
         let detail = "The answer is too large as a table. Ask for less, or for JSON.";
         return Box::pin(as_table(
             ApiError::invalid("invalid_input", detail, Some("format")).into_response(),
+            reads,
         ))
         .await;
     }

@@ -34,7 +34,7 @@ pub async fn funnel(State(state): State<Calculation>, call: Call) -> Response {
             unbox_breakdown(&request.merged, &mut body["result"]);
             match Format::of(&call)? {
                 Format::Json => sized(&call.headers, &body),
-                Format::Csv => Ok(table(csv::flat(&body))),
+                Format::Csv => table(csv::flat(&body)),
             }
         }),
     )
@@ -52,7 +52,7 @@ pub async fn trend(State(state): State<Calculation>, call: Call) -> Response {
                 body["next"] = object!(next(&call, series));
                 sized(&call.headers, &body)
             }
-            Format::Csv => Ok(exported(&call, &answered)),
+            Format::Csv => exported(&call, &answered),
         }),
     )
 }
@@ -68,7 +68,7 @@ pub async fn correlation(State(state): State<Calculation>, call: Call) -> Respon
             });
             match Format::of(&call)? {
                 Format::Json => sized(&call.headers, &body),
-                Format::Csv => Ok(table(csv::flat(&body))),
+                Format::Csv => table(csv::flat(&body)),
             }
         }),
     )
@@ -138,7 +138,7 @@ fn envelope(result: Value, timezone: &str, last_refresh: String, is_cached: bool
 }
 
 /// The series of a trend as a file.
-fn exported(call: &Call, answered: &Answered) -> Response {
+fn exported(call: &Call, answered: &Answered) -> ApiResult<Response> {
     let said = |name: &str| call.query_value(name).filter(|text| !text.is_empty());
     let mut text = Vec::new();
     let insight = said("export_insight_id");
@@ -152,11 +152,11 @@ fn exported(call: &Call, answered: &Answered) -> Response {
         None => String::new(),
     };
     let name = format!("attachment; filename=\"{}{days}.csv\"", csv::slug(said("export_name")));
-    let mut response = table(text);
+    let mut response = table(text)?;
     if let Ok(name) = HeaderValue::from_str(&name) {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
-    response
+    Ok(response)
 }
 
 /// The question of a request.

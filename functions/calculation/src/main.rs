@@ -6,7 +6,7 @@ use pennon_core::clock::Clock;
 use pennon_core::config::{Config, answer_time, events_memory};
 use pennon_core::http::edge;
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 
 #[tokio::main]
@@ -15,7 +15,8 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
+    let app =
+        App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running).limited(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));

@@ -6,7 +6,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Page, json, link};
+use pennon_core::http::{Call, Page, link, sized};
 use pennon_engine::{CalcError, Parsed};
 use serde_json::json as object;
 
@@ -67,7 +67,7 @@ async fn page(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult
         )
     };
     let after = offset.saturating_add(limit);
-    Ok(json(object!({
+    let page = object!({
         "results": [{"people": found.people, "count": found.people.len()}],
         "next": (after < found.total).then(|| at(after)),
         "previous": (offset > 0).then(|| at(offset.saturating_sub(limit))),
@@ -77,5 +77,6 @@ async fn page(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult
         "missing_persons": 0,
         "last_refresh": pennon_core::clock::timestamp(call.now),
         "is_cached": false,
-    })))
+    });
+    sized(&call.headers, &page)
 }

@@ -5,7 +5,7 @@ use pennon_core::clock::Clock;
 use pennon_core::config::Config;
 use pennon_core::http::edge;
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use pennon_eventstore::EventStore;
 
 #[tokio::main]
@@ -13,7 +13,7 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let app = App::new(Store::connected(&config.store, &keys::token("-")).await, Clock::Running);
     let events = EventStore::open(app.store.clone(), &url)?;
     lambda::run(edge(pennon_capture::router(&app, &events), app.clock), app.keys).await
 }

@@ -5,7 +5,7 @@ use pennon_core::clock::Clock;
 use pennon_core::config::{Config, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
 
@@ -15,7 +15,7 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running)
+    let app = App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running)
         .limited(rates)
         .with_payload_keys(payload_keys("")?);
     let events = EventStore::open(app.store.clone(), &url)?;

@@ -11,11 +11,11 @@ use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::mentions::Mentions;
-use pennon_engine::flag::{CohortReference, FlagReference, FlagRow, References};
+use pennon_engine::flag::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;
 
 use crate::Flags;
-use crate::store::{Rests, Rows, Version, number, proven, read_row, remembered};
+use crate::store::{Rests, Room, Rows, Version, number, of_cohorts, proven, read_row, remembered};
 
 /// Most rows of flags, and most cohorts, that a write demands one by one; a transaction takes a hundred writes.
 const NAMED_MAX: usize = 30;
@@ -70,6 +70,8 @@ pub struct Mentioned {
     sum: Option<i64>,
     /// The version that each cohort's record was seen with.
     cohorts_seen: BTreeMap<i64, u64>,
+    /// How long the records of the cohorts are that have rules.
+    cohort_bytes: Vec<usize>,
 }
 
 impl Mentioned {
@@ -90,8 +92,11 @@ impl Mentioned {
         for id in &sought.cohorts {
             let item = next(*id);
             self.cohorts_seen.extend(item.map(|item| (*id, item.version)));
-            let cohort = item.map(cohort_reference).transpose()?.flatten();
-            self.references.cohorts.insert(*id, cohort);
+            let cohort = item.map(live_cohort).transpose()?.flatten();
+            // A static one is a list of members, which no feed has.
+            let has_rules = cohort.as_ref().is_some_and(|cohort| !cohort.is_static);
+            self.cohort_bytes.extend(item.filter(|_| has_rules).map(|item| item.text.len()));
+            self.references.cohorts.insert(*id, cohort.as_ref().map(CohortReference::from));
         }
         for id in &sought.dashboards {
             self.looked_for.insert(*id);
@@ -124,13 +129,20 @@ impl Mentioned {
         // Of more than these, which hardly any flag refers to, one may be deleted in the moment of the write.
         let cohorts = self.cohorts_seen.iter().take(NAMED_MAX).map(cohort);
         if self.sum.is_some() {
-            return Rests { when, conditions: cohorts.collect() };
+            return Rests { when, conditions: cohorts.collect(), ..Rests::default() };
         }
         let others = self.seen.iter().filter(|(id, _)| **id > 0 && **id != own);
         let guard = |version: Option<u64>| version.map_or(Guard::Absent, Guard::Version);
         let checks =
             others.map(|(id, seen)| Write::Check(keys::flag_row(project, number(*id)), guard(*seen)));
-        Rests { when, conditions: checks.chain(cohorts).collect() }
+        Rests { when, conditions: checks.chain(cohorts).collect(), ..Rests::default() }
+    }
+
+    /// What of the feed's room `flag` takes at most beside its own length: its cohorts, and the keys that it depends on.
+    pub fn room(&self, flag: &Flag) -> Room {
+        let unknown = flag.cohort_ids().into_iter().filter(|id| !self.references.cohorts.contains_key(id));
+        let chain = self.references.flags.values().flatten().map(|flag| flag.key.len() + 3).sum::<usize>();
+        Room::Estimated { beside: of_cohorts(self.cohort_bytes.iter().copied(), unknown.count()) + chain }
     }
 }
 
@@ -180,7 +192,6 @@ pub async fn look_up(
     Ok(found)
 }
 
-fn cohort_reference(item: &Item) -> Result<Option<CohortReference>, StoreError> {
-    let cohort = Cohort::read(&item.body()?).filter(|cohort| !cohort.deleted);
-    Ok(cohort.as_ref().map(CohortReference::from))
+fn live_cohort(item: &Item) -> Result<Option<Cohort>, StoreError> {
+    Ok(Cohort::read(&item.body()?).filter(|cohort| !cohort.deleted))
 }

@@ -10,6 +10,7 @@ mod input;
 mod list;
 mod members;
 mod record;
+mod room;
 mod shown;
 mod uses;
 

@@ -37,8 +37,10 @@ mod writes;
 
 pub use cohorts::CohortRecord;
 pub use due::{Followed, follow_due};
+pub use record::{Insight, count_of_id};
 pub use resource::declared::{Declaration, declaration, writes as declaration_writes};
 pub use resource::row_of as summary_row;
+pub use tiles::Tile;
 
 use actions::Action;
 use axum::Router;

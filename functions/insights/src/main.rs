@@ -6,7 +6,7 @@ use pennon_core::clock::Clock;
 use pennon_core::config::{Config, answer_time, events_memory, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_insights::Insights;
 
@@ -16,7 +16,7 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running)
+    let app = App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running)
         .limited(rates)
         .with_payload_keys(payload_keys("")?);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);

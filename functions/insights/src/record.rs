@@ -59,6 +59,11 @@ pub struct Insight {
 const SKIPPED_FROM: u64 = 10_000_000;
 const SKIPPED: u64 = 90_000_000;
 
+/// How far the counter has to be for nobody else to be given `id`.
+pub fn count_of_id(id: u64) -> u64 {
+    if id < SKIPPED_FROM { id } else { id.saturating_sub(SKIPPED) }
+}
+
 /// The id of the insight that the counter counted as number `count`.
 pub fn id_of_count(count: u64) -> u64 {
     if count < SKIPPED_FROM { count } else { count.saturating_add(SKIPPED) }

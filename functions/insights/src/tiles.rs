@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use pennon_core::http::Restored;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -73,6 +74,16 @@ pub fn placed(tiles: &[Tile], wanted: &[u64], mut ids: Range<u64>) -> Vec<Tile> 
         }
     }
     placed
+}
+
+/// Lays tiles out as they were elsewhere.
+pub fn restore(tiles: &mut [Tile], restored: Option<&Restored>) {
+    let wanted = restored.map_or(&[][..], |it| &it.tiles);
+    for tile in tiles.iter_mut().filter(|tile| tile.is_kept()) {
+        if let Some(it) = wanted.iter().find(|it| it.dashboard == tile.dashboard_id) {
+            (tile.layouts, tile.color) = (it.layouts.clone(), it.color.clone());
+        }
+    }
 }
 
 /// The tiles when their insight is deleted.

@@ -4,12 +4,13 @@
 //! that others overtook is judged again on what they left.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::TimeDelta;
 use pennon_calculation::Format;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, Fields, created, json};
+use pennon_core::http::{Call, Fields, deliver, json};
 use pennon_core::ids;
 use pennon_core::once::{noted, once};
 use pennon_core::store::keys::Counter;
@@ -49,15 +50,19 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let wish = Wish::of(&call, &access.project, refresh);
     let numbers = state.numbers(&insight, wish).await?;
 
+    let restored = call.restored.as_ref();
     let (count, tile_ids) = tokio::try_join!(
-        store::count(records, Counter::Insight, 1),
+        store::count(records, Counter::Insight, usize::from(restored.is_none())),
         store::count(records, Counter::Tile, wanted.len())
     )?;
-    insight.id = id_of_count(count.start);
+    insight.id = restored.map_or_else(|| id_of_count(count.start), |it| it.id);
+    insight.created_at = restored.and_then(|it| it.created_at).unwrap_or(insight.created_at);
     insight.tiles = tiles::placed(&[], &wanted, tile_ids);
+    tiles::restore(&mut insight.tiles, restored);
+    let short_id = restored.and_then(|it| it.short_id.clone());
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
-        insight.short_id = ids::random_text(limits::SHORT_ID_CHARS);
+        insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
         let judged =
             Judged { access: &access, now: call.now, before: None, after: &insight, dashboard_change: None };
         let mut writes = judged.writes()?;
@@ -66,7 +71,8 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
             Ok(()) => {
                 let viewer = Viewer::new(&access, explicit);
                 let placement = Placement::of(&insight, &dashboards, &access);
-                return Ok(created(shown::full(&insight, &numbers, &placement, &viewer, None)));
+                let answer = shown::full(&insight, &numbers, &placement, &viewer, None);
+                return Ok(done(&call, StatusCode::CREATED, answer));
             }
             // The short id is taken, or the same create is done.
             Err(StoreError::Condition { .. }) => {}
@@ -87,11 +93,23 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         overtaken(tried).await;
         let item = found.ok_or_else(ApiError::not_found)?;
         match try_update(&state, &call, &access, &item).await? {
-            Some(answer) => return Ok(json(answer)),
+            Some(answer) => return Ok(done(&call, StatusCode::OK, answer)),
             None => found = state.app.store.records.get(&item.key).await?,
         }
     }
     Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
+}
+
+/// The answer about what was written. It is done, so a result that makes the answer too large is not shown, and has to be
+/// read elsewhere.
+fn done(call: &Call, status: StatusCode, mut answer: Value) -> Response {
+    let whole = deliver(&call.headers, answer.to_string().into_bytes());
+    let mut response = whole.unwrap_or_else(|| {
+        answer["result"] = Value::Null;
+        json(answer)
+    });
+    *response.status_mut() = status;
+    response
 }
 
 /// Judges and writes the change of the insight in `item`; none when others wrote it since it was read.
@@ -121,6 +139,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
         content::require_room(records, access.project.id, &new).await?;
         after.tiles = state.place(&before, wanted).await?;
     }
+    tiles::restore(&mut after.tiles, call.restored.as_ref());
     let wish = Wish::of(call, &access.project, refresh);
     let numbers = state.numbers(&after, wish).await?;
     let change = |wanted: &Vec<u64>| DashboardChange::of(&before, wanted, &dashboards);

@@ -5,13 +5,14 @@ use pennon_core::clock::Clock;
 use pennon_core::config::Config;
 use pennon_core::http::edge;
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 
 #[tokio::main]
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let rates = config.rates()?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running).limited(rates);
+    let app =
+        App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running).limited(rates);
     lambda::run(edge(pennon_projects::router(&app), app.clock), app.keys).await
 }

@@ -9,7 +9,7 @@ use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, events_memory};
 use pennon_core::lambda;
-use pennon_core::store::Store;
+use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
     PURGE_TIME, RUN_TIME, Trigger, answer, compact_all, run_left_over, run_told, sweep_purged, sweep_results,
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::from_env(&config.store).await, Clock::Running);
+    let app = App::new(Store::connected(&config.store, &keys::project(0)).await, Clock::Running);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::new(&app, events.clone());

@@ -101,6 +101,32 @@ pub fn metrics_of() -> Option<String> {
     is_on.then(|| std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "pennon".to_owned()))
 }
 
+/// Whether connections have to trust other certificates than those of AWS's public endpoints: an endpoint, a proxy, or certificates
+/// are named, or the region is of a partition with endpoints of its own.
+pub fn trusts_others() -> bool {
+    trusts_others_of(|name| std::env::var(name).ok())
+}
+
+fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
+    const NAMED: [&str; 11] = [
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_DYNAMODB",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ENDPOINT",
+        "AWS_CA_BUNDLE",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
+    let region = variable("AWS_REGION").unwrap_or_default();
+    let apart = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
+    let is_apart = region.is_empty() || apart.iter().any(|start| region.starts_with(start));
+    is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()))
+}
+
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
 pub fn log_filter() -> String {
     std::env::var("PENNON_LOG").unwrap_or_else(|_| "info".to_owned())
@@ -121,6 +147,21 @@ mod tests {
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
         assert!(config.rates().is_err());
+    }
+
+    #[test]
+    fn certificates_of_aws_alone_are_trusted_where_nothing_else_is_named() {
+        let of = |region: &str, named: Option<&str>| {
+            trusts_others_of(|name| match name {
+                "AWS_REGION" => Some(region.to_owned()),
+                other => (Some(other) == named).then(|| "x".to_owned()),
+            })
+        };
+        assert!(!of("eu-central-1", None) && !of("us-east-1", Some("PATH")));
+        for named in ["AWS_ENDPOINT_URL_DYNAMODB", "SSL_CERT_FILE", "HTTPS_PROXY", "AWS_CA_BUNDLE"] {
+            assert!(of("eu-central-1", Some(named)), "{named}");
+        }
+        assert!(of("", None) && of("cn-north-1", None) && of("us-gov-west-1", None));
     }
 
     #[test]

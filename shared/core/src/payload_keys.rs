@@ -17,6 +17,8 @@ use sha2::{Digest, Sha256};
 /// The name of the setting, for those who have to change it.
 pub const SETTING: &str = "PENNON_PAYLOAD_KEY";
 
+/// What every sealed text begins with; the number of its format comes behind.
+const SEALED: &str = "pennon-sealed:";
 const PREFIX: &str = "pennon-sealed:1:";
 const KEY_BYTES: usize = 32;
 
@@ -42,6 +44,9 @@ pub enum PayloadError {
     /// It is no sealed text of this place.
     #[error("it was changed or moved since it was encrypted")]
     Damaged,
+    /// It is of another format.
+    #[error("a newer release encrypted it")]
+    Newer,
 }
 
 impl PayloadKeys {
@@ -80,7 +85,10 @@ impl PayloadKeys {
 
     /// The text that was sealed for `place`.
     pub fn open(&self, place: &str, sealed: &str) -> Result<String, PayloadError> {
-        let rest = sealed.strip_prefix(PREFIX).ok_or(PayloadError::Damaged)?;
+        let rest = sealed.strip_prefix(PREFIX).ok_or(match is_sealed(sealed) {
+            true => PayloadError::Newer,
+            false => PayloadError::Damaged,
+        })?;
         let (name, body) = rest.split_once(':').ok_or(PayloadError::Damaged)?;
         let named = self.0.iter().find(|named| named.name == name).ok_or(PayloadError::NoKey)?;
         let mut body = STANDARD.decode(body).map_err(|_| PayloadError::Damaged)?;
@@ -109,7 +117,8 @@ fn code_key(secret: &[u8]) -> hmac::Key {
 
 /// Whether `text` has the form of a sealed one. No JSON text has.
 pub fn is_sealed(text: &str) -> bool {
-    text.starts_with(PREFIX)
+    // Also of a newer release: it must not be taken for a payload in clear.
+    text.starts_with(SEALED)
 }
 
 /// A new key in the form of the setting.
@@ -144,7 +153,10 @@ mod tests {
         let last = if sealed.ends_with("A=") { "B=" } else { "A=" };
         let changed = format!("{}{last}", &sealed[..sealed.len() - 2]);
         assert_eq!(keys.open("1/7/true", &changed), Err(PayloadError::Damaged));
-        for text in ["", "pennon-sealed:1:", "pennon-sealed:2:aa:bb", "{}"] {
+        let newer = sealed.replace("pennon-sealed:1:", "pennon-sealed:2:");
+        assert!(is_sealed(&newer), "it is not taken for a payload in clear");
+        assert_eq!(keys.open("1/7/true", &newer), Err(PayloadError::Newer));
+        for text in ["", "pennon-sealed:1:", "{}"] {
             assert_eq!(keys.open("1/7/true", text), Err(PayloadError::Damaged), "{text}");
         }
     }

@@ -19,6 +19,7 @@ use crate::captured::Captured;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
+use crate::formats;
 use crate::intake::{Cell, Properties};
 
 /// Largest part of a block: an item holds 400 KB, keys and attributes included.
@@ -118,8 +119,11 @@ impl Block {
         let mut header = Reader::new(block);
         let magic: [u8; 3] = header.array()?;
         let [format] = header.array()?;
-        if &magic != MAGIC || format != FORMAT {
+        if &magic != MAGIC || format < FORMAT {
             return Err(EventStoreError::corrupt("a block of unknown format"));
+        }
+        if format > FORMAT {
+            return Err(formats::newer("a block", format.into(), FORMAT.into()));
         }
         let size = u32::from_le_bytes(header.array()?) as usize;
         if size > INFLATED_BYTES_MAX {
@@ -285,7 +289,8 @@ mod tests {
         }
         let mut newer = block.clone();
         newer[3] = FORMAT + 1;
-        assert!(matches!(decode(&newer), Err(EventStoreError::Corrupt(_))));
+        let refused = decode(&newer).unwrap_err().to_string();
+        assert!(refused.contains("format 3") && refused.contains("newer release"), "{refused}");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! | 4 each | CRC-32 of every 4096 bytes of it, the last of what is left |
 //! | 4 | CRC-32 of all before |
 //!
-//! Numbers have their lowest byte first. Must stay true: what a reader is given has been compared, whatever part of an
+//! Numbers have their lowest byte first. The last letter of the mark is the format: a later one has another letter, the
+//! same mark before it and the same CRC-32 at its end, so that a reader of this one tells it from damage. Must stay true: what a reader is given has been compared, whatever part of an
 //! object it asks for; the sums themselves are compared too; nothing here panics on any bytes.
 
 use std::collections::BTreeMap;
@@ -23,7 +24,10 @@ use bytes::Bytes;
 
 /// Bytes that share a checksum: a page of most file systems.
 pub(crate) const UNIT: u64 = 4096;
+/// What sums begin with; the last letter is their format, and a later one has another.
 const MAGIC: &[u8; 8] = b"PENNSUMS";
+/// What is wrong with sums of a later format, which are not damaged.
+pub(crate) const NEWER: &str = "its form is one of a newer release";
 /// Ending of the names of objects with sums.
 const ENDING: &str = ".sums";
 
@@ -123,7 +127,10 @@ impl Sums {
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
             return Err("its checksum does not fit");
         }
-        let mut rest = body.strip_prefix(MAGIC.as_slice()).ok_or("it holds no checksums")?;
+        let mut rest = body.strip_prefix(MAGIC.as_slice()).ok_or(match body.starts_with(&MAGIC[..7]) {
+            true => NEWER,
+            false => "it holds no checksums",
+        })?;
         if take_text(&mut rest).ok_or(CUT)? != start {
             return Err("it is of another segment");
         }
@@ -187,6 +194,18 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Sums::decode("a/b", &bytes[..length]).is_err(), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn sums_of_a_later_format_are_told_from_damage() {
+        let mut later = Sums::default().encode("a/b")[..].to_vec();
+        later.truncate(later.len() - 4);
+        later[7] = b'T';
+        let sum = crc32fast::hash(&later);
+        later.extend(sum.to_le_bytes());
+        assert_eq!(Sums::decode("a/b", &later), Err(NEWER));
+        later[7] = b'S';
+        assert_eq!(Sums::decode("a/b", &later), Err("its checksum does not fit"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys;
 use crate::manifest::{Listed, Manifest, new_id};
 use crate::records;
@@ -23,6 +24,9 @@ use crate::time::Began;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LinksEntry {
     pub id: String,
+    /// Form of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
     /// None when nobody was imported under several ids.
     pub object: Option<String>,
     /// Of which imports it was made: a digest of the names of their objects.
@@ -122,7 +126,8 @@ impl EventStore {
         let pairs = tokio::task::spawn_blocking(move || resolution.encode()).await?;
         let id = new_id(began.now());
         let object = (!pairs.is_empty()).then(|| format!("project={project}/links/{id}.pairs"));
-        let mut entry = LinksEntry { id, object, of: digest(manifest), at: 0, head: 0 };
+        let mut entry =
+            LinksEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
         self.inner.objects.create_all(&files).await?;
         entry.at = began.now();

@@ -27,7 +27,9 @@ mod copies;
 mod erase;
 mod error;
 mod event;
+mod export;
 mod files;
+mod formats;
 mod identity;
 mod imported;
 mod ingest;
@@ -38,6 +40,7 @@ pub mod members;
 mod merges;
 mod merging;
 mod moved;
+mod named;
 mod numbered;
 mod objects;
 mod orphans;
@@ -83,6 +86,7 @@ pub use compact::Compacted;
 pub use erase::{Doomed, Erased};
 pub use error::EventStoreError;
 pub use event::Event;
+pub use export::{StoredEvent, TakesEvents};
 pub use files::LiveFiles;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
@@ -90,10 +94,10 @@ pub use merges::MERGES_MAX;
 pub use orphans::ORPHANED_MICROS;
 pub use packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
 pub use people::{
-    GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull, Subject,
-    VALUES_BYTES_MAX,
+    EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
+    Subject, VALUES_BYTES_MAX,
 };
-pub use person::derived;
+pub use person::{derived, merge_asked_by};
 pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
 pub use records_columns::{GroupColumns, PersonColumns};
@@ -172,7 +176,8 @@ impl EventStore {
         events_url: &str,
         settings: Settings,
     ) -> Result<EventStore, EventStoreError> {
-        Ok(EventStore::with(store, Objects::open(events_url)?, settings))
+        let objects = Objects::open_trusting(events_url, store.roots)?;
+        Ok(EventStore::with(store, objects, settings))
     }
 
     /// The events in the tables of `store` and the objects of another object store, where calls that fail are tried

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
+use crate::formats;
 use crate::imported::LinksEntry;
 use crate::keys;
 use crate::merges::fold::MergesEntry;
@@ -99,6 +100,9 @@ impl Listed for MergesEntry {
 struct Head {
     /// How many entries came with its version.
     entries: usize,
+    /// The form of the manifest as a whole: a new kind of entry that must not be passed over makes it another one.
+    #[serde(default = "formats::first")]
+    format: u32,
 }
 
 impl SegmentEntry {
@@ -225,6 +229,7 @@ impl Manifest {
     pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
         for _ in 0..READS {
             let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
+            formats::require(&items)?;
             if is_whole(&items)? {
                 return Manifest::of(&items);
             }
@@ -238,7 +243,9 @@ impl Manifest {
         let listed =
             |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
         let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
-        Manifest::of(&[persons, links].concat())
+        let items = [persons, links].concat();
+        formats::require(&items)?;
+        Manifest::of(&items)
     }
 
     fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
@@ -365,7 +372,7 @@ impl Manifest {
         entries: Vec<Write>,
         beside: Vec<Write>,
     ) -> Result<Swapped, EventStoreError> {
-        let head = Head { entries: entries.len() };
+        let head = Head { entries: entries.len(), format: formats::MANIFEST };
         let version = self.next_version();
         let head = Item::new(keys::head(project), &head)?.with_version(version);
         let guard = self.head.map_or(Guard::Absent, Guard::Version);
@@ -451,7 +458,7 @@ mod tests {
     }
 
     fn head(version: u64, entries: usize) -> Item {
-        Item::new(keys::head(1), &Head { entries }).unwrap().with_version(version)
+        Item::new(keys::head(1), &Head { entries, format: formats::MANIFEST }).unwrap().with_version(version)
     }
 
     #[test]

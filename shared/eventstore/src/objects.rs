@@ -17,7 +17,10 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use object_store::{
+    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+};
+use pennon_core::store::{AMAZON_ROOTS, Roots};
 use pennon_engine::scan::Micros;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -68,7 +71,13 @@ pub(crate) struct Listed {
 
 impl Objects {
     /// The objects at `file:///directory` (made when missing) or `s3://bucket/prefix` (settings from the environment).
+    #[cfg(test)]
     pub(crate) fn open(url: &str) -> Result<Objects, EventStoreError> {
+        Objects::open_trusting(url, Roots::Machine)
+    }
+
+    /// As `open`, over connections that trust `roots`.
+    pub(crate) fn open_trusting(url: &str, roots: Roots) -> Result<Objects, EventStoreError> {
         if let Some(directory) = url.strip_prefix("file://") {
             let directory = PathBuf::from(directory);
             if !directory.is_absolute() {
@@ -88,7 +97,15 @@ impl Objects {
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         // It is tried again here, see `Patience`: the same way for every store, within the time that a request has.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let store = AmazonS3Builder::from_env()
+        let mut builder = AmazonS3Builder::from_env();
+        if roots == Roots::Amazon {
+            let client = ClientOptions::new().with_no_system_certificates(true);
+            let certificates = Certificate::from_pem_bundle(AMAZON_ROOTS.as_bytes())?;
+            builder = builder.with_client_options(
+                certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
+            );
+        }
+        let store = builder
             .with_bucket_name(bucket)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_retry(retry)
@@ -286,6 +303,9 @@ impl Objects {
             let read = self.read.with(|| get_if_there(self.store.clone(), path.clone()));
             let Some(bytes) = read.await? else { return Err(self.damaged(&beside, MISSING).await) };
             match Sums::decode(start, &bytes) {
+                Err(what) if what == checksums::NEWER => {
+                    return Err(EventStoreError::Corrupt(format!("{beside}: {what}")));
+                }
                 Err(_) if std::mem::take(&mut again) => {}
                 decoded => break decoded,
             }
@@ -459,6 +479,13 @@ mod tests {
             objects.delete_all(vec!["a/b".to_owned()]).await.unwrap();
         }
         assert_eq!(objects.list("a").await.unwrap(), []);
+    }
+
+    #[test]
+    fn a_bucket_is_opened_whatever_its_connections_trust() {
+        for roots in [Roots::Machine, Roots::Amazon] {
+            assert!(Objects::open_trusting("s3://bucket/prefix", roots).is_ok(), "{roots:?}");
+        }
     }
 
     #[test]

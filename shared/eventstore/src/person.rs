@@ -90,6 +90,11 @@ pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
     Some(Merge { link, forced })
 }
 
+/// The two distinct ids, as persons by themselves, that `event` asks to be made one, if it asks for that.
+pub fn merge_asked_by(project: ProjectId, event: &Event) -> Option<(Uuid, Uuid)> {
+    merge_of(project, event).map(|merge| (merge.link.from, merge.link.to))
+}
+
 /// The distinct id that `event` asks to be merged into its own, and whether by force.
 pub(crate) fn other_id(event: &Event) -> Option<(String, bool)> {
     let (key, forced) = match event.event.as_str() {

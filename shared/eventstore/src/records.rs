@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::parquet_file::{Index, ParquetFile};
@@ -181,8 +182,16 @@ impl EventStore {
         let object = format!("project={project}/{folder}/{id}.parquet");
         let size = bytes.len() as u64;
         self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
-        let entry =
-            RecordsEntry { id: id.clone(), object, rows, bytes: size, at: now, head: 0, before: Vec::new() };
+        let entry = RecordsEntry {
+            id: id.clone(),
+            format: formats::RECORDS,
+            object,
+            rows,
+            bytes: size,
+            at: now,
+            head: 0,
+            before: Vec::new(),
+        };
         loop {
             if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
                 return Ok(());

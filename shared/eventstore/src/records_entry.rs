@@ -6,11 +6,16 @@
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
+use crate::formats;
+
 /// The entry of an object with persons or groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordsEntry {
     /// Also where it has another object by now.
     pub id: String,
+    /// Form of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
     pub object: String,
     pub rows: u64,
     /// Its size; 0 where an earlier release wrote it.
@@ -52,7 +57,7 @@ impl RecordsEntry {
     pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
         let own = Former { object: self.object.clone(), at };
         let before = self.before.iter().cloned().chain([own]).collect();
-        RecordsEntry { object, bytes, rows, at, before, ..self.clone() }
+        RecordsEntry { format: formats::RECORDS, object, bytes, rows, at, before, ..self.clone() }
     }
 
     /// The object that it has, and those that it had.

@@ -16,11 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys::BlockId;
 use crate::manifest::Manifest;
 use crate::tail::RawBlock;
 
-const MARK: &[u8; 4] = b"PBL1";
+/// What a list begins with: what it is, and the digit of its format.
+const KIND: &[u8; 3] = b"PBL";
+const FORMAT: u8 = b'1';
+const MARK: [u8; 4] = [KIND[0], KIND[1], KIND[2], FORMAT];
 const ENTRY_BYTES: usize = 17;
 
 /// What a segment's entry says of the blocks that it replaces.
@@ -66,7 +70,7 @@ fn encode(ids: &[BlockId]) -> Bytes {
 }
 
 fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
-    let entries = bytes.strip_prefix(MARK)?;
+    let entries = bytes.strip_prefix(&MARK)?;
     let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else { return None };
     let id = |entry: &[u8; ENTRY_BYTES]| {
         Some(BlockId {
@@ -77,6 +81,16 @@ fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
         })
     };
     entries.iter().map(id).collect()
+}
+
+/// The error for a list of a newer format.
+fn newer(object: &str, bytes: &[u8]) -> Option<EventStoreError> {
+    match bytes.strip_prefix(KIND) {
+        Some([format @ b'2'..=b'9', ..]) => {
+            Some(formats::newer(object, u32::from(format - b'0'), u32::from(FORMAT - b'0')))
+        }
+        _ => None,
+    }
 }
 
 impl EventStore {
@@ -132,6 +146,9 @@ impl EventStore {
             return Ok(known);
         }
         let bytes = self.inner.objects.get(&entry.object).await?;
+        if let Some(newer) = newer(&entry.object, &bytes) {
+            return Err(newer);
+        }
         let ids = decode(&bytes).filter(|ids| ids.len() as u64 == entry.count);
         let ids =
             ids.ok_or_else(|| EventStoreError::Corrupt(format!("{} is no list of blocks", entry.object)))?;
@@ -185,6 +202,17 @@ mod tests {
         assert!(ReplacedBlocks::of(&[], "o".into()).is_none());
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<ReplacedBlocks>(&text).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_list_of_a_newer_format_is_told_from_a_damaged_one() {
+        let (_, bytes) = ReplacedBlocks::of(&[id(1)], "o".into()).unwrap();
+        assert!(newer("o", &bytes).is_none() && newer("o", b"PBLx").is_none() && newer("o", b"PB").is_none());
+        let mut later = bytes.to_vec();
+        later[3] = b'2';
+        let refused = newer("o", &later).unwrap().to_string();
+        assert!(refused.contains("format 2") && refused.contains("newer release"), "{refused}");
+        assert_eq!(decode(&later), None);
     }
 
     #[test]

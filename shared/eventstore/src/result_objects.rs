@@ -28,7 +28,8 @@ pub struct ResultObject {
 }
 
 impl ResultObject {
-    fn name(&self) -> String {
+    /// The name of the object.
+    pub(crate) fn name(&self) -> String {
         let ResultObject { project, cache_key, id } = self;
         format!("{FOLDER}/{OF_PROJECT}{project}/{cache_key}.{id}")
     }

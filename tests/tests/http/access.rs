@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Every route that asks for a key, with a path that fits it. Those that answer with tables, refusals too, are the same
 /// handlers as those beside them.
 fn guarded_routes() -> Vec<(String, String)> {
-    let open = ["capture", "local"];
+    let open = ["capture", "local", "reference"];
     pennon::serve::groups()
         .into_iter()
         .filter(|route| {

@@ -50,7 +50,9 @@ async fn a_page_of_long_entries_is_packed_or_refused_by_the_largest_limit_that_f
     let (user, at) = (user(), NOW.parse().unwrap());
     let entries: Vec<_> = (0..ENTRIES)
         .map(|_| {
-            let detail = json!({"changes": [], "name": "x".repeat(BYTES)});
+            let name = "x".repeat(BYTES);
+            let detail =
+                json!({"changes": [], "trigger": null, "type": null, "name": name, "short_id": null});
             (
                 Entry { scope: "FeatureFlag", item: id, activity: "updated", user: &user, at, detail },
                 new_uuid(),

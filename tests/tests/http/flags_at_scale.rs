@@ -4,7 +4,7 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Raise, Table, Unchanged, Write};
 use pennon_engine::flag::Flag;
-use pennon_flags::store::change;
+use pennon_flags::store::{Room, change};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -53,7 +53,8 @@ async fn fill(records: &Table, template: &Flag, count: usize) {
     let transactions = ids.chunks(24).map(|some| {
         let (mut all, mut raise) = (Vec::new(), Raise::default());
         for id in some {
-            for write in change(1, None, &flag(template, *id), Unchanged::default()).unwrap() {
+            for write in change(1, None, &flag(template, *id), Unchanged::default(), Room::default()).unwrap()
+            {
                 match write {
                     Write::Raise(_, one) => {
                         raise.by.rows += one.by.rows;

@@ -25,7 +25,8 @@ impl Numbers {
     }
 
     fn write(&mut self, key: Key) -> Write {
-        match self.below(6) {
+        match self.below(7) {
+            6 => Write::Measured(key, i64::try_from(self.below(4)).unwrap(), 7),
             0 => Write::Delete(key, self.guard()),
             1 => Write::Check(key, self.guard()),
             2 => Write::Add(key, 1 + i64::try_from(self.below(5)).unwrap()),
@@ -41,9 +42,16 @@ impl Numbers {
 
     fn raise(&mut self) -> Raise {
         let mut number = || i64::try_from(self.below(4)).unwrap() - 1;
-        let by = Sums { rows: number(), edges: number(), last: number() };
+        let by = Sums { rows: number(), edges: number(), last: number(), used: number() };
         let seen = |number: i64| (number > 0).then_some(number - 1);
-        Raise { by, when: Unchanged { rows: seen(number()), edges: seen(number()), number: seen(number()) } }
+        let used = seen(number());
+        let when = Unchanged {
+            rows: seen(number()),
+            edges: seen(number()),
+            number: seen(number()),
+            used_at_most: seen(number()),
+        };
+        Raise { by, used, when }
     }
 
     fn transaction(&mut self) -> Vec<Write> {

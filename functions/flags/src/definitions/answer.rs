@@ -8,13 +8,12 @@ use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip, as_json_text};
+use pennon_core::model::FEED_BYTES_MAX;
 use serde_json::json;
 
 use super::memory::Form;
 use crate::store::RECORDS_KIB_MAX;
 
-/// Largest compressed document: through a gateway a binary answer goes in base64.
-pub const GZIP_BYTES_MAX: usize = GATEWAY_BYTES_MAX / 4 * 3;
 /// Largest text of a document that is made at all.
 pub const TEXT_BYTES_MAX: usize = 64_000_000;
 
@@ -53,7 +52,7 @@ fn plain(form: &Form, gzip: &Bytes) -> ApiResult<Vec<u8>> {
     let too_large = || {
         let detail = format!(
             "The definitions of this project's flags are larger than an answer without compression can be. Ask for \
-             them with the header Accept-Encoding: gzip, which takes {GZIP_BYTES_MAX} bytes compressed."
+             them with the header Accept-Encoding: gzip, which takes {FEED_BYTES_MAX} bytes compressed."
         );
         ApiError::invalid("invalid_input", detail, None)
     };
@@ -80,12 +79,25 @@ pub fn quota_exhausted() -> Response {
 
 /// 400: never a shortened document, which SDKs would take for the whole. They keep the definitions that they have.
 pub fn too_large() -> ApiError {
-    let detail = format!(
-        "The definitions of this project's flags are larger than an answer can be: at most {GZIP_BYTES_MAX} bytes \
-         compressed and {TEXT_BYTES_MAX} as text, from records of {RECORDS_KIB_MAX} KiB. Long lists of values and \
-         payloads take most of it."
-    );
+    let detail =
+        format!("The definitions of this project's flags are larger than an answer can be: {}", limits());
     ApiError::invalid("invalid_input", detail, None)
+}
+
+/// 400: with the change, no SDK could be given the definitions.
+pub fn would_be_too_large() -> ApiError {
+    let detail = format!(
+        "With this change the definitions of this project's flags would be larger than an answer can be: {}",
+        limits()
+    );
+    ApiError::invalid("invalid_input", detail, Some("filters"))
+}
+
+fn limits() -> String {
+    format!(
+        "at most {FEED_BYTES_MAX} bytes compressed and {TEXT_BYTES_MAX} as text, from records of {RECORDS_KIB_MAX} KiB. \
+         Long lists of values and payloads take most of it."
+    )
 }
 
 /// A failure in the shape that SDKs know from this endpoint; other errors have the common one.

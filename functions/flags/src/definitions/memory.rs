@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use axum::body::Bytes;
+use pennon_core::model::FeedPlace;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::definitions::CohortForm;
 
-use super::stored;
 use crate::store::Bounded;
 
 /// Bytes of compressed documents that a process keeps.
@@ -43,7 +43,7 @@ pub enum Body {
     /// Here, compressed.
     Here(Bytes),
     /// In the table.
-    Stored(stored::Place),
+    Stored(FeedPlace),
     /// Nowhere: it would be larger than an answer can be.
     TooLarge,
 }

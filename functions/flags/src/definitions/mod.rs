@@ -9,10 +9,12 @@
 
 mod answer;
 mod build;
+mod measure;
 mod memory;
 mod stored;
 
 pub use answer::failed;
+pub use measure::measured;
 pub use memory::Feeds;
 
 use std::sync::Arc;
@@ -147,12 +149,14 @@ impl Poll<'_> {
             return Ok(self.flags.feeds.keep(self.project, feed));
         }
         let types = self.group_types.to_vec();
-        let feed = build::build(self.flags, self.project, &rows, self.version, types).await?;
+        let built = build::build(self.flags, self.project, &rows, self.version, types).await?;
         let before = stored.as_ref().or(remembered.as_deref());
-        let (items, gone) = stored::items(self.project, &feed, before, self.now)?;
-        if let Err(error) = records.replace(items, gone).await {
+        let (items, gone) = stored::items(self.project, &built.feed, before, self.now)?;
+        let corrected = measure::correct(self.flags, self.project, &rows, built.used);
+        let (kept, corrected) = tokio::join!(records.replace(items, gone), corrected);
+        if let Err(error) = kept.and(corrected) {
             tracing::warn!(cause = %error, "a definitions feed could not be stored");
         }
-        Ok(self.flags.feeds.keep(self.project, feed))
+        Ok(self.flags.feeds.keep(self.project, built.feed))
     }
 }

@@ -5,6 +5,7 @@
 
 use axum::body::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
+use pennon_core::model::{FeedForm, FeedHead, FeedPlace};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{BODY_BYTES_MAX, Item, Key, StoreError};
 use pennon_engine::flag::definitions::CohortForm;
@@ -16,32 +17,6 @@ use super::memory::{Body, Feed, Form};
 /// Days after which a stored feed may go; it is made again when it is needed.
 const KEPT_DAYS: i64 = 30;
 const PART_BYTES: usize = BODY_BYTES_MAX;
-
-/// Where the compressed text of a document lies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Under which form's name. Forms of the same text are stored once.
-    form: String,
-    /// What its parts are marked with: the digest of the whole.
-    mark: String,
-    /// How many there are.
-    parts: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Head {
-    group_types: Vec<String>,
-    sent: StoredForm,
-    flattened: StoredForm,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredForm {
-    tag: String,
-    length: usize,
-    /// None: it is too large to be sent.
-    place: Option<Place>,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Mark {
@@ -58,8 +33,8 @@ pub fn word(form: CohortForm) -> &'static str {
 
 /// The feed that `item` is the head of, its documents still in the table.
 pub fn head(item: &Item) -> Result<Feed, StoreError> {
-    let head: Head = item.body()?;
-    let form = |stored: StoredForm| Form {
+    let head: FeedHead = item.body()?;
+    let form = |stored: FeedForm| Form {
         tag: stored.tag,
         length: stored.length,
         body: stored.place.map_or(Body::TooLarge, Body::Stored),
@@ -75,15 +50,13 @@ pub fn head(item: &Item) -> Result<Feed, StoreError> {
 /// Where the parts of a document lie that is in the table.
 pub fn parts(project: ProjectId, form: &Form) -> Vec<Key> {
     match &form.body {
-        Body::Stored(place) => place.keys(project),
+        Body::Stored(place) => keys_of(place, project),
         _ => Vec::new(),
     }
 }
 
-impl Place {
-    fn keys(&self, project: ProjectId) -> Vec<Key> {
-        (0..self.parts).map(|part| keys::feed_part(project, &self.form, part)).collect()
-    }
+fn keys_of(place: &FeedPlace, project: ProjectId) -> Vec<Key> {
+    (0..place.parts).map(|part| keys::feed_part(project, &place.form, part)).collect()
 }
 
 /// The body of a document, put together if all its parts are among `items`.
@@ -116,11 +89,11 @@ pub fn items(
     let mut items = Vec::new();
     let sent = store(project, &feed.sent, CohortForm::Sent, &mut items)?;
     let flattened = if feed.flattened.tag == feed.sent.tag {
-        StoredForm { place: sent.place.clone(), ..without_place(&feed.flattened) }
+        FeedForm { packed: sent.packed, place: sent.place.clone(), ..without_place(&feed.flattened) }
     } else {
         store(project, &feed.flattened, CohortForm::Flattened, &mut items)?
     };
-    let head = Head { group_types: feed.group_types.clone(), sent, flattened };
+    let head = FeedHead { group_types: feed.group_types.clone(), sent, flattened };
     items.push(Item { count: feed.number, ..Item::new(keys::feed_head(project), &head)? });
     let items: Vec<Item> = items.into_iter().map(|item| item.expiring(expiry)).collect();
     let had = before.into_iter().flat_map(|before| {
@@ -137,14 +110,14 @@ pub fn items(
 /// Where the parts of a document lie, or would.
 fn occupied(project: ProjectId, form: &Form, kind: CohortForm) -> Vec<Key> {
     match &form.body {
-        Body::Stored(place) => place.keys(project),
-        Body::Here(gzip) => place_of(gzip, kind).keys(project),
+        Body::Stored(place) => keys_of(place, project),
+        Body::Here(gzip) => keys_of(&place_of(gzip, kind), project),
         Body::TooLarge => Vec::new(),
     }
 }
 
-fn without_place(form: &Form) -> StoredForm {
-    StoredForm { tag: form.tag.clone(), length: form.length, place: None }
+fn without_place(form: &Form) -> FeedForm {
+    FeedForm { tag: form.tag.clone(), length: form.length, packed: 0, place: None }
 }
 
 fn store(
@@ -152,20 +125,20 @@ fn store(
     form: &Form,
     kind: CohortForm,
     items: &mut Vec<Item>,
-) -> Result<StoredForm, StoreError> {
+) -> Result<FeedForm, StoreError> {
     let Body::Here(gzip) = &form.body else { return Ok(without_place(form)) };
     let place = place_of(gzip, kind);
-    for (key, part) in place.keys(project).into_iter().zip(gzip.chunks(PART_BYTES)) {
+    for (key, part) in keys_of(&place, project).into_iter().zip(gzip.chunks(PART_BYTES)) {
         let mark = Mark { mark: place.mark.clone() };
         items.push(Item { bytes: part.to_vec(), ..Item::new(key, &mark)? });
     }
-    Ok(StoredForm { place: Some(place), ..without_place(form) })
+    Ok(FeedForm { packed: gzip.len(), place: Some(place), ..without_place(form) })
 }
 
-fn place_of(gzip: &Bytes, kind: CohortForm) -> Place {
+fn place_of(gzip: &Bytes, kind: CohortForm) -> FeedPlace {
     let mark = Sha256::digest(gzip).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     let parts = u32::try_from(gzip.len().div_ceil(PART_BYTES)).unwrap_or(u32::MAX);
-    Place { form: word(kind).to_owned(), mark, parts }
+    FeedPlace { form: word(kind).to_owned(), mark, parts }
 }
 
 #[cfg(test)]

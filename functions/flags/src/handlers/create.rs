@@ -16,6 +16,7 @@ use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, is_possible_key}
 
 use super::TRIES;
 use crate::Flags;
+use crate::definitions::measured;
 use crate::mentioned::{Mentioned, Sought, look_up};
 use crate::store::{Holders, Outcome, Stored, Version, holders, prepared};
 use crate::usage::Reserved;
@@ -41,8 +42,10 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
         Some(body) => body,
         None => call.fields()?,
     };
-    let mut id = None;
+    let restored = call.restored.clone();
+    let mut id = restored.as_ref().and_then(|it| i64::try_from(it.id).ok());
     let mut reserved: Option<Reserved> = None;
+    let mut needs_measure = false;
     for _ in 0..TRIES {
         let around = match seen.take() {
             Some(around) => around,
@@ -54,7 +57,12 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
         };
         let user = access.caller.user();
-        let flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
+        let mut flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
+        if let Some(restored) = &restored {
+            flag.usage_dashboard = restored.usage_dashboard;
+            // What is switched on where it was before is not switched on anew.
+            flag.performed_rollback = input.performed_rollback.flatten();
+        }
         let records = &app.store.records;
         if input.should_create_usage_dashboard && reserved.is_none() {
             reserved = Some(Reserved::reserve(records).await?);
@@ -66,8 +74,14 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
         beside.extend(noted(&call, id)?);
         // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
         let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
-        let rests = mentioned.rests(project, flag.id);
         let record = concealed(&app.payload_keys, project, &flag, None)?;
+        let mut rests = mentioned.rests(project, flag.id);
+        rests.room = mentioned.room(&flag);
+        if needs_measure || rests.room.is_too_much() {
+            let changed = Stored { flag: record.clone().into_owned(), version: 1 };
+            let types = &access.project.group_types;
+            rests.room = measured(&state, project, types, None, &changed, rests.room).await?;
+        }
         let written = crate::store::create(records, project, &record, &deleted, user, rests, beside).await?;
         if written == Outcome::Done {
             let viewer = viewers.viewer(&flag);
@@ -75,6 +89,7 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
                 prepared(&state, project, &Stored { flag, version: 1 }, &mentioned.references.cohort_names());
             return Ok(json_text(StatusCode::CREATED, text.text(viewer, call.now)));
         }
+        needs_measure = written == Outcome::Version;
     }
     Err(ApiError::busy(1))
 }

@@ -15,7 +15,7 @@ use pennon_role_access::viewer::{Owned, Viewers};
 use serde_json::json as object;
 
 use super::{TRIES, require_edit};
-use crate::store::{Outcome, Stored, change, flag_at, number, send};
+use crate::store::{Outcome, Room, Stored, change, flag_at, number, send};
 use crate::usage::{Reserved, enrich};
 
 /// Makes a new usage dashboard and points the flag at it. The body has no meaning.
@@ -32,13 +32,13 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         };
         let written = async {
             let (after, beside) = reserved.make(project, &before.flag, user, call.now)?;
-            let mut writes = change(project, Some(&before), &after, Unchanged::default())?;
+            let mut writes = change(project, Some(&before), &after, Unchanged::default(), Room::default())?;
             writes.extend(beside);
             send(records, writes).await
         };
         match written.await {
             Ok(Outcome::Done) => return Ok(json(object!({"success": true}))),
-            Ok(Outcome::Lost) => item = records.get(&at(project, &before)).await?,
+            Ok(Outcome::Lost | Outcome::Version) => item = records.get(&at(project, &before)).await?,
             Err(StoreError::TooLarge) => return Ok(refusal("Unable to generate usage dashboard")),
             Err(error) => return Err(error.into()),
         }
@@ -62,7 +62,7 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
         writes.push(Write::Check(at(project, &before), Guard::Version(before.version)));
         match send(records, writes).await? {
             Outcome::Done => return Ok(json(object!({"success": true}))),
-            Outcome::Lost => item = records.get(&at(project, &before)).await?,
+            Outcome::Lost | Outcome::Version => item = records.get(&at(project, &before)).await?,
         }
     }
     Err(ApiError::busy(1))

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::{TRIES, require_edit};
 use crate::Flags;
+use crate::definitions::measured;
 use crate::mentioned::{Mentioned, Sought, look_up};
 use crate::store::{
     Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, number, prepared,
@@ -49,6 +50,7 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
     let (access, mut items, mut page) = access_and_around(state, call, &plan).await?;
     let project = access.project.id;
     let mut sent = sent;
+    let mut needs_measure = false;
     for _ in 0..TRIES {
         let mut seen = plan.seen(&items, page)?.ok_or_else(ApiError::not_found)?;
         let before = seen.before.clone();
@@ -65,8 +67,13 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         if let Cow::Owned(clear) = &clear {
             seen.before.flag = clear.clone();
         }
-        let Judged { after, rests, references } = judge(state, &access, call, body, write, seen).await?;
+        let Judged { after, mut rests, references } = judge(state, &access, call, body, write, seen).await?;
         let record = concealed(&app.payload_keys, project, &after, Some((&before.flag, &clear)))?;
+        if needs_measure || rests.room.is_too_much() {
+            let changed = Stored { flag: record.clone().into_owned(), version: before.version + 1 };
+            let types = &access.project.group_types;
+            rests.room = measured(state, project, types, Some(&before), &changed, rests.room).await?;
+        }
         let user = access.caller.user();
         let unnamed: BTreeSet<i64> =
             after.cohort_ids().into_iter().filter(|id| !references.cohorts.contains_key(id)).collect();
@@ -76,7 +83,8 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
             crate::store::update(records, project, &before, &record, user, rests, beside),
             cohort_names(app, project, &unnamed),
         );
-        if written? == Outcome::Done {
+        let written = written?;
+        if written == Outcome::Done {
             let mut names = match names {
                 Ok(names) => names,
                 Err(_) => names_after_all(state, project, &before, &unnamed).await,
@@ -86,6 +94,7 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
             let text = prepared(state, project, &stored, &names).text(viewers.viewer(owned), call.now);
             return Ok(json_text(StatusCode::OK, text));
         }
+        needs_measure = written == Outcome::Version;
         plan.ask_for_key_of(&before.flag);
         (items, page) = plan.read(records, project).await?;
     }
@@ -242,6 +251,7 @@ async fn judge(
     };
     let input = FlagInput::parse(body, write, &surroundings).map_err(refused)?;
     let after = flag.apply(&input, call.now, &user_ref(access.caller.user()));
+    rests.room = mentioned.room(&after);
     let links = Links {
         early_access: false,
         live_experiments: &[],

@@ -7,12 +7,14 @@
 mod dependents;
 mod memory;
 mod names;
+mod room;
 mod rows;
 mod shown;
 
 pub use dependents::{dependents, first_dependents};
 pub use memory::{Bounded, Memory};
 pub use names::names;
+pub use room::{Room, added, of_cohorts};
 pub use rows::{
     Early, RECORDS_KIB_MAX, Rows, Version, early, flags_of, kib, load, proven, read as read_row, record,
     remembered,
@@ -83,6 +85,8 @@ pub enum Outcome {
     Done,
     /// Somebody was faster: read again and judge again.
     Lost,
+    /// The project's version was not as demanded: somebody was faster, or the feed has no room by what is known of it.
+    Version,
 }
 
 /// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
@@ -95,6 +99,8 @@ pub struct Rests {
     pub when: Unchanged,
     /// Conditions on single rows.
     pub conditions: Vec<Write>,
+    /// What the flag takes of the feed's room.
+    pub room: Room,
 }
 
 /// Stores a new flag and what is written `beside` it, which is at most twenty writes; the deleted flags `replaced`, which
@@ -114,21 +120,22 @@ pub async fn create(
             return Ok(Outcome::Lost);
         }
     }
-    let mut writes = change(project, None, flag, rests.when)?;
+    let mut writes = change(project, None, flag, rests.when, rests.room)?;
     writes.extend(rests.conditions);
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
     writes.extend(beside);
     writes.extend(removals(project, &flag.key, now));
-    send(records, writes).await
+    send_change(records, writes).await
 }
 
 /// The writes that put `after` in the place of `before`: record, summary row, what it depends on, claim on its key, and
-/// the project's version. The record is the first. They leave no activity entry.
+/// the project's version. The record is the first, the version the second. They leave no activity entry.
 pub fn change(
     project: ProjectId,
     before: Option<&Stored>,
     after: &Flag,
     when: Unchanged,
+    room: Room,
 ) -> Result<Vec<Write>, StoreError> {
     let id = number(after.id);
     let version = before.map_or(0, |before| before.version) + 1;
@@ -142,8 +149,11 @@ pub fn change(
         rows: sum(new.as_ref()) - sum(old.as_ref()),
         edges: sum(new_edge.as_ref()) - sum(old_edge.as_ref()),
         last: after.id,
+        used: 0,
     };
-    let version = Write::Raise(keys::project_version(project), Raise { by, when });
+    let mut raise = Raise { by, when, used: None };
+    room.take(&mut raise, before.map(|before| &before.flag), after, record.text.len());
+    let version = Write::Raise(keys::project_version(project), raise);
     let mut writes = vec![Write::Put(record, guard), version];
     writes.extend(in_place_of(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
     writes.extend(in_place_of(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);
@@ -188,11 +198,19 @@ pub async fn update(
     rests: Rests,
     beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
-    let mut writes = change(project, Some(before), after, rests.when)?;
+    let mut writes = change(project, Some(before), after, rests.when, rests.room)?;
     writes.extend(rests.conditions);
     writes.extend(activity(project, Some(&before.flag), after, user, after.updated_at)?);
     writes.extend(beside);
-    send(records, writes).await
+    send_change(records, writes).await
+}
+
+/// Sends what begins with the writes of [`change`].
+async fn send_change(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
+    match records.transact(writes).await {
+        Err(StoreError::Condition { index: 1 }) => Ok(Outcome::Version),
+        other => outcome(other),
+    }
 }
 
 /// The row by which a flag holds its key.
@@ -221,7 +239,11 @@ fn activity(
 
 /// Sends the writes of one change.
 pub async fn send(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
-    match records.transact(writes).await {
+    outcome(records.transact(writes).await)
+}
+
+fn outcome(sent: Result<(), StoreError>) -> Result<Outcome, StoreError> {
+    match sent {
         Ok(()) => Ok(Outcome::Done),
         Err(StoreError::Condition { .. }) => Ok(Outcome::Lost),
         Err(other) => Err(other),

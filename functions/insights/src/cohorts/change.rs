@@ -8,6 +8,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::ids;
+use pennon_core::model::FEED_ROOM;
 use pennon_core::store::keys;
 use pennon_core::store::{Guard, Item, Raise, StoreError, Unchanged, Write};
 use serde_json::json;
@@ -18,6 +19,7 @@ use super::csv::{self, By};
 use super::input::{CohortInput, not_static};
 use super::members;
 use super::record::CohortRecord;
+use super::room::{Room, Taken};
 use super::uses::Uses;
 use crate::resource::{Judged, Resource};
 use crate::{Insights, limits};
@@ -113,11 +115,26 @@ impl Wanted {
         }
         writes.extend(more);
         writes.extend(self.noted.clone());
-        writes.push(Write::Raise(
-            keys::project_version(project),
-            Raise { when: judged.when, ..Raise::default() },
-        ));
-        match records.transact(writes).await {
+        let room = Room::of(before.map(|(before, _)| before), &after);
+        let mut raise = Raise { when: judged.when, ..Raise::default() };
+        let taken = room.take(&mut raise);
+        let (at, version) = (writes.len(), keys::project_version(project));
+        writes.push(Write::Raise(version.clone(), raise));
+        let mut sent = match taken {
+            Taken::TooMuch => Err(StoreError::Condition { index: at }),
+            _ => records.transact(writes.clone()).await,
+        };
+        if let Err(StoreError::Condition { index }) = sent
+            && taken != Taken::Nothing
+            && index == at
+        {
+            room.require(records, project, after.id).await?;
+            // How much is used is not known then: the next write of a flag measures it.
+            let raise = Raise { when: judged.when, used: Some(FEED_ROOM), ..Raise::default() };
+            writes[at] = Write::Raise(version, raise);
+            sent = records.transact(writes).await;
+        }
+        match sent {
             Ok(()) => Ok(Some(after)),
             Err(StoreError::Condition { .. }) => Ok(None),
             Err(error) => Err(error.into()),

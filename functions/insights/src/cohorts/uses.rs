@@ -18,6 +18,8 @@ use crate::resource::{Row, list};
 pub struct Uses {
     /// Their names, or keys where they have none, in the order of their numbers.
     pub flags: Vec<String>,
+    /// How many flags name it, those that are not active too.
+    pub named_by: usize,
     /// What has to be so for this to be true.
     pub when: Unchanged,
 }
@@ -34,13 +36,13 @@ impl Uses {
         let using = naming(&rows, BTreeSet::from([id]));
         let flags = flags.iter().flatten().map(Item::body).collect::<Result<Vec<FlagRow>, StoreError>>()?;
         let uses = |id: &i64| u64::try_from(*id).is_ok_and(|id| using.contains(&id));
-        let mut flags: Vec<FlagRow> = flags
-            .into_iter()
-            .filter(|row| row.active && !row.deleted && row.cohort_ids.iter().any(uses))
-            .collect();
+        let mut flags: Vec<FlagRow> =
+            flags.into_iter().filter(|row| !row.deleted && row.cohort_ids.iter().any(uses)).collect();
+        let named_by = flags.len();
+        flags.retain(|row| row.active);
         flags.sort_unstable_by_key(|row| row.id);
         let name = |row: FlagRow| if row.name.is_empty() { row.key } else { row.name };
-        Ok(Uses { flags: flags.into_iter().map(name).collect(), when })
+        Ok(Uses { flags: flags.into_iter().map(name).collect(), named_by, when })
     }
 
     /// 400 where any flag uses it.

@@ -45,6 +45,33 @@ pub struct Credential {
     pub source: CredentialSource,
 }
 
+/// What a record had in another installation and has here again. Goes beside a request of this process's own, as an extension
+/// of it; nothing that comes over HTTP can say it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Restored {
+    /// Its number.
+    pub id: u64,
+    /// Its short id, where it has one.
+    pub short_id: Option<String>,
+    /// When it was made.
+    pub created_at: Option<DateTime<Utc>>,
+    /// The dashboard that was made for it.
+    pub usage_dashboard: Option<i64>,
+    /// How it lies on its dashboards.
+    pub tiles: Vec<RestoredTile>,
+}
+
+/// How something lies on a dashboard.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoredTile {
+    /// The dashboard.
+    pub dashboard: u64,
+    /// Where it stands, by size of the screen.
+    pub layouts: Value,
+    /// Its colour.
+    pub color: Option<String>,
+}
+
 /// A request: path parameters, query, headers, body and instant.
 #[derive(Clone)]
 pub struct Call {
@@ -56,6 +83,8 @@ pub struct Call {
     pub now: DateTime<Utc>,
     /// The URL as the client spelt it.
     pub url: ClientUrl,
+    /// What is restored by it.
+    pub restored: Option<Restored>,
     params: HashMap<String, String>,
     query: Vec<(String, String)>,
     body: Bytes,
@@ -169,6 +198,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let now = clock.now(parts.headers.get(NOW_HEADER).and_then(|value| value.to_str().ok()));
         Ok(Call {
             url: client_url(&parts),
+            restored: parts.extensions.remove(),
             query: parse_query(parts.uri.query().unwrap_or("")),
             method: parts.method,
             headers: parts.headers,

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
 
+use super::reply::{accepts_gzip, let_through};
 use super::watch::Watched;
 use crate::clock::Clock;
 use crate::error::ApiError;
@@ -56,14 +57,17 @@ impl Service<Request> for Edge {
         request.extensions_mut().insert(RequestClock(self.clock));
         rewrite_path(&mut request);
         let watched = Watched::new(&request);
+        let reads = request.method().is_safe();
+        let packs = accepts_gzip(request.headers());
         let answer = self.routes.call(request);
         let answer = async move {
             // A handler that panics is a mistake of ours; its caller gets an answer, and the others go on.
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
-            finish(match answer {
+            let answer = match answer {
                 Ok(Ok(response)) => response,
                 Err(_) => ApiError::internal(&"a handler panicked").into_response(),
-            })
+            };
+            finish(if reads { let_through(packs, answer).await } else { answer })
         };
         Box::pin(async move { Ok(watched.answered(answer).await) })
     }

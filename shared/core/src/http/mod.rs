@@ -9,7 +9,7 @@ mod routes;
 mod watch;
 
 pub use body::{BODY_BYTES_MAX, Fields};
-pub use call::{Call, ClientUrl, Credential, CredentialSource};
+pub use call::{Call, ClientUrl, Credential, CredentialSource, Restored, RestoredTile};
 pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use reply::{

@@ -47,7 +47,7 @@ pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
     let (body, counted) = if is_packed {
         let packed = gzip(&text);
         // A binary body travels as base64.
-        let counted = packed.len().div_ceil(3) * 4;
+        let counted = as_base64(packed.len());
         (packed, counted)
     } else {
         let counted = as_json_text(&text);
@@ -68,10 +68,12 @@ pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
 /// [`deliver`]s a JSON body; 400 where it is too large for any answer.
 pub fn sized<T: Serialize>(headers: &HeaderMap, body: &T) -> Result<Response, ApiError> {
     let text = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error))?;
-    deliver(headers, text).ok_or_else(|| {
-        let detail = "The answer is too large. Ask for less, or let it be packed (Accept-Encoding: gzip).";
-        ApiError::invalid("invalid_input", detail, None)
-    })
+    deliver(headers, text).ok_or_else(too_large)
+}
+
+fn too_large() -> ApiError {
+    let detail = "The answer is too large. Ask for less, or let it be packed (Accept-Encoding: gzip).";
+    ApiError::invalid("invalid_input", detail, None)
 }
 
 /// 400 on `limit`: the page is too long, of which `records` are here. `text` is the page of the first so many of them; of
@@ -92,9 +94,47 @@ pub fn too_long(headers: &HeaderMap, records: usize, text: impl Fn(usize) -> Vec
     ApiError::invalid("invalid_input", detail, Some("limit"))
 }
 
+/// `answer` to a request that reads, where a gateway lets it through; packed where it is long and the client `packs`; else
+/// a 400. Handlers that know what to ask less of say so themselves; this is for all others.
+pub(super) async fn let_through(packs: bool, answer: Response) -> Response {
+    let size = axum::body::HttpBody::size_hint(answer.body()).exact();
+    // No character takes more than six bytes of the gateway's text.
+    if size.is_some_and(|size| size <= GATEWAY_BYTES_MAX as u64 / 6) {
+        return answer;
+    }
+    let (mut parts, body) = answer.into_parts();
+    // The body is in memory already.
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let is_packed = parts.headers.contains_key(header::CONTENT_ENCODING);
+    let counted = if is_packed { as_base64(bytes.len()) } else { as_json_text(&bytes) };
+    if counted <= GATEWAY_BYTES_MAX && (is_packed || !packs || bytes.len() <= PACK_ABOVE_BYTES) {
+        return Response::from_parts(parts, bytes.into());
+    }
+    if !is_packed && packs {
+        let packed = gzip(&bytes);
+        if as_base64(packed.len()) <= GATEWAY_BYTES_MAX {
+            parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            parts.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+            parts.headers.remove(header::CONTENT_LENGTH);
+            return Response::from_parts(parts, packed.into());
+        }
+    }
+    too_large().into_response()
+}
+
+/// The length of a binary body on its way to the gateway.
+fn as_base64(length: usize) -> usize {
+    length.div_ceil(3) * 4
+}
+
 /// The length of a text body on its way to the gateway, where it is a JSON text itself.
 pub fn as_json_text(text: &[u8]) -> usize {
-    text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 2 } else { 1 }).sum()
+    let length = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..32 => 6,
+        _ => 1,
+    };
+    text.iter().map(length).sum()
 }
 
 /// `text` as a gzip file.
@@ -176,6 +216,30 @@ mod tests {
         let plain = deliver(&asking(None), long.clone()).unwrap();
         assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
         assert_eq!(body(plain).await, long);
+    }
+
+    #[tokio::test]
+    async fn whatever_is_read_goes_through_or_is_refused() {
+        let table = |text: Vec<u8>| {
+            ([(header::CONTENT_TYPE, HeaderValue::from_static("text/csv"))], text).into_response()
+        };
+        let long = vec![b'1'; GATEWAY_BYTES_MAX];
+        let plain = let_through(false, table(long.clone())).await;
+        assert_eq!((plain.status(), body(plain).await.len()), (StatusCode::OK, GATEWAY_BYTES_MAX));
+        let packed = let_through(true, table(long.clone())).await;
+        assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(packed.headers()[header::CONTENT_TYPE], "text/csv");
+        assert!(body(packed).await.len() < 100_000);
+        assert_eq!(let_through(false, table([&long[..], b"1"].concat())).await.status(), 400);
+        // A line break takes two bytes of the gateway's own text, other control characters six.
+        let (lines, zeros) = (vec![b'\n'; 3_000_001], vec![0; 1_000_001]);
+        assert_eq!(let_through(false, table(lines.clone())).await.status(), 400);
+        assert_eq!(let_through(false, table(lines[1..].to_vec())).await.status(), 200);
+        assert_eq!(let_through(false, table(zeros.clone())).await.status(), 400);
+        assert_eq!(let_through(false, table(zeros[1..].to_vec())).await.status(), 200);
+        let mut done = json_text(StatusCode::OK, noise(4_500_001));
+        done.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        assert_eq!(let_through(true, done).await.status(), 400, "packed already, and too long as base64");
     }
 
     #[test]

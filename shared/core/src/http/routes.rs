@@ -91,10 +91,21 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// The router over `state`. `app` judges the key of requests whose method a path does not have.
     pub fn into_router(self, state: S, app: &App) -> Router {
+        let app = (!self.open).then(|| app.clone());
+        self.routed(state, app.as_ref())
+    }
+
+    /// The router over `state` of routes that are for callers without a key, where there is nothing to judge keys with.
+    pub fn into_open_router(self, state: S) -> Router {
+        debug_assert!(self.open, "these routes ask for keys");
+        self.routed(state, None)
+    }
+
+    fn routed(self, state: S, app: Option<&App>) -> Router {
         let mut router = Router::new();
         for (path, methods) in self.routers {
             let allow = allow(&self.methods[&path]);
-            let refuse = Refuse { app: app.clone(), allow, open: self.open };
+            let refuse = Refuse { app: app.cloned(), allow };
             let fallback = move |call: Call| refuse.clone().answer(call);
             router = router.route(&path, methods.fallback(fallback));
         }
@@ -117,9 +128,9 @@ fn allow(methods: &[Method]) -> String {
 /// What answers the methods that a path does not have.
 #[derive(Clone)]
 struct Refuse {
-    app: App,
+    /// What judges keys; none where none are asked for.
+    app: Option<App>,
     allow: String,
-    open: bool,
 }
 
 impl Refuse {
@@ -127,8 +138,8 @@ impl Refuse {
         if call.method == Method::OPTIONS {
             return self.preflight(call.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS));
         }
-        if !self.open
-            && let Err(error) = self.app.caller(&call, |_| Ok(())).await
+        if let Some(app) = &self.app
+            && let Err(error) = app.caller(&call, |_| Ok(())).await
         {
             return error.into_response();
         }

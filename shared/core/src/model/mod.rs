@@ -1,10 +1,12 @@
 //! Stored things that several functions need.
 
+mod feed;
 mod organization;
 mod project;
 mod role;
 mod user;
 
+pub use feed::{FEED_BYTES_MAX, FEED_ROOM, FeedForm, FeedHead, FeedPlace};
 pub use organization::{AccessLevel, Level, Organization};
 pub use project::{Project, TokenRow};
 pub use role::{Role, RoleMember};

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 
 use super::StoreError;
-use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, VERSION, number};
+use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, USED, VERSION, number};
 use super::parts::pack;
 use super::table::{Guard, Raise, Write};
 
@@ -101,6 +101,11 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
             one(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, Guard::None)
         }
         Write::Raise(key, raise) => raising(key, *raise),
+        Write::Measured(key, at, used) => Change {
+            key: key.clone(),
+            action: Action::Count { add: Vec::new(), set: vec![(USED, *used)] },
+            when: vec![Condition::Is(COUNT, *at)],
+        },
     })
 }
 
@@ -111,14 +116,16 @@ fn raising(key: &Key, raise: Raise) -> Change {
         0 => Some(Condition::IsOrUnset(name, 0)),
         seen => Some(Condition::Is(name, seen)),
     };
-    Change {
-        key: key.clone(),
-        action: Action::Count {
-            add: vec![(COUNT, 1), (ROWS, raise.by.rows), (EDGES, raise.by.edges)],
-            set: vec![(LAST, raise.by.last)],
-        },
-        when: sums.into_iter().filter_map(seen).collect(),
+    let mut add = vec![(COUNT, 1), (ROWS, raise.by.rows), (EDGES, raise.by.edges)];
+    let mut set = vec![(LAST, raise.by.last)];
+    match raise.used {
+        Some(used) => set.push((USED, used)),
+        None if raise.by.used != 0 => add.push((USED, raise.by.used)),
+        None => {}
     }
+    let room = raise.when.used_at_most.map(|most| Condition::AtMostOrUnset(USED, most));
+    let when = sums.into_iter().filter_map(seen).chain(room).collect();
+    Change { key: key.clone(), action: Action::Count { add, set }, when }
 }
 
 /// Names and values that an expression uses.

@@ -33,6 +33,7 @@ pub(super) const COUNT: &str = "n";
 pub(super) const ROWS: &str = "s";
 pub(super) const EDGES: &str = "t";
 pub(super) const LAST: &str = "w";
+pub(super) const USED: &str = "u";
 const TEXT: &str = "d";
 const DEFLATED: &str = "z";
 const BYTES: &str = "b";
@@ -77,6 +78,8 @@ pub struct Sums {
     pub edges: i64,
     /// The flag that the last write changed; 0 when it changed none.
     pub last: i64,
+    /// How many bytes of its room the definitions feed takes at most.
+    pub used: i64,
 }
 
 /// A stored item. `version` serves optimistic locking: a writer names the version it read.
@@ -220,11 +223,12 @@ impl Item {
 
     pub(super) fn from_attributes(mut map: Attributes) -> Result<Item, StoreError> {
         let key = Item::key_of(&map)?;
-        if let Some(format) = parsed::<u32>(&map, FORMAT)
-            && format > ITEM_FORMAT
+        // Counters say none.
+        if let Some(said) = map.get(FORMAT)
+            && parsed::<u32>(&map, FORMAT).is_none_or(|format| format > ITEM_FORMAT)
         {
             return Err(StoreError::Corrupt(format!(
-                "{}/{} has format {format}, written by a newer release",
+                "{}/{} has format {said:?}, written by a newer release",
                 key.pk, key.sk
             )));
         }
@@ -246,6 +250,7 @@ impl Item {
                 rows: parsed(&map, ROWS).unwrap_or(0),
                 edges: parsed(&map, EDGES).unwrap_or(0),
                 last: parsed(&map, LAST).unwrap_or(0),
+                used: parsed(&map, USED).unwrap_or(0),
             },
             expires_at: parsed(&map, EXPIRES_AT),
             parts: match (parsed(&map, PARTS), map.remove(TAG)) {
@@ -319,8 +324,15 @@ mod tests {
 
     #[test]
     fn an_item_of_a_newer_format_is_refused() {
-        let mut map = Item::empty(Key::new("P", "S")).attributes().unwrap();
-        map.insert(FORMAT.into(), number(ITEM_FORMAT + 1));
-        assert!(matches!(Item::from_attributes(map), Err(StoreError::Corrupt(_))));
+        let of_format = |format| {
+            let mut map = Item::empty(Key::new("P", "S")).attributes().unwrap();
+            map.insert(FORMAT.into(), format);
+            Item::from_attributes(map)
+        };
+        assert!(of_format(number(ITEM_FORMAT)).is_ok());
+        for newer in [number(ITEM_FORMAT + 1), number(1_u64 << 40), AttributeValue::S("new".into())] {
+            let refused = of_format(newer).unwrap_err().to_string();
+            assert!(refused.contains("P/S") && refused.contains("newer release"), "{refused}");
+        }
     }
 }

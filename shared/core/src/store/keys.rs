@@ -2,7 +2,7 @@
 //!
 //! | what | pk | sk |
 //! |---|---|---|
-//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD` with `#{project}/{id}` |
+//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD`, `FLAG`, `INSIGHT` with `#{project}/{id}` |
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
 //! | project settings; that it has received an event; its version; that of its insights; how often events of it were erased | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION`, `INSIGHTS`, `ERASURES` |
@@ -306,8 +306,11 @@ pub fn flag_children_pk(project: ProjectId, flag: u64) -> String {
 
 /// There when a role has access to a flag.
 pub fn role_access_of_role(project: ProjectId, flag: u64, role: Uuid) -> Key {
-    Key::new(flag_children_pk(project, flag), format!("ROLE#{role}"))
+    Key::new(flag_children_pk(project, flag), format!("{FLAG_ROLES}{role}"))
 }
+
+/// What the rows of the roles of a flag begin with.
+pub const FLAG_ROLES: &str = "ROLE#";
 
 /// Partitions over which the role accesses of one flag are spread, so that many are read side by side: the store
 /// answers a query with at most 1 MB at a time.

@@ -11,6 +11,7 @@ mod meter;
 mod parts;
 mod places;
 mod query;
+mod roots;
 pub mod round_trips;
 pub mod schema;
 mod table;
@@ -23,6 +24,7 @@ pub use meter::Meter;
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
+pub use roots::{AMAZON_ROOTS, Roots};
 pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write, overtaken};
 pub use within::Within;
 
@@ -47,6 +49,8 @@ pub struct Store {
     pub records: Table,
     /// Freshly captured events, waiting for compaction.
     pub blocks: Table,
+    /// Whose certificates its connections trust.
+    pub roots: Roots,
 }
 
 impl Store {
@@ -55,6 +59,7 @@ impl Store {
         Store {
             records: Table::new(client.clone(), &config.records_table),
             blocks: Table::new(client.clone(), &config.blocks_table),
+            roots: Roots::default(),
         }
     }
 
@@ -64,6 +69,7 @@ impl Store {
         Store {
             records: self.records.with_direct(direct.clone()),
             blocks: self.blocks.with_direct(direct.clone()),
+            roots: self.roots,
         }
     }
 

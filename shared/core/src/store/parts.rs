@@ -128,6 +128,7 @@ fn joined(item: &Item, found: &mut HashMap<Key, Item>) -> Result<Option<String>,
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::direct::from_json;
     use super::*;
 
     /// A text of `length` characters that deflates to about three quarters.
@@ -205,5 +206,37 @@ mod tests {
         assert_eq!((short.parts.len(), short.surplus.len()), (0, long.parts.len()));
         let middle = pack(&item(noise(BODY_BYTES_MAX * 5 / 3)).replacing(&old)).unwrap();
         assert_eq!(middle.parts.len() + middle.surplus.len(), long.parts.len());
+    }
+
+    #[test]
+    fn rows_of_every_shape_of_format_1_are_read_and_those_of_a_newer_one_refused() {
+        let cases = include_str!("../../../../tests/formats/1/items.json");
+        let cases: Vec<serde_json::Value> = serde_json::from_str(cases).unwrap();
+        assert_eq!(cases.len(), 6);
+        for case in cases {
+            let rows = case["rows"].as_array().unwrap().iter();
+            let rows = rows.map(|row| from_json(&row.to_string()).unwrap()).collect::<Vec<_>>();
+            let mut items =
+                rows.iter().map(|row| Item::from_attributes(row.clone()).unwrap()).collect::<Vec<_>>();
+            let head = items.remove(0);
+            let mut parts = items.into_iter().map(|part| (part.key.clone(), part)).collect();
+            let what = &case["what"];
+            assert_eq!(joined(&head, &mut parts).unwrap().unwrap(), case["text"].as_str().unwrap(), "{what}");
+            assert_eq!(head.version, case["version"].as_u64().unwrap(), "{what}");
+            assert_eq!(head.count, case["count"].as_i64().unwrap_or(0), "{what}");
+            assert_eq!(head.expires_at, case["expires_at"].as_i64(), "{what}");
+            let sums = serde_json::json!([head.sums.rows, head.sums.edges, head.sums.last]);
+            assert_eq!(&sums, case.get("sums").unwrap_or(&serde_json::json!([0, 0, 0])), "{what}");
+            assert_eq!(
+                &serde_json::json!(head.bytes),
+                case.get("bytes").unwrap_or(&serde_json::json!([])),
+                "{what}"
+            );
+            for mut row in rows {
+                row.insert("f".to_owned(), AttributeValue::N("2".to_owned()));
+                let refused = Item::from_attributes(row).unwrap_err().to_string();
+                assert!(refused.contains("newer release"), "{what}: {refused}");
+            }
+        }
     }
 }

@@ -63,6 +63,8 @@ pub enum Write {
     Add(Key, i64),
     /// Raise a project's version.
     Raise(Key, Raise),
+    /// Set what the version with this number says of the feed's room ([`Sums::used`]), and leave its number.
+    Measured(Key, i64, i64),
 }
 
 /// How a project's version is raised.
@@ -70,6 +72,8 @@ pub enum Write {
 pub struct Raise {
     /// What is added to the sums; `last` is set.
     pub by: Sums,
+    /// What [`Sums::used`] becomes, where it was measured; `by` adds nothing to it then.
+    pub used: Option<i64>,
     /// What has to be as it was read.
     pub when: Unchanged,
 }
@@ -83,6 +87,8 @@ pub struct Unchanged {
     pub edges: Option<i64>,
     /// The number: nothing at all was written that raises it.
     pub number: Option<i64>,
+    /// The most that may be used of the feed's room before the write.
+    pub used_at_most: Option<i64>,
 }
 
 impl Table {

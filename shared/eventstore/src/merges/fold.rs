@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{MergeRow, Merged, decode, encode};
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys;
 use crate::manifest::{Manifest, new_id};
 use crate::sweep::GRACE_MICROS;
@@ -31,6 +32,9 @@ const MERGES_A_ROW: u64 = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MergesEntry {
     pub id: String,
+    /// Form of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
     pub object: String,
     /// Number of the last row that is in it.
     pub through: u64,
@@ -115,6 +119,7 @@ impl EventStore {
         let bytes = Bytes::from(encode(&merges));
         let id = new_id(began.now());
         let mut entry = MergesEntry {
+            format: formats::MERGES,
             object: format!("merges/project={project}/{id}.bin"),
             through,
             merges: merges.len() as u64,

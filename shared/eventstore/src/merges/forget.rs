@@ -20,6 +20,7 @@ use super::{Merged, encode};
 use crate::EventStore;
 use crate::erase::Erase;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys;
 use crate::manifest::{Manifest, Swap, Swapped, new_id};
 use crate::resolved::Resolved;
@@ -142,6 +143,7 @@ impl EventStore {
     ) -> Result<MergesEntry, EventStoreError> {
         let id = new_id(now);
         let entry = MergesEntry {
+            format: formats::MERGES,
             object: format!("merges/project={project}/{id}.bin"),
             through,
             merges: merges.len() as u64,

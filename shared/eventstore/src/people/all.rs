@@ -28,8 +28,6 @@ use crate::resolved::Resolved;
 pub const PEOPLE_MAX: usize = 500_000;
 /// Most bytes, about, that the wanted properties of all persons may take.
 pub const VALUES_BYTES_MAX: usize = 128 << 20;
-/// Most persons that are counted.
-const COUNTED_MAX: usize = 5_000_000;
 /// Most rows of files that are read for it.
 const ROWS_MAX: u64 = 20_000_000;
 
@@ -167,54 +165,13 @@ impl EventStore {
         }
         Ok(people)
     }
-
-    /// How many persons a project has.
-    ///
-    /// [`EventStoreError::TooLarge`] above five million.
-    pub async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
-        let now = self.now(project, None).await?;
-        check_rows(&now)?;
-        let objects = self.persons_objects(project, &now.manifest).await?;
-        let resolved = now.resolved.clone();
-        let counted = tokio::task::spawn_blocking(move || {
-            let ids = objects.iter().flat_map(|object| object.records()).filter_map(<[Uuid]>::first);
-            ids.map(|id| resolved.resolution.person(*id)).collect::<HashSet<_>>()
-        });
-        let mut found = counted.await?;
-        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
-            let Some(ids) = &entry.ids else {
-                let whole = self.whole_profile(project, entry).await?;
-                found.extend(whole.ids.keys().map(|id| now.resolved.resolution.person(*id)));
-                continue;
-            };
-            let file = self.opened(ids).await?;
-            for group in 0..file.groups() {
-                let decoded = file.decode(&self.inner.objects, group, None, &["id"]).await?;
-                let resolved = now.resolved.clone();
-                let counted = tokio::task::spawn_blocking(move || {
-                    for batch in &decoded.batches {
-                        let ids = crate::segment::read::ids(batch, "id")?;
-                        found.extend(ids.into_iter().map(|id| resolved.resolution.person(id)));
-                    }
-                    Ok::<_, EventStoreError>(found)
-                });
-                found = counted.await??;
-                if found.len() > COUNTED_MAX {
-                    return Err(too_many("persons", COUNTED_MAX));
-                }
-            }
-        }
-        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
-        found.extend(hot.iter().map(|row| now.resolved.resolution.person(row.person)));
-        Ok(found.len() as u64)
-    }
 }
 
-fn too_many(what: &str, most: usize) -> EventStoreError {
+pub(super) fn too_many(what: &str, most: usize) -> EventStoreError {
     EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to look at each."))
 }
 
-fn check_rows(now: &Now) -> Result<(), EventStoreError> {
+pub(super) fn check_rows(now: &Now) -> Result<(), EventStoreError> {
     let records = now.manifest.persons.iter().map(|entry| entry.rows);
     let rows = records.chain(now.manifest.segments.iter().filter_map(|entry| Some(entry.ids.as_ref()?.rows)));
     let rows = rows.sum::<u64>();

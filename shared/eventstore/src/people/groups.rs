@@ -20,6 +20,9 @@ use crate::records::each_group_record;
 /// Most rows that may tell of a project's groups, of all types, for them to be looked through at once.
 pub const GROUPS_MAX: u64 = 200_000;
 
+/// The same for a command, which somebody waits for and which has a process of its own.
+const GROUPS_OF_A_COMMAND_MAX: u64 = 5_000_000;
+
 /// A type of groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupType {
@@ -48,6 +51,8 @@ struct Wanted {
     groups: Arc<[(GroupType, Option<String>)]>,
     /// Names of properties; none is all.
     keys: Option<Arc<BTreeSet<String>>>,
+    /// Most rows that may tell of them.
+    rows_max: u64,
 }
 
 impl Wanted {
@@ -92,7 +97,7 @@ impl EventStore {
         group_type: &GroupType,
         keys: &BTreeSet<String>,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_by_type(project, group_type, Some(Arc::new(keys.clone()))).await
+        self.groups_by_type(project, group_type, Some(Arc::new(keys.clone())), GROUPS_MAX).await
     }
 
     /// The groups of a type by key, each with all its properties.
@@ -101,7 +106,16 @@ impl EventStore {
         project: ProjectId,
         group_type: &GroupType,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_by_type(project, group_type, None).await
+        self.groups_by_type(project, group_type, None, GROUPS_MAX).await
+    }
+
+    /// The same for a command: refused above five million rows.
+    pub async fn every_group_of(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, None, GROUPS_OF_A_COMMAND_MAX).await
     }
 
     async fn groups_by_type(
@@ -109,9 +123,10 @@ impl EventStore {
         project: ProjectId,
         group_type: &GroupType,
         keys: Option<Arc<BTreeSet<String>>>,
+        rows_max: u64,
     ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
-        let wanted = Wanted { groups: Arc::new([(group_type.clone(), None)]), keys };
+        let wanted = Wanted { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
         let known = self.known_groups(project, &now, wanted).await?;
         let made = tokio::task::spawn_blocking(move || {
             let group =
@@ -148,8 +163,8 @@ impl EventStore {
             return Ok(Vec::new());
         }
         let single = groups.iter().map(|(of, key)| (of.clone(), Some(key.clone())));
-        let mut known =
-            self.known_groups(project, now, Wanted { groups: single.collect(), keys: None }).await?;
+        let wanted = Wanted { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
+        let mut known = self.known_groups(project, now, wanted).await?;
         let of = |(of, key): &(GroupType, String)| {
             let (mut properties, changes) = known.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
             changes.apply(&mut properties);
@@ -167,9 +182,10 @@ impl EventStore {
         let segments = now.manifest.segments.iter();
         let in_segments = segments.clone().filter_map(|entry| entry.groups.as_ref()).map(|file| file.rows);
         let rows = now.manifest.groups.iter().map(|entry| entry.rows).chain(in_segments).sum::<u64>();
-        if rows > GROUPS_MAX {
+        if rows > wanted.rows_max {
             return Err(EventStoreError::TooLarge(format!(
-                "The project's groups are told of by {rows} rows; at most {GROUPS_MAX} are looked through."
+                "The project's groups are told of by {rows} rows; at most {} are looked through.",
+                wanted.rows_max
             )));
         }
         let mut known = Known::new();

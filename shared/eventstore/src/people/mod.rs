@@ -6,6 +6,7 @@
 //! compacted; memory is bounded by the limits below, and what is above them is refused.
 
 mod all;
+mod every;
 mod groups;
 mod list;
 mod several;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 pub use all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
+pub use every::EveryPerson;
 pub use groups::{GROUPS_MAX, Group, GroupType};
 pub use list::PeoplePage;
 pub use several::PersonInFull;

@@ -51,12 +51,22 @@ impl EventStore {
             return Ok(Vec::new());
         }
         let now = self.now(project, None).await?;
+        self.persons_at(project, &now, wanted).await
+    }
+
+    /// The same, as of `now`.
+    pub(super) async fn persons_at(
+        &self,
+        project: ProjectId,
+        now: &Now,
+        wanted: &[Uuid],
+    ) -> Result<Vec<PersonInFull>, EventStoreError> {
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
         let (profile, told, identified) = futures::try_join!(
-            self.profile_of(project, &now, &all),
-            self.told_of(project, &now, &all),
-            self.identified(project, &now, wanted)
+            self.profile_of(project, now, &all),
+            self.told_of(project, now, &all),
+            self.identified(project, now, wanted)
         )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();

@@ -56,7 +56,8 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    fn changes(self, seq: Seq) -> bool {
+    /// Whether an event that arrived so changes persons and groups.
+    pub(crate) fn changes(self, seq: Seq) -> bool {
         match self {
             Origin::Captured => true,
             Origin::Either => (seq as u64) >> 32 != 0,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{FOOTER, FORMAT, Footer, Range, uuids};
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::parquet_file::{Decoded, Index, ParquetFile};
@@ -127,6 +128,19 @@ impl SegmentFile {
         self.file.decode_by(objects, place, columns, rows, to, add).await
     }
 
+    /// As [`SegmentFile::decode_by`], of all rows of a row group with all columns, uuids whole.
+    pub(crate) async fn rows_by<T: Send + 'static>(
+        &self,
+        objects: &Objects,
+        group: usize,
+        rows: usize,
+        to: T,
+        add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+    ) -> Result<T, EventStoreError> {
+        let add = move |to: &mut T, batch| add(to, uuids::joined(batch)?);
+        Ok(self.file.decode_by(objects, (group, None), &self.columns(), rows, to, add).await?.0)
+    }
+
     /// What so many rows of a row group take in memory while these columns of them are decoded, about, as far as the
     /// file says: it tells how long the values are, once each.
     pub(crate) fn decoding_bytes(&self, group: usize, columns: &[String], rows: usize) -> u64 {
@@ -166,11 +180,14 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
         .flatten()
         .find(|entry| entry.key == FOOTER)
         .and_then(|entry| entry.value.as_deref());
-    let footer: Footer =
-        serde_json::from_str(entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?)?;
-    if footer.format != FORMAT {
-        return Err(EventStoreError::Corrupt(format!("format {} is of another release", footer.format)));
+    let entry = entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?;
+    // Before anything else is read of it.
+    match formats::of_body(entry)? {
+        FORMAT => {}
+        format if format > FORMAT => return Err(formats::newer("a segment", format, FORMAT)),
+        format => return Err(EventStoreError::Corrupt(format!("format {format} was never released"))),
     }
+    let footer: Footer = serde_json::from_str(entry)?;
     let rows = |range: &Range| range.runs.iter().map(|run| i64::from(run.rows)).sum::<i64>();
     let groups = metadata.row_groups().iter().map(|group| group.num_rows());
     if !footer.ranges.iter().map(rows).eq(groups) {
@@ -231,4 +248,33 @@ pub(crate) fn seqs(batch: &RecordBatch) -> Result<Vec<Seq>, EventStoreError> {
         .zip(low.values())
         .map(|(high, low)| (u128::from(*high) << 64) | u128::from(*low))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow::array::{ArrayRef, Int32Array};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
+    use parquet::file::properties::WriterProperties;
+
+    #[test]
+    fn a_footer_of_another_format_is_refused_before_more_of_it_is_read() {
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        for (entry, told) in [
+            (r#"{"format": 5, "columns": "elsewhere"}"#, "newer release"),
+            (r#"{"format": 3, "columns": []}"#, "never released"),
+        ] {
+            let entry = KeyValue::new(FOOTER.to_owned(), entry.to_owned());
+            let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![entry])).build();
+            let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+            writer.write(&batch).unwrap();
+            let bytes = Bytes::from(writer.into_inner().unwrap());
+            let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap();
+            let refused = footer(&metadata).unwrap_err().to_string();
+            assert!(refused.contains(told), "{refused}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod contended;
 mod damage;
 mod erased_merges;
 mod erasure;
+mod export;
 mod faults;
 mod import;
 mod imported;

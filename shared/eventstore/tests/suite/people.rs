@@ -90,6 +90,12 @@ async fn told(events: &EventStore) -> Told {
             assert_eq!(events.person_of(PROJECT, distinct_id).await.unwrap(), *id);
         }
     }
+    let mut every = events.every_person(PROJECT).await.unwrap();
+    assert_eq!(every.count() as u64, count);
+    let page = events.next_persons(&mut every).await.unwrap();
+    let paged = page.iter().map(|person| (person.id, &person.properties)).collect::<Vec<_>>();
+    assert_eq!(paged, people.iter().map(|(id, (_, properties))| (*id, properties)).collect::<Vec<_>>());
+    assert!(events.next_persons(&mut every).await.unwrap().is_empty());
     let mut whole = BTreeMap::new();
     events.whole_people(PROJECT).await.unwrap().each(|id, first, properties| {
         whole.insert(id, (first.to_owned(), properties.clone()));
@@ -98,6 +104,7 @@ async fn told(events: &EventStore) -> Told {
     assert_eq!(whole, people, "persons with all properties, and with all that are named");
     let groups = events.groups_of(PROJECT, &company(), &keys()).await.unwrap();
     assert_eq!(events.whole_groups_of(PROJECT, &company()).await.unwrap(), groups);
+    assert_eq!(events.every_group_of(PROJECT, &company()).await.unwrap(), groups);
     let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
         let hot = events.hot_if_few(PROJECT).await.unwrap();

@@ -1,0 +1,84 @@
+//! The OpenAPI document in its four forms: JSON and YAML, each under its plain type and under OpenAPI's own.
+
+use std::sync::OnceLock;
+
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::Call;
+use serde_json::Value;
+
+use crate::tagged::Form;
+
+const CACHED: &str = "public, no-cache";
+
+/// What may be asked for, the default first. OpenAPI's own names are those of its registration with IANA.
+const JSON: &str = "application/json";
+const OPENAPI_JSON: &str = "application/vnd.oai.openapi+json";
+const YAML: &str = "application/yaml";
+const OPENAPI_YAML: &str = "application/vnd.oai.openapi";
+
+/// The document, made once a process.
+fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| pennon_openapi::document(env!("CARGO_PKG_VERSION")))
+}
+
+/// The document as indented JSON, without a line feed at its end.
+pub fn json() -> String {
+    format!("{:#}", document())
+}
+
+/// The document as YAML.
+pub fn yaml() -> Result<String, String> {
+    serde_saphyr::to_string(document()).map_err(|error| error.to_string())
+}
+
+/// The form of this type, made when it is first asked for.
+fn form(media: &'static str) -> ApiResult<&'static Form> {
+    static FORMS: [OnceLock<Form>; 4] = [const { OnceLock::new() }; 4];
+    let place = match media {
+        OPENAPI_JSON => 1,
+        YAML => 2,
+        OPENAPI_YAML => 3,
+        _ => 0,
+    };
+    if let Some(form) = FORMS[place].get() {
+        return Ok(form);
+    }
+    let text = if place < 2 { document().to_string() } else { yaml().map_err(|e| ApiError::internal(&e))? };
+    Ok(FORMS[place].get_or_init(|| Form::new(media, text)))
+}
+
+/// `GET /api/schema/`
+pub async fn schema(call: Call) -> ApiResult<Response> {
+    let media = match call.query_value("format") {
+        Some("json") => JSON,
+        Some("yaml") => YAML,
+        Some(_) => return Err(ApiError::not_found()),
+        None => accepted(&call.headers),
+    };
+    Ok(form(media)?.answer(&call.headers, CACHED, "Accept"))
+}
+
+/// The form that `Accept` likes best, of equals the one it names first; JSON where it names none of them.
+fn accepted(headers: &HeaderMap) -> &'static str {
+    let lists = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let mut best = (0.0, JSON);
+    for range in lists.flat_map(|list| list.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let media = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            OPENAPI_JSON => OPENAPI_JSON,
+            YAML | "application/x-yaml" | "text/yaml" => YAML,
+            OPENAPI_YAML => OPENAPI_YAML,
+            JSON | "application/*" | "*/*" => JSON,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let weight = weight.map_or(1.0, |weight| weight.trim().parse::<f32>().unwrap_or(0.0));
+        if weight > best.0 {
+            best = (weight, media);
+        }
+    }
+    best.1
+}

@@ -1,0 +1,127 @@
+#![allow(clippy::unwrap_used)]
+use std::io::Read as _;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use pennon_core::clock::Clock;
+use pennon_core::http::edge;
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// What a request is answered with.
+async fn get(path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, Vec<u8>) {
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let response = edge(crate::router(), Clock::Running).oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    (parts.status, parts.headers, to_bytes(body, usize::MAX).await.unwrap().to_vec())
+}
+
+#[tokio::test]
+async fn both_forms_say_the_same() {
+    let (status, headers, json) = get("/api/schema/", &[]).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(headers["content-type"], "application/json");
+    let document: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(document["paths"]["/api/schema/"]["get"].is_object());
+    let (_, headers, yaml) = get("/api/schema?format=yaml", &[("accept", "application/json")]).await;
+    assert_eq!(headers["content-type"], "application/yaml");
+    let read: Value = serde_saphyr::from_str(std::str::from_utf8(&yaml).unwrap()).unwrap();
+    assert_eq!(read, document);
+}
+
+#[tokio::test]
+async fn the_form_is_the_one_that_is_named_or_liked_best() {
+    let cases = [
+        ("", "", "application/json"),
+        ("", "*/*", "application/json"),
+        ("", "text/html", "application/json"),
+        ("", "application/yaml", "application/yaml"),
+        ("", "application/vnd.oai.openapi", "application/vnd.oai.openapi"),
+        ("", "application/vnd.oai.openapi+json, */*", "application/vnd.oai.openapi+json"),
+        ("", "application/json;q=0.5, Application/YAML;q=0.9", "application/yaml"),
+        ("", "application/yaml;q=0", "application/json"),
+        ("?format=json", "application/yaml", "application/json"),
+        ("?format=yaml", "", "application/yaml"),
+    ];
+    for (query, accept, media) in cases {
+        let (status, headers, _) = get(&format!("/api/schema/{query}"), &[("accept", accept)]).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers["content-type"], media, "{query} {accept}");
+        assert_eq!(headers["vary"], "Accept");
+    }
+    assert_eq!(get("/api/schema/?format=xml", &[]).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn who_has_a_form_is_not_sent_it_again() {
+    for path in ["/api/schema/", "/docs/", "/docs/viewer.js"] {
+        let (_, headers, _) = get(path, &[]).await;
+        let tag = headers["etag"].to_str().unwrap();
+        assert!(tag.starts_with('"'), "{path}: {tag} is weak");
+        for known in [tag.to_owned(), format!("\"other\", W/{tag}"), "*".to_owned()] {
+            let (status, headers, body) = get(path, &[("if-none-match", &known)]).await;
+            assert_eq!((status, body.len()), (StatusCode::NOT_MODIFIED, 0), "{path} {known}");
+            assert_eq!(headers["etag"], tag);
+        }
+        assert_eq!(get(path, &[("if-none-match", "\"other\"")]).await.0, StatusCode::OK);
+    }
+    let (_, json, _) = get("/api/schema/", &[]).await;
+    let (_, yaml, _) = get("/api/schema/?format=yaml", &[]).await;
+    assert_ne!(json["etag"], yaml["etag"]);
+}
+
+#[tokio::test]
+async fn the_viewer_is_the_same_script_packed_or_not() {
+    let (_, headers, packed) = get("/docs/viewer.js", &[("accept-encoding", "gzip, br")]).await;
+    assert_eq!(headers["content-encoding"], "gzip");
+    let (_, plain_headers, plain) = get("/docs/viewer.js", &[]).await;
+    assert!(!plain_headers.contains_key("content-encoding"));
+    assert_ne!(headers["etag"], plain_headers["etag"]);
+    assert_eq!(headers["vary"], "Accept-Encoding");
+    assert_eq!(plain_headers["vary"], "Accept-Encoding");
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
+    assert_eq!(text, plain);
+    assert!(String::from_utf8(plain).unwrap().contains("redoc"));
+}
+
+/// Addresses of the page, resolved as a browser does, below a stage or not, lead to routes of this function.
+#[tokio::test]
+async fn the_page_names_nothing_of_other_hosts() {
+    for (path, root) in [("/docs", ""), ("/docs/", "../")] {
+        let (status, headers, page) = get(path, &[]).await;
+        assert_eq!(status, StatusCode::OK);
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{policy}");
+        assert!(!policy.contains("http") && !policy.contains("unsafe-eval"), "{policy}");
+        let page = String::from_utf8(page).unwrap();
+        assert!(!page.contains("//") && !page.contains("{root}") && !page.contains("{version}"), "{page}");
+        assert!(page.contains(&format!("spec-url=\"{root}api/schema\"")), "{page}");
+        assert!(page.contains(&format!("src=\"{root}docs/viewer.js?v=")), "{page}");
+        assert_eq!(page.matches("<script").count(), 1, "a script stands in the page");
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_refused_without_a_key() {
+    let request = Request::post("/api/schema/").body(Body::empty()).unwrap();
+    let response = edge(crate::router(), Clock::Running).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(response.headers()["allow"], "GET, HEAD, OPTIONS");
+}
+
+#[test]
+fn the_document_that_lies_in_docs_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == crate::json() + "\n",
+        "docs/openapi.json is not what the API is now: pennon openapi > docs/openapi.json"
+    );
+}

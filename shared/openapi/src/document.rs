@@ -1,0 +1,168 @@
+//! The document that operations and schemas make.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::{Answer, Operation, Parameter, Security, components, operations};
+
+const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
+    Every path is served with and without its trailing slash. What lies below `/api/projects/{project_id}/` is served \
+    below `/api/environments/{project_id}/` too. Where an operation takes `format`, a path that ends in `.json` or `.csv` \
+    in place of its slash means the same. \
+    Described are feature flags, role access, projects and the reference itself; insights, calculation and capture are served as \
+    the documentation says, and are not part of this document. \
+    Bodies of flags and role access may be HTML forms too, in which lists and objects are JSON texts. \
+    Answers longer than 4,500,000 bytes are packed for those who send `Accept-Encoding: gzip`; what a function behind a \
+    gateway could not answer (6 MB) is refused by a 400.";
+
+/// The document of release `version`.
+pub fn document(version: &str) -> Value {
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let all = operations();
+    for operation in &all {
+        let methods = paths.entry(operation.path).or_default();
+        methods.insert(operation.method.to_lowercase(), shown(operation));
+    }
+    let mut tags: Vec<&str> = Vec::new();
+    for operation in &all {
+        if !tags.contains(&operation.tag) {
+            tags.push(operation.tag);
+        }
+    }
+    let schemas: BTreeMap<&str, Value> = components().into_iter().collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Pennon",
+            "version": version,
+            "description": DESCRIPTION,
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": tags.into_iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
+        "security": [{"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {
+                "type": "http", "scheme": "bearer",
+                "description": "A personal API key (`pennon keys create`). Keys are taken as `?personal_api_key=` too.",
+            }},
+            "headers": {"RetryAfter": {
+                "description": "Seconds until it is worth asking again.", "schema": {"type": "integer", "minimum": 0},
+            }},
+        },
+    })
+}
+
+fn shown(operation: &Operation) -> Value {
+    let answers: BTreeMap<String, Value> = operation
+        .answers
+        .iter()
+        .map(|(status, it)| (status.to_string(), answer(*status, it, operation)))
+        .collect();
+    let mut shown = json!({
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "responses": answers,
+    });
+    let (who, security) = match &operation.security {
+        Security::Scope(scope) => (format!("Scope: `{scope}`."), None),
+        Security::AnyKey => ("Any key.".to_owned(), None),
+        Security::Or(scope, other) => {
+            (format!("Scope: `{scope}`; or {other}."), Some(json!([{"key": []}, {}])))
+        }
+        Security::Open => ("No key is needed.".to_owned(), Some(json!([]))),
+    };
+    shown["description"] = [operation.description, &who].join(" ").trim().into();
+    if let Some(security) = security {
+        shown["security"] = security;
+    }
+    if !operation.parameters.is_empty() {
+        shown["parameters"] = operation.parameters.iter().map(parameter).collect();
+    }
+    if !operation.body.is_empty() {
+        shown["requestBody"] =
+            json!({"required": operation.body_required, "content": content(&operation.body)});
+    }
+    shown
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required,
+        "description": parameter.description,
+        "schema": parameter.schema,
+    })
+}
+
+fn content(of: &[(&'static str, Value)]) -> Value {
+    let media = of.iter().map(|(media, schema)| ((*media).to_owned(), json!({"schema": schema})));
+    Value::Object(media.collect())
+}
+
+fn answer(status: u16, answer: &Answer, operation: &Operation) -> Value {
+    let mut shown = json!({"description": answer.description});
+    if answer.may_be_empty {
+        // There is no way to say that a body may be missing; where there is one, it is an error's.
+        shown["x-may-be-empty"] = true.into();
+    } else if !answer.content.is_empty() {
+        shown["content"] = content(&answer.content);
+    }
+    if answer.retry_after {
+        shown["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+    }
+    if status < 300 && !operation.links.is_empty() {
+        let links = operation.links.iter().map(|link| {
+            let parameters: Map<String, Value> =
+                link.parameters.iter().map(|(name, found)| ((*name).to_owned(), json!(found))).collect();
+            (link.name.to_owned(), json!({"operationId": link.operation, "parameters": parameters}))
+        });
+        shown["links"] = Value::Object(links.collect());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_what_is_referred_to_is_there() {
+        let all = operations();
+        let ids: BTreeSet<&str> = all.iter().map(|operation| operation.id).collect();
+        assert_eq!(ids.len(), all.len());
+        let routes: BTreeSet<(&str, &str)> = all.iter().map(|it| (it.method, it.path)).collect();
+        assert_eq!(routes.len(), all.len());
+        for operation in &all {
+            assert!(operation.path.starts_with('/'), "{}", operation.path);
+            let statuses: BTreeSet<u16> = operation.answers.iter().map(|(status, _)| *status).collect();
+            assert_eq!(statuses.len(), operation.answers.len(), "{}", operation.id);
+            let is_refusal = operation.summary.starts_with("Refused: ");
+            assert_eq!(statuses.iter().any(|status| *status < 400), !is_refusal, "{}", operation.id);
+            for link in &operation.links {
+                let target = all.iter().find(|it| it.id == link.operation);
+                let target = target.unwrap_or_else(|| panic!("{} leads nowhere", operation.id));
+                for (name, _) in &link.parameters {
+                    let is_there = target.parameters.iter().any(|it| it.name == *name);
+                    assert!(is_there, "{}: {} has no {name}", operation.id, target.id);
+                }
+            }
+        }
+        let document = document("0").to_string();
+        let known = components();
+        for reference in document.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap_or_default();
+            assert!(known.iter().any(|(known, _)| *known == name), "there is no schema {name}");
+        }
+        for (name, _) in &known {
+            assert!(document.contains(&format!("#/components/schemas/{name}\"")), "nothing refers to {name}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Feature flags: records, their log, their values for persons, and the documents that SDKs poll.
+
+use serde_json::json;
+
+use crate::operation::{Operation, Parameter, Security};
+use crate::schema::{any, any_of, constant, list, map, named, object, one_of, page, text, text_to};
+
+const TAG: &str = "Feature flags";
+const LIST: &str = "/api/projects/{project_id}/feature_flags/";
+const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}/";
+const READ: Security = Security::Scope("feature_flag:read");
+const WRITE: Security = Security::Scope("feature_flag:write");
+const LOG: Security = Security::Scope("activity_log:read");
+const THIS: [(&str, &str); 2] = [("project_id", "$request.path.project_id"), ("id", "$response.body#/id")];
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    [records(), logs(), values(), polls(), made_from_flags()].into_iter().flatten().collect()
+}
+
+fn get(id: &'static str, path: &'static str, summary: &'static str, security: Security) -> Operation {
+    Operation::new(id, "GET", path, TAG, summary, security)
+}
+
+fn post(id: &'static str, path: &'static str, summary: &'static str, security: Security) -> Operation {
+    Operation::new(id, "POST", path, TAG, summary, security)
+}
+
+/// With a JSON body.
+fn takes(operation: Operation, name: &str) -> Operation {
+    operation.takes(named(name))
+}
+
+fn linked(operation: Operation) -> Operation {
+    operation
+        .link("get", "getFeatureFlag", &THIS)
+        .link("update", "updateFeatureFlag", &THIS)
+        .link("replace", "replaceFeatureFlag", &THIS)
+        .link("status", "getFeatureFlagStatus", &THIS)
+        .link("activity", "listActivityOfFeatureFlag", &THIS)
+}
+
+fn records() -> Vec<Operation> {
+    let create = post("createFeatureFlag", LIST, "Create a feature flag", WRITE)
+        .described("A deleted flag that has the key is removed for good.")
+        .once();
+    let create = takes(create, "FeatureFlagCreate").gives(201, "The flag.", named("FeatureFlag"));
+    let update = Operation::new("updateFeatureFlag", "PATCH", ONE, TAG, "Change a feature flag", WRITE)
+        .described("`deleted` deletes a flag so that it can be restored.");
+    let replace = Operation::new("replaceFeatureFlag", "PUT", ONE, TAG, "Change a feature flag", WRITE)
+        .described("As PATCH, but the key has to be there. Fields that are not sent stay.");
+    let changed = |operation: Operation, body| {
+        takes(operation, body)
+            .gives(200, "The flag.", named("FeatureFlag"))
+            .refuses(409, "Somebody else changed the same fields since `original_flag`.")
+    };
+    vec![
+        listed(),
+        linked(create),
+        get("getFeatureFlag", ONE, "Get a feature flag, a deleted one too", READ).gives(
+            200,
+            "The flag.",
+            named("FeatureFlag"),
+        ),
+        changed(update, "FeatureFlagUpdate").body_optional(),
+        changed(replace, "FeatureFlagReplace"),
+        Operation::new(
+            "deleteFeatureFlag",
+            "DELETE",
+            ONE,
+            TAG,
+            "Refused: flags are deleted by a change",
+            WRITE,
+        )
+        .empty(405, "Always, whether there is such a flag or not. Send `deleted: true` in a change."),
+    ]
+}
+
+fn listed() -> Operation {
+    let fields = ["id", "key", "name", "created_at", "updated_at", "active", "version", "last_called_at"];
+    let orders: Vec<String> = std::iter::once(String::new())
+        .chain(fields.iter().flat_map(|field| [(*field).to_owned(), format!("-{field}")]))
+        .collect();
+    let number = json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+\s*$"});
+    get("listFeatureFlags", LIST, "List the feature flags that are not deleted", READ)
+        .query(
+            "active",
+            text(),
+            "`true`, in any case: flags that are on; `STALE`: stale ones; others: those that are off.",
+        )
+        .query("created_by_id", number, "The number of the user who made them.")
+        .query("search", text_to(200), "What key or name contain; a space stands for any separators.")
+        .query("key", text(), "The key, in any case.")
+        .query(
+            "type",
+            text(),
+            "`boolean`, `multivariant`, `experiment` or `remote_config`; others filter nothing.",
+        )
+        .query("evaluation_runtime", text(), "`server`, `client` or `all`; others match nothing.")
+        .query(
+            "tags",
+            text(),
+            "A JSON list of tags, of which a flag has one at least. Anything else filters nothing.",
+        )
+        .query("excluded_tags", text(), "A JSON list of tags that a flag does not have.")
+        .query("excluded_properties", text(), "A JSON list of keys of flags that are left out.")
+        .query(
+            "order",
+            json!({"type": "string", "enum": orders}),
+            "A field, with `-` before it descending; newest first when left out.",
+        )
+        .paged()
+        .gives(200, "A page.", page(named("FeatureFlag")))
+        .refuses(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+}
+
+/// With the parameters of a log.
+fn logged(operation: Operation) -> Operation {
+    let positive = || json!({"type": "string", "pattern": r"^\s*\+?0*[1-9][0-9]*\s*$"});
+    operation
+        .query("limit", positive(), "Entries of a page: 10 when left out, 1000 at most.")
+        .query("page", positive(), "Which page, the newest being number 1.")
+        .gives(200, "A page, newest first.", named("ActivityPage"))
+        .refuses(400, "A parameter is no positive number, or the page is larger than an answer can be.")
+}
+
+fn logs() -> Vec<Operation> {
+    const ALL: &str = "/api/projects/{project_id}/feature_flags/activity/";
+    const OF_ONE: &str = "/api/projects/{project_id}/feature_flags/{id}/activity/";
+    const STATUS: &str = "/api/projects/{project_id}/feature_flags/{id}/status/";
+    let mut status = get("getFeatureFlagStatus", STATUS, "Tell whether a feature flag is in use", READ)
+        .gives(200, "Its status.", named("FeatureFlagStatus"));
+    for (code, answer) in &mut status.answers {
+        if *code == 404 {
+            answer.description = "There is no such flag, or no such project.";
+            let either = any_of([named("FeatureFlagUnknown"), named("Error")]);
+            answer.content = vec![("application/json", either)];
+        }
+    }
+    vec![
+        logged(get("listFeatureFlagActivity", ALL, "List what was done to feature flags", LOG)),
+        logged(get("listActivityOfFeatureFlag", OF_ONE, "List what was done to a feature flag", LOG))
+            .described("Of a flag that is not there the 404 has no body.")
+            .silently(404),
+        status,
+    ]
+}
+
+fn values() -> Vec<Operation> {
+    const MINE: &str = "/api/projects/{project_id}/feature_flags/my_flags/";
+    const REASONS: &str = "/api/projects/{project_id}/feature_flags/evaluation_reasons/";
+    const CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config/";
+    const RADIUS: &str = "/api/projects/{project_id}/feature_flags/user_blast_radius/";
+    const GROUPS: &str = "A JSON object of groups' keys by the names of their types.";
+    let mut reasons = get("listEvaluationReasons", REASONS, "Evaluate all feature flags for a person", READ)
+        .query("groups", text(), GROUPS)
+        .query(
+            "flag_keys",
+            text(),
+            "Keys of the flags that are wanted, with commas between; may be repeated.",
+        )
+        .query("flag_keys[]", text(), "As `flag_keys`.")
+        .gives(200, "By key of the flag.", map(named("FeatureFlagEvaluation")))
+        .refuses(400, "A parameter is not acceptable, or the flags or the answer are too large.");
+    reasons.parameters.push(Parameter {
+        place: "query",
+        name: "distinct_id",
+        description: "The person. One who is not known has no properties.",
+        schema: json!({"type": "string", "pattern": r"\S"}),
+        required: true,
+    });
+    let mine = object([("feature_flag", named("MinimalFlag")), ("value", named("FeatureFlagValue"))]);
+    vec![
+        get("listMyFlags", MINE, "Evaluate all feature flags for the owner of the key", READ)
+            .query("groups", text(), GROUPS)
+            .gives(200, "The flags, newest first.", list(mine))
+            .refuses(400, "`groups` is no JSON object, or the flags or the answer are too large."),
+        reasons,
+        get("getRemoteConfig", CONFIG, "Get the payload of a remote configuration", READ)
+            .described("`key` is the flag's key or number. Of a flag that is not there the 404 has no body.")
+            .silently(404)
+            .gives(200, "The payload as it is stored, decrypted; null when there is none.", any())
+            .refuses(500, "The payload cannot be decrypted."),
+        takes(
+            post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition reaches", READ),
+            "BlastRadiusQuestion",
+        )
+        .gives(200, "How many, and of how many; under two names each.", named("BlastRadius")),
+        post(
+            "evaluateFlags",
+            "/flags/",
+            "Refused: flags are not evaluated for single persons",
+            Security::Open,
+        )
+        .refuses(404, "Always. SDKs take it for \"no value\" and evaluate locally."),
+    ]
+}
+
+fn polls() -> Vec<Operation> {
+    const OF_PROJECT: &str = "/api/projects/{project_id}/feature_flags/local_evaluation/";
+    const COHORTS: &str =
+        "Whether cohorts are sent; `false`, `0` or left out: not, and conditions of one are spelled out.";
+    let with_cohorts = |operation: Operation| operation.query("send_cohorts", text(), COHORTS);
+    vec![
+        with_cohorts(poll(get("getLocalEvaluation", OF_PROJECT, "Get the definitions to evaluate", READ))),
+        with_cohorts(poll(get(
+            "getLocalEvaluationOfToken",
+            "/api/feature_flag/local_evaluation/",
+            "Get the definitions to evaluate, of the project of a token or the key",
+            READ,
+        ))),
+        poll(get(
+            "getFlagDefinitions",
+            "/flags/definitions/",
+            "Get the definitions to evaluate, with cohorts, of the project of a token or the key",
+            READ,
+        )),
+    ]
+}
+
+fn poll(operation: Operation) -> Operation {
+    let quota = object([
+        ("type", constant(json!("quota_limited"))),
+        ("detail", text()),
+        ("code", constant(json!("payment_required"))),
+    ]);
+    let failure = object([
+        ("type", constant(json!("server_error"))),
+        ("code", constant(json!("unexpected_error"))),
+        ("detail", text()),
+    ]);
+    operation
+        .query("token", text(), "The token of a project, which is then meant.")
+        .header("If-None-Match", text(), "The `ETag` of the document that is known.")
+        .gives(200, "The document, with its `ETag`.", named("FlagDefinitions"))
+        .empty(304, "The document is the one that is known.")
+        .gives(402, "The project's quota is used up.", quota)
+        .refuses(400, "The document is larger than an answer can be.")
+        .refuses(404, "There is no such project, or the key reaches none.")
+        .gives(500, "The document could not be made.", failure)
+}
+
+fn made_from_flags() -> Vec<Operation> {
+    const COHORT: &str = "/api/projects/{project_id}/feature_flags/{id}/create_static_cohort_for_flag/";
+    const DASHBOARD: &str = "/api/projects/{project_id}/feature_flags/{id}/dashboard/";
+    const ENRICH: &str = "/api/projects/{project_id}/feature_flags/{id}/enrich_usage_dashboard/";
+    let done = || object([("success", constant(json!(true)))]);
+    let refusal = || object([("success", constant(json!(false))), ("error", text())]);
+    let too_large = "The flag's record would be too large.";
+    let enrichable = object([
+        ("success", constant(json!(false))),
+        (
+            "error",
+            one_of(&[
+                "Usage dashboard not found",
+                "Usage dashboard already has enriched data",
+                "No enriched analytics available for this feature flag",
+            ]),
+        ),
+    ]);
+    vec![
+        post(
+            "createStaticCohortForFlag",
+            COHORT,
+            "Make a cohort of the persons for whom a flag is on",
+            WRITE,
+        )
+        .described("A body has no meaning.")
+        .gives(201, "The cohort, with its members.", object([("cohort", named("FlagCohort"))]))
+        .refuses(400, "The flags, or the persons, are more than what is read for one answer."),
+        post("createFeatureFlagDashboard", DASHBOARD, "Make a dashboard of a feature flag's use", WRITE)
+            .described("A body has no meaning. Each call makes a new dashboard and points the flag at it.")
+            .gives(200, "It is made.", done())
+            .gives(400, too_large, any_of([refusal(), named("Error")])),
+        post("enrichUsageDashboard", ENRICH, "Add insights to a feature flag's usage dashboard", WRITE)
+            .described("A body has no meaning.")
+            .gives(200, "They are added.", done())
+            .gives(
+                400,
+                "There is nothing to add, or nothing to add to.",
+                any_of([enrichable, named("Error")]),
+            ),
+    ]
+}

@@ -1,0 +1,40 @@
+//! The OpenAPI 3.1 document of the whole API.
+//!
+//! Every operation is described once, beside those of its group; [`document`] puts them together. Must stay true: there is
+//! an operation for each route of the route tables of the functions that are described (flags, role access, projects, reference)
+//! and none besides, which a test in `tests/` compares; schemas
+//! of answers are strict (every field that is always shown is required, no others are let through), because every answer of
+//! the black-box tests is validated against them.
+//!
+//! Paths are written with their trailing slash, as clients send them; both spellings are served. The alias
+//! `/api/environments/{project_id}/` and the endings `.json` and `.csv` are told in the document's text and are no
+//! operations of their own.
+
+mod document;
+mod flag_schemas;
+mod flags;
+mod operation;
+mod projects;
+mod reference;
+mod role_access;
+pub mod schema;
+pub mod shared;
+
+pub use document::document;
+pub use operation::{Answer, Operation, Parameter, Security};
+
+/// Every operation, in the order of the document.
+pub fn operations() -> Vec<Operation> {
+    [projects::operations(), flags::operations(), role_access::operations(), reference::operations()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Every schema that operations refer to by name.
+pub fn components() -> Vec<(&'static str, serde_json::Value)> {
+    [shared::components(), projects::components(), flag_schemas::components(), role_access::components()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! Projects, organizations, the user behind a key, and the key itself.
+
+use serde_json::Value;
+
+use crate::operation::{Operation, Security};
+use crate::schema::{
+    any, any_object, boolean, constant, extended, id, instant, integer, list, named, nullable, object,
+    one_of, page, text, uuid,
+};
+
+const TAG: &str = "Projects";
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    let read = Security::Scope("project:read");
+    let organizations = Security::Scope("organization:read");
+    let get = |id, path, summary, security| Operation::new(id, "GET", path, TAG, summary, security);
+    vec![
+        get("listProjects", "/api/projects/", "List projects", read.clone()).paged().gives(
+            200,
+            "The projects that the key reaches.",
+            page(named("ProjectSummary")),
+        ),
+        get("getProject", "/api/projects/{project_id}/", "Get a project", read.clone()).gives(
+            200,
+            "The project.",
+            named("Project"),
+        ),
+        get("getUser", "/api/users/@me/", "Get the user behind the key", Security::Scope("user:read")).gives(
+            200,
+            "The user.",
+            named("CurrentUser"),
+        ),
+        get("getKey", "/api/personal_api_keys/@current/", "Get the key itself", Security::AnyKey).gives(
+            200,
+            "The key, without its secret.",
+            named("PersonalApiKey"),
+        ),
+        get("listOrganizations", "/api/organizations/", "List organizations", organizations.clone())
+            .paged()
+            .gives(200, "The organizations that the key reaches.", page(named("Organization"))),
+        get("getOrganization", "/api/organizations/{organization_id}/", "Get an organization", organizations)
+            .gives(200, "The organization.", named("Organization")),
+        get(
+            "listOrganizationProjects",
+            "/api/organizations/{organization_id}/projects/",
+            "List an organization's projects",
+            read.clone(),
+        )
+        .paged()
+        .gives(200, "Its projects that the key reaches.", page(named("ProjectSummary"))),
+        get(
+            "getOrganizationProject",
+            "/api/organizations/{organization_id}/projects/{id}/",
+            "Get a project of an organization",
+            read,
+        )
+        .gives(200, "The project.", named("Project")),
+    ]
+}
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("ProjectSummary", summary()),
+        ("Project", project()),
+        ("Organization", organization()),
+        ("CurrentUser", user()),
+        ("PersonalApiKey", key()),
+    ]
+}
+
+fn summary() -> Value {
+    object([
+        ("id", id()),
+        ("uuid", uuid()),
+        ("organization", uuid()),
+        ("project_id", id()),
+        ("api_token", text()),
+        ("name", text()),
+        ("completed_snippet_onboarding", constant(false.into())),
+        ("has_completed_onboarding_for", constant(Value::Null)),
+        ("ingested_event", boolean()),
+        ("is_demo", constant(false.into())),
+        ("timezone", text()),
+        ("access_control", constant(false.into())),
+        ("effective_membership_level", integer()),
+    ])
+}
+
+fn project() -> Value {
+    let group_type = object([
+        ("group_type", text()),
+        ("group_type_index", integer()),
+        ("name_singular", constant(Value::Null)),
+        ("name_plural", constant(Value::Null)),
+    ]);
+    extended(
+        summary(),
+        [
+            ("created_at", instant()),
+            ("updated_at", instant()),
+            ("app_urls", list(text())),
+            ("anonymize_ips", boolean()),
+            ("test_account_filters", list(any_object())),
+            ("test_account_filters_default_checked", constant(Value::Null)),
+            ("week_start_day", nullable(integer())),
+            ("group_types", list(group_type)),
+            ("user_access_level", one_of(&["admin", "member"])),
+            ("session_recording_opt_in", constant(false.into())),
+            ("autocapture_opt_out", constant(Value::Null)),
+        ],
+    )
+}
+
+fn organization() -> Value {
+    object([
+        ("id", uuid()),
+        ("name", text()),
+        ("slug", text()),
+        ("created_at", instant()),
+        ("membership_level", integer()),
+        ("feature_flags_access_level", integer()),
+    ])
+}
+
+fn user() -> Value {
+    object([
+        ("id", id()),
+        ("uuid", uuid()),
+        ("distinct_id", nullable(text())),
+        ("first_name", text()),
+        ("last_name", text()),
+        ("email", text()),
+        ("is_email_verified", nullable(boolean())),
+        ("hedgehog_config", any()),
+        ("role_at_organization", nullable(text())),
+        ("organization", nullable(named("Organization"))),
+        ("organizations", list(named("Organization"))),
+        ("team", nullable(named("ProjectSummary"))),
+    ])
+}
+
+fn key() -> Value {
+    object([
+        ("label", text()),
+        ("mask_value", text()),
+        ("scopes", list(text())),
+        ("scoped_teams", list(id())),
+        ("scoped_organizations", list(uuid())),
+        ("created_at", instant()),
+        ("last_used_at", nullable(instant())),
+        ("expires_at", nullable(instant())),
+        ("user", id()),
+    ])
+}

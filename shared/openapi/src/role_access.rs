@@ -1,0 +1,88 @@
+//! Which roles may edit a feature flag.
+
+use serde_json::{Value, json};
+
+use crate::operation::{Operation, Security};
+use crate::schema::{constant, id, input, instant, list, named, nullable, object, page, text, uuid};
+
+const TAG: &str = "Role access";
+const LIST: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access/";
+const ONE: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access/{id}/";
+const READ: Security = Security::Scope("feature_flag:read");
+const WRITE: Security = Security::Scope("feature_flag:write");
+const THIS: [(&str, &str); 3] = [
+    ("project_id", "$request.path.project_id"),
+    ("feature_flag_id", "$request.path.feature_flag_id"),
+    ("id", "$response.body#/id"),
+];
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    vec![
+        Operation::new("listRoleAccess", "GET", LIST, TAG, "List the roles that may edit a flag", READ)
+            .described("Of a flag that is not there an empty page.")
+            .paged()
+            .gives(200, "A page.", page(named("RoleAccess")))
+            .refuses(400, "The page is larger than an answer can be."),
+        Operation::new("createRoleAccess", "POST", LIST, TAG, "Let a role edit a flag", WRITE)
+            .once()
+            .takes(named("RoleAccessCreate"))
+            .gives(201, "The access.", named("RoleAccess"))
+            .link("get", "getRoleAccess", &THIS)
+            .link("delete", "deleteRoleAccess", &THIS),
+        Operation::new("getRoleAccess", "GET", ONE, TAG, "Get a role's access to a flag", READ).gives(
+            200,
+            "The access.",
+            named("RoleAccess"),
+        ),
+        Operation::new("deleteRoleAccess", "DELETE", ONE, TAG, "Take a flag away from a role", WRITE)
+            .empty(204, "It is gone."),
+    ]
+}
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    // UUIDs are read without their hyphens, in braces and as URNs too.
+    let role_id = json!({"type": "string", "minLength": 32});
+    vec![
+        ("RoleAccess", access()),
+        ("RoleAccessCreate", input(&["role_id"], [("role_id", role_id)])),
+        ("Role", role()),
+    ]
+}
+
+fn access() -> Value {
+    object([
+        ("id", id()),
+        ("feature_flag", named("FeatureFlag")),
+        ("role", nullable(named("Role"))),
+        ("added_at", instant()),
+        ("updated_at", instant()),
+    ])
+}
+
+fn role() -> Value {
+    let in_organization = object([
+        ("id", uuid()),
+        ("user", named("User")),
+        ("level", json!({"type": "integer", "enum": [1, 8, 15]})),
+        ("joined_at", instant()),
+        ("updated_at", instant()),
+    ]);
+    let member = object([
+        ("id", uuid()),
+        ("role_id", uuid()),
+        ("organization_member", in_organization),
+        ("user", named("User")),
+        ("joined_at", instant()),
+        ("updated_at", instant()),
+    ]);
+    object([
+        ("id", uuid()),
+        ("name", text()),
+        ("feature_flags_access_level", json!({"type": "integer", "enum": [21, 35, 37]})),
+        ("created_at", instant()),
+        ("created_by", constant(Value::Null)),
+        ("members", list(member)),
+    ])
+}
