@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -16,8 +17,33 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 fn restored(release: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    done(&["restore", &format!("{FIXTURES}/{release}/backup")], &data);
+    let backup = format!("{FIXTURES}/{release}/backup");
+    done(&["restore", &backup], &data);
+    as_if_new(&data, taken_at(&backup));
     (directory, data)
+}
+
+/// When a backup was taken, as it says.
+fn taken_at(backup: &str) -> DateTime<Utc> {
+    let said = std::fs::read(format!("{backup}/backup.json")).unwrap();
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    said["taken_at"].as_str().unwrap().parse().unwrap()
+}
+
+/// Rows and records of the stream go by the machine's clock when their time is over: kept results after a week, the states of
+/// calculations after two hours. What was to be kept when the backup was taken is to be kept now.
+fn as_if_new(data: &Path, taken_at: DateTime<Utc>) {
+    let connection = Connection::open(data.join("dynamodb.sqlite")).unwrap();
+    let passed = (Utc::now() - taken_at).num_seconds();
+    let table = pennon_core::config::StoreConfig::local().records_table;
+    let number = "CAST(json_extract(item_json, '$.expires_at.N') AS INTEGER)";
+    let sql = format!(
+        "UPDATE \"{table}\" SET item_json = json_set(item_json, '$.expires_at.N', CAST({number} + ?1 AS TEXT))
+         WHERE {number} > ?2"
+    );
+    let rows = connection.execute(&sql, [passed, taken_at.timestamp()]).unwrap();
+    assert!(rows > 0, "a kept result and the state of a calculation");
+    connection.execute("UPDATE _stream_records SET created_at = created_at + ?1", [passed]).unwrap();
 }
 
 fn started(data: &Path) -> Server {
