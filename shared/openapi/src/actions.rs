@@ -12,8 +12,8 @@ const ACTIONS: Kind = Kind {
     read: "action:read",
     write: "action:write",
 };
-const JUDGED: &str = "Steps that no calculation could ask about are refused, such as patterns that are none or cohorts that \
-    are not there; so is the name of another action.";
+const JUDGED: &str = "Steps that no calculation could ask about are refused, such as patterns that are none \
+    or cohorts that are not there; so is the name of another action.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -39,8 +39,8 @@ pub fn operations() -> Vec<Operation> {
             .link("activity", "listActivityOfAction", &THIS),
         ACTIONS.got("getAction", "Get an action, a deleted one too", "Action"),
         change("updateAction", "PATCH").described(
-            "Fields that are not sent stay; steps that are sent take the place of all. `deleted` deletes an action \
-             so that it can be restored.",
+            "Fields that are not sent stay; steps that are sent take the place of all. `deleted` deletes an \
+             action so that it can be restored.",
         ),
         change("replaceAction", "PUT").described("As PATCH."),
         ACTIONS.not_deleted("deleteAction", "Refused: actions are deleted by a change"),

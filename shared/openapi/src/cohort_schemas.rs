@@ -1,12 +1,13 @@
 //! Schemas of cohorts: what is sent, what is shown.
 //!
-//! A schema says what rules look like; that they can be calculated it cannot say, so rules that it lets through may be a 400.
+//! A schema says what rules look like; that they can be calculated it cannot say, so rules that it lets
+//! through may be a 400.
 
 use serde_json::{Value, json};
 
 use crate::schema::{
     any, any_object, any_of, boolean, constant, id, input, instant, list, list_to, named, nullable, number,
-    object, one_of, text, text_of,
+    object, one_of, said, text, text_of, text_to,
 };
 use crate::workspace_schemas::{nothing, words};
 
@@ -115,13 +116,15 @@ fn no() -> Value {
 
 /// The fields that every body of a cohort may have.
 fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
+    let groups = "The older form of rules: of the entries one has to hold, each of which has `properties`, \
+        or an `event_id` or `action_id` with `days`, `count` and `count_operator`.";
     let mut sent = input(
         required,
         [
             ("query", nothing()),
             ("name", words(400)),
             ("description", words(4000)),
-            ("groups", nullable(list(any()))),
+            ("groups", said(nullable(list(any())), groups)),
             ("deleted", named("FlagBoolean")),
         ],
     );
@@ -155,10 +158,14 @@ fn of_members() -> Value {
         [
             ("is_static", yes()),
             ("filters", nullable(any_object())),
-            ("_create_static_person_ids", list(person())),
-            ("distinct_ids", list(text_of(1000))),
+            ("_create_static_person_ids", said(list(person()), "Members by their ids.")),
+            ("distinct_ids", distinct_ids()),
         ],
     )
+}
+
+fn distinct_ids() -> Value {
+    said(list(text_of(1000)), "Members by one of their distinct ids each: 1 to 1000 bytes.")
 }
 
 /// Whether there are rules or members is known of the cohort, and has to stay so.
@@ -168,24 +175,24 @@ fn update() -> Value {
         [
             ("is_static", named("FlagBoolean")),
             ("filters", nullable(any_object())),
-            ("distinct_ids", list(text_of(1000))),
+            ("distinct_ids", distinct_ids()),
         ],
     )
 }
 
 /// A form: texts, and a table of members as a file. Only a cohort that is there can be known to have members.
 fn upload(is_new: bool) -> Value {
-    let file = json!({
-        "type": "string",
-        "format": "binary",
-        "description": "Comma-separated values in UTF-8.",
-    });
+    let file = said(
+        json!({"type": "string", "format": "binary"}),
+        "Comma-separated values in UTF-8. Only static cohorts take them.",
+    );
     let mut form = input(
         &[],
         [
-            ("name", text_of(400)),
-            ("description", text_of(4000)),
+            ("name", text_to(400)),
+            ("description", text_to(4000)),
             ("is_static", named("FlagBoolean")),
+            ("deleted", named("FlagBoolean")),
             ("csv", file),
         ],
     );
@@ -206,11 +213,13 @@ fn rules() -> Value {
     };
     let inner = group(any_of([named("CohortCriterion"), group(any_object())]));
     let outer = group(any_of([named("CohortCriterion"), inner]));
-    let none = json!({"type": "object", "maxProperties": 0});
+    let none = json!({"type": ["object", "string", "number", "boolean", "null"], "maxProperties": 0});
+    let none = said(none, "Says nothing: `groups` are the rules, and without them nobody belongs.");
     input(&["properties"], [("properties", any_of([outer, list(named("CohortCriterion")), none]))])
 }
 
-/// A criterion: a property of the person, another cohort, or what the person did. `negation` takes away whom it meets.
+/// A criterion: a property of the person, another cohort, or what the person did. `negation` takes away whom
+/// it meets.
 fn criterion() -> Value {
     let key = || any_of([text_of(4096), number()]);
     let property = |required: &[&str], operator, value| {

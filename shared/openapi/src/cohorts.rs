@@ -63,9 +63,10 @@ fn created() -> Operation {
     let create = COHORTS.created("createCohort", "Create a cohort", ("CohortCreate", "Cohort"));
     uploaded(create, "CohortUpload")
         .described(
-            "With rules, or with `is_static` a list of members. Rules that no calculation could ask about are refused, such \
-             as cohorts that are not there, or nothing but negated criteria. A file names members by distinct ids in \
-             its one column, or in a column called `person_id`, `distinct_id` or `email`.",
+            "With rules, or with `is_static` a list of members. Rules that no calculation could ask about \
+             are refused, such as cohorts that are not there, or nothing but negated criteria. A file names \
+             members by distinct ids in its one column, or in one called `person_id`, `distinct_id` or \
+             `email`.",
         )
         .link("get", "getCohort", &THIS)
         .link("update", "updateCohort", &THIS)
@@ -82,9 +83,9 @@ fn changed() -> [Operation; 2] {
     };
     [
         change("updateCohort", "PATCH").described(
-            "Fields that are not sent stay; members that are sent are added. `is_static` cannot change. `deleted` deletes a \
-             cohort so that it can be restored, unless an active flag uses it; such a cohort does not come to look at \
-             events either.",
+            "Fields that are not sent stay; members that are sent are added. `is_static` cannot change. \
+             `deleted` deletes a cohort so that it can be restored, unless an active flag uses it; such a \
+             cohort does not come to look at events either.",
         ),
         change("replaceCohort", "PUT").described("As PATCH."),
     ]

@@ -1,7 +1,9 @@
 //! Dashboards: what insights lie on, and how.
 
+use serde_json::{Value, json};
+
 use crate::operation::Operation;
-use crate::schema::{list, text, text_to};
+use crate::schema::{any_object, list, text, text_to};
 use crate::workspace::{Kind, THIS};
 
 const DASHBOARDS: Kind = Kind {
@@ -57,10 +59,15 @@ fn created() -> Operation {
 fn got() -> Operation {
     calculated(DASHBOARDS.got("getDashboard", "Get a dashboard with its insights", "Dashboard"))
         .described(
-            "Tiles come in the order in which they stand on a small screen, each insight as the filters of the \
-             dashboard and of the request make it.",
+            "Tiles come in the order in which they stand on a small screen, each insight as the filters of \
+             the dashboard and of the request make it.",
         )
         .refuses(400, "A parameter is not acceptable, or the insights are too large for one answer.")
+}
+
+/// A JSON object inside a text.
+fn json_object() -> Value {
+    json!({"type": "string", "contentMediaType": "application/json", "contentSchema": any_object()})
 }
 
 /// With what says how the insights on it are shown.
@@ -69,21 +76,23 @@ fn calculated(operation: Operation) -> Operation {
         .query(
             "refresh",
             text(),
-            "How results come about: `force_cache` (or left out) shows stored ones only; `blocking`, `force_blocking`, \
-             `async`, `lazy_async`, `force_async` and `async_except_on_cache_miss` as for an insight.",
+            "When to calculate the insights: `force_cache`, `blocking`, `async`, `lazy_async`, \
+             `force_blocking`, `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; \
+             others mean `force_cache`: only what is stored is shown.",
         )
         .query(
             "filters_override",
-            text(),
+            json_object(),
             "A JSON object of filters that are laid over the dashboard's own, key by key.",
         )
-        .query("variables_override", text(), "A JSON object. It has no effect.")
+        .query("variables_override", json_object(), "A JSON object. It has no effect.")
         .query("client_query_id", text_to(1000), "Names the calculation, so that it can be cancelled.")
 }
 
 fn changed() -> [Operation; 2] {
-    const TEXT: &str = "Fields that are not sent stay. `deleted` deletes a dashboard, and brings it back with its tiles for 30 \
-        days; of a deleted one only that is a change, others are a 404. `tiles` moves and colours tiles that are on it.";
+    const TEXT: &str = "Fields that are not sent stay. `deleted` deletes a dashboard; for 30 days a change \
+        with `deleted: false` brings it back with its tiles, and other changes of it are a 404. `tiles` \
+        moves and colours tiles that are on it.";
     let both = ("DashboardUpdate", "DashboardChanged");
     let change = |id, method| {
         let operation = DASHBOARDS.changed(id, method, "Change a dashboard", both);

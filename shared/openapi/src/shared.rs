@@ -50,8 +50,8 @@ fn user() -> Value {
     ])
 }
 
-/// An entry of an activity log. There are no changes where something is new; `field` of a change is null where it is about more
-/// than a field.
+/// An entry of an activity log. There are no changes where something is new; `field` of a change is null
+/// where it is about more than a field.
 fn activity_entry() -> Value {
     let change = object([
         ("type", text()),

@@ -1,13 +1,14 @@
 //! Schemas of dashboards and actions: what is sent, what is shown.
 //!
-//! A schema cannot say that `filters` and `steps` have 262,144 bytes at most and a tile's `layouts` 4,096, that a tile is on the
-//! dashboard, or that a step can be asked about; so a body that it lets through may be a 400.
+//! A schema cannot say that `filters` and `steps` have 262,144 bytes at most and a tile's `layouts` 4,096,
+//! that a tile is on the dashboard, or that a step can be asked about; so a body that it lets through may
+//! be a 400.
 
 use serde_json::{Value, json};
 
 use crate::schema::{
     any, any_object, any_of, boolean, constant, extended, id, input, instant, list, list_to, named, nullable,
-    number, object, one_of, text, text_to,
+    number, object, one_of, said, text, text_to,
 };
 
 /// How a text of a step is compared.
@@ -22,7 +23,10 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("DashboardChanged", dashboard(nullable(tiles()))),
         ("DashboardTile", tile()),
         ("DashboardCreate", dashboard_sent(any())),
-        ("DashboardUpdate", dashboard_sent(list_to(90, tile_sent()))),
+        (
+            "DashboardUpdate",
+            dashboard_sent(said(list_to(90, tile_sent()), "Where tiles stand, and their colours.")),
+        ),
         ("Action", action()),
         ("ActionStep", step()),
         ("ActionSent", action_sent()),
@@ -111,6 +115,10 @@ fn tile() -> Value {
 fn dashboard_sent(tiles: Value) -> Value {
     let truth = || named("FlagBoolean");
     let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
+    let filters =
+        said(any_object(), "Filters that its insights take over, such as `date_from` and `properties`.");
+    let levels = "21: everybody in the project edits it; 37: who made it, and administrators.";
+    let removal = "Beside `deleted`: insights that are on no other dashboard are deleted too.";
     input(
         &[],
         [
@@ -122,10 +130,10 @@ fn dashboard_sent(tiles: Value) -> Value {
             ("description", words(4000)),
             ("pinned", truth()),
             ("tags", tags()),
-            ("filters", any_object()),
-            ("restriction_level", any_of([level(), digits])),
+            ("filters", filters),
+            ("restriction_level", said(any_of([level(), digits]), levels)),
             ("deleted", truth()),
-            ("delete_insights", truth()),
+            ("delete_insights", said(any_of([truth()]), removal)),
             ("tiles", tiles),
         ],
     )
@@ -221,7 +229,7 @@ fn action_sent() -> Value {
             ("slack_message_format", words(1200)),
             ("steps", list_to(100, step)),
             ("deleted", truth()),
-            ("pinned_at", any_of([instant(), nothing()])),
+            ("pinned_at", said(any_of([instant(), nothing()]), "Any time pins it; nothing unpins it.")),
         ],
     )
 }
