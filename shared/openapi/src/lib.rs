@@ -10,6 +10,10 @@
 //! `/api/environments/{project_id}/` and the endings `.json` and `.csv` are told in the document's text and are no
 //! operations of their own.
 
+mod actions;
+mod cohort_schemas;
+mod cohorts;
+mod dashboards;
 mod document;
 mod flag_schemas;
 mod flags;
@@ -19,22 +23,40 @@ mod reference;
 mod role_access;
 pub mod schema;
 pub mod shared;
+mod workspace;
+mod workspace_schemas;
 
 pub use document::document;
 pub use operation::{Answer, Operation, Parameter, Security};
 
 /// Every operation, in the order of the document.
 pub fn operations() -> Vec<Operation> {
-    [projects::operations(), flags::operations(), role_access::operations(), reference::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        projects::operations(),
+        flags::operations(),
+        role_access::operations(),
+        dashboards::operations(),
+        cohorts::operations(),
+        actions::operations(),
+        reference::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Every schema that operations refer to by name.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
-    [shared::components(), projects::components(), flag_schemas::components(), role_access::components()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        shared::components(),
+        projects::components(),
+        flag_schemas::components(),
+        role_access::components(),
+        workspace_schemas::components(),
+        cohort_schemas::components(),
+        vec![("Insight", schema::any_object())],
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -50,7 +50,8 @@ fn user() -> Value {
     ])
 }
 
-/// An entry of an activity log. `field` of a change is null where it is about more than a field.
+/// An entry of an activity log. There are no changes where something is new; `field` of a change is null
+/// where it is about more than a field.
 fn activity_entry() -> Value {
     let change = object([
         ("type", text()),
@@ -65,7 +66,7 @@ fn activity_entry() -> Value {
             ("short_id", nullable(text())),
             ("type", nullable(text())),
             ("trigger", constant(Value::Null)),
-            ("changes", list(change)),
+            ("changes", nullable(list(change))),
         ],
         [("id", constant(Value::Null))],
     );

@@ -1,0 +1,269 @@
+//! Schemas of cohorts: what is sent, what is shown.
+//!
+//! A schema says what rules look like; that they can be calculated it cannot say, so rules that it lets
+//! through may be a 400.
+
+use serde_json::{Value, json};
+
+use crate::schema::{
+    any, any_object, any_of, boolean, constant, id, input, instant, list, list_to, named, nullable, number,
+    object, one_of, said, text, text_of, text_to,
+};
+use crate::workspace_schemas::{nothing, words};
+
+const OPERATORS: [&str; 33] = [
+    "exact",
+    "is_not",
+    "in",
+    "not_in",
+    "icontains",
+    "not_icontains",
+    "icontains_multi",
+    "not_icontains_multi",
+    "regex",
+    "not_regex",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "min",
+    "max",
+    "between",
+    "not_between",
+    "is_set",
+    "is_not_set",
+    "is_date_exact",
+    "is_date_before",
+    "is_date_after",
+    "is_cleaned_path_exact",
+    "semver_eq",
+    "semver_neq",
+    "semver_gt",
+    "semver_gte",
+    "semver_lt",
+    "semver_lte",
+    "semver_tilde",
+    "semver_caret",
+    "semver_wildcard",
+];
+const BEHAVIOURS: [&str; 7] = [
+    "performed_event",
+    "performed_event_multiple",
+    "performed_event_first_time",
+    "performed_event_sequence",
+    "stopped_performing_event",
+    "restarted_performing_event",
+    "performed_event_regularly",
+];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    let persons = json!({"type": "array", "items": person(), "minItems": 1, "maxItems": 1000});
+    vec![
+        ("Cohort", cohort()),
+        ("CohortCreate", any_of([named("CohortOfRules"), named("CohortOfMembers")])),
+        ("CohortOfRules", of_rules()),
+        ("CohortOfMembers", of_members()),
+        ("CohortUpdate", update()),
+        ("CohortUpload", upload(true)),
+        ("CohortUploadMore", upload(false)),
+        ("CohortRules", rules()),
+        ("CohortCriterion", criterion()),
+        ("CohortPersons", input(&["person_ids"], [("person_ids", persons)])),
+        ("CohortPerson", input(&["person_id"], [("person_id", person())])),
+    ]
+}
+
+fn cohort() -> Value {
+    object([
+        ("id", id()),
+        ("name", nullable(text())),
+        ("description", text()),
+        ("groups", list(any())),
+        ("deleted", boolean()),
+        ("filters", any_object()),
+        ("query", constant(Value::Null)),
+        ("is_calculating", constant(json!(false))),
+        ("created_by", nullable(named("User"))),
+        ("created_at", instant()),
+        ("last_calculation", nullable(instant())),
+        ("errors_calculating", json!({"type": "integer", "minimum": 0})),
+        ("count", nullable(json!({"type": "integer", "minimum": 0}))),
+        ("is_static", boolean()),
+        ("cohort_type", constant(Value::Null)),
+        ("experiment_set", list_to(0, any())),
+    ])
+}
+
+/// A UUID in any of its spellings.
+fn person() -> Value {
+    let hyphens = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
+    let pattern = format!(r"^ *([0-9a-fA-F]{{32}}|(urn:uuid:)?{hyphens}|\{{{hyphens}\}}) *$");
+    json!({"type": "string", "pattern": pattern})
+}
+
+/// What counts as true in a body.
+fn yes() -> Value {
+    let words = "^ *([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1) *$";
+    any_of([constant(json!(true)), constant(json!(1)), json!({"type": "string", "pattern": words})])
+}
+
+/// What counts as false in a body.
+fn no() -> Value {
+    let words = "^ *([Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0) *$";
+    any_of([constant(json!(false)), constant(json!(0)), json!({"type": "string", "pattern": words})])
+}
+
+/// The fields that every body of a cohort may have.
+fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
+    let groups = "The older form of rules: of the entries one has to hold, each of which has `properties`, \
+        or an `event_id` or `action_id` with `days`, `count` and `count_operator`.";
+    let mut sent = input(
+        required,
+        [
+            ("query", nothing()),
+            ("name", words(400)),
+            ("description", words(4000)),
+            ("groups", said(nullable(list(any())), groups)),
+            ("deleted", named("FlagBoolean")),
+        ],
+    );
+    for (name, schema) in more {
+        sent["properties"][name] = schema;
+    }
+    sent
+}
+
+/// A cohort with rules. Those of one that is deleted are not judged.
+fn of_rules() -> Value {
+    let none = || list_to(0, any());
+    let mut sent = sent(
+        &[],
+        [
+            ("is_static", no()),
+            ("filters", nullable(input(&["properties"], [("properties", any())]))),
+            ("_create_static_person_ids", none()),
+            ("distinct_ids", none()),
+        ],
+    );
+    sent["if"] = json!({"properties": {"deleted": yes()}, "required": ["deleted"]});
+    sent["else"] = json!({"properties": {"filters": nullable(named("CohortRules"))}});
+    sent
+}
+
+/// A cohort of members. Rules of one mean nothing.
+fn of_members() -> Value {
+    sent(
+        &["is_static"],
+        [
+            ("is_static", yes()),
+            ("filters", nullable(any_object())),
+            ("_create_static_person_ids", said(list(person()), "Members by their ids.")),
+            ("distinct_ids", distinct_ids()),
+        ],
+    )
+}
+
+fn distinct_ids() -> Value {
+    said(list(text_of(1000)), "Members by one of their distinct ids each: 1 to 1000 bytes.")
+}
+
+/// Whether there are rules or members is known of the cohort, and has to stay so.
+fn update() -> Value {
+    sent(
+        &[],
+        [
+            ("is_static", named("FlagBoolean")),
+            ("filters", nullable(any_object())),
+            ("distinct_ids", distinct_ids()),
+        ],
+    )
+}
+
+/// A form: texts, and a table of members as a file. Only a cohort that is there can be known to have members.
+fn upload(is_new: bool) -> Value {
+    let file = said(
+        json!({"type": "string", "format": "binary"}),
+        "Comma-separated values in UTF-8. Only static cohorts take them.",
+    );
+    let mut form = input(
+        &[],
+        [
+            ("name", text_to(400)),
+            ("description", text_to(4000)),
+            ("is_static", named("FlagBoolean")),
+            ("deleted", named("FlagBoolean")),
+            ("csv", file),
+        ],
+    );
+    if is_new {
+        let is_list = json!({"required": ["is_static"], "properties": {"is_static": yes()}});
+        form["dependentSchemas"] = json!({"csv": is_list});
+    }
+    form
+}
+
+/// Rules: a group, whose members are criteria or groups, at any depth.
+fn rules() -> Value {
+    let kind = || json!({"type": "string", "pattern": "^([Aa][Nn][Dd]|[Oo][Rr])$"});
+    let group = |member: Value| {
+        let mut group = input(&["type", "values"], [("type", kind()), ("values", list(member))]);
+        group["not"] = json!({"required": ["key"]});
+        group
+    };
+    let inner = group(any_of([named("CohortCriterion"), group(any_object())]));
+    let outer = group(any_of([named("CohortCriterion"), inner]));
+    let none = json!({"type": ["object", "string", "number", "boolean", "null"], "maxProperties": 0});
+    let none = said(none, "Says nothing: `groups` are the rules, and without them nobody belongs.");
+    input(&["properties"], [("properties", any_of([outer, list(named("CohortCriterion")), none]))])
+}
+
+/// A criterion: a property of the person, another cohort, or what the person did. `negation` takes away whom
+/// it meets.
+fn criterion() -> Value {
+    let key = || any_of([text_of(4096), number()]);
+    let property = |required: &[&str], operator, value| {
+        let person = constant(json!("person"));
+        input(
+            required,
+            [("type", person), ("key", key()), ("operator", operator), ("value", value), ("negation", any())],
+        )
+    };
+    let value = json!({"type": ["string", "number", "boolean", "array", "object"]});
+    let compared = property(&["key", "value"], nullable(one_of(&OPERATORS)), value);
+    let is_there = property(&["key", "operator"], one_of(&["is_set", "is_not_set"]), any());
+    let kinds = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
+    let cohort = input(
+        &["type", "value"],
+        [("type", one_of(&kinds)), ("value", named("FlagInteger")), ("negation", any())],
+    );
+    any_of([compared, is_there, cohort, behaviour()])
+}
+
+fn behaviour() -> Value {
+    let unit = || one_of(&["day", "week", "month", "year"]);
+    let times = || named("FlagInteger");
+    let source = || one_of(&["events", "actions"]);
+    input(
+        &["type", "key", "value"],
+        [
+            ("type", constant(json!("behavioral"))),
+            ("key", any_of([text_of(4096), id()])),
+            ("event_type", source()),
+            ("value", one_of(&BEHAVIOURS)),
+            ("event_filters", nullable(list(any_object()))),
+            ("explicit_datetime", nullable(text())),
+            ("time_value", times()),
+            ("time_interval", unit()),
+            ("operator", nullable(one_of(&["eq", "exact", "gte", "gt", "lte", "lt"]))),
+            ("operator_value", nullable(times())),
+            ("seq_event", any_of([text(), id()])),
+            ("seq_event_type", source()),
+            ("seq_time_value", nullable(times())),
+            ("seq_time_interval", nullable(unit())),
+            ("min_periods", nullable(times())),
+            ("total_periods", nullable(times())),
+            ("negation", any()),
+        ],
+    )
+}

@@ -1,0 +1,235 @@
+//! Schemas of dashboards and actions: what is sent, what is shown.
+//!
+//! A schema cannot say that `filters` and `steps` have 262,144 bytes at most and a tile's `layouts` 4,096,
+//! that a tile is on the dashboard, or that a step can be asked about; so a body that it lets through may
+//! be a 400.
+
+use serde_json::{Value, json};
+
+use crate::schema::{
+    any, any_object, any_of, boolean, constant, extended, id, input, instant, list, list_to, named, nullable,
+    number, object, one_of, said, text, text_to,
+};
+
+/// How a text of a step is compared.
+const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    let tiles = || list(named("DashboardTile"));
+    vec![
+        ("DashboardSummary", summary(constant(json!(false)))),
+        ("Dashboard", dashboard(tiles())),
+        ("DashboardChanged", dashboard(nullable(tiles()))),
+        ("DashboardTile", tile()),
+        ("DashboardCreate", dashboard_sent(any())),
+        (
+            "DashboardUpdate",
+            dashboard_sent(said(list_to(90, tile_sent()), "Where tiles stand, and their colours.")),
+        ),
+        ("Action", action()),
+        ("ActionStep", step()),
+        ("ActionSent", action_sent()),
+    ]
+}
+
+/// A level of who may do something: 21 everybody, or look; 37 collaborators, or edit.
+fn level() -> Value {
+    json!({"type": "integer", "enum": [21, 37]})
+}
+
+fn empty_object() -> Value {
+    json!({"type": "object", "maxProperties": 0})
+}
+
+/// What says nothing.
+pub(crate) fn nothing() -> Value {
+    json!({"enum": [null, "", [], {}]})
+}
+
+/// A text, which numbers are taken for too, or null.
+pub(crate) fn words(most: usize) -> Value {
+    any_of([text_to(most), number(), json!({"type": "null"})])
+}
+
+/// A dashboard as lists show it.
+fn summary(deleted: Value) -> Value {
+    object([
+        ("id", id()),
+        ("name", nullable(text())),
+        ("description", text()),
+        ("pinned", boolean()),
+        ("created_at", instant()),
+        ("created_by", nullable(named("User"))),
+        ("last_accessed_at", constant(Value::Null)),
+        ("last_viewed_at", constant(Value::Null)),
+        ("is_shared", constant(json!(false))),
+        ("deleted", deleted),
+        ("creation_mode", one_of(&["default", "template"])),
+        ("tags", list_to(100, text())),
+        ("restriction_level", level()),
+        ("effective_restriction_level", level()),
+        ("effective_privilege_level", level()),
+        ("user_access_level", one_of(&["manager", "editor"])),
+        ("access_control_version", one_of(&["v1", "v2"])),
+        ("last_refresh", constant(Value::Null)),
+        ("team_id", id()),
+    ])
+}
+
+fn dashboard(tiles: Value) -> Value {
+    extended(
+        summary(boolean()),
+        [
+            ("filters", any_object()),
+            ("persisted_filters", nullable(any_object())),
+            ("variables", empty_object()),
+            ("persisted_variables", constant(Value::Null)),
+            ("breakdown_colors", list_to(0, any())),
+            ("data_color_theme_id", constant(Value::Null)),
+            ("tiles", tiles),
+        ],
+    )
+}
+
+/// A place of an insight on a dashboard.
+fn tile() -> Value {
+    let placed = json!({"type": "object", "required": ["color", "layouts"]});
+    object([
+        ("id", id()),
+        ("layouts", any_object()),
+        ("color", nullable(text())),
+        ("deleted", json!({"enum": [null, false]})),
+        ("order", json!({"type": "integer", "minimum": 0})),
+        ("last_refresh", nullable(instant())),
+        ("is_cached", boolean()),
+        ("filters_overrides", empty_object()),
+        ("show_description", constant(Value::Null)),
+        ("text", constant(Value::Null)),
+        ("button_tile", constant(Value::Null)),
+        ("insight", json!({"allOf": [named("Insight"), placed]})),
+    ])
+}
+
+/// The fields that the body of a dashboard may have.
+fn dashboard_sent(tiles: Value) -> Value {
+    let truth = || named("FlagBoolean");
+    let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
+    let filters =
+        said(any_object(), "Filters that its insights take over, such as `date_from` and `properties`.");
+    let levels = "21: everybody in the project edits it; 37: who made it, and administrators.";
+    let removal = "Beside `deleted`: insights that are on no other dashboard are deleted too.";
+    input(
+        &[],
+        [
+            ("use_template", nothing()),
+            ("use_dashboard", nothing()),
+            ("duplicate_tiles", nothing()),
+            ("variables", nothing()),
+            ("name", words(400)),
+            ("description", words(4000)),
+            ("pinned", truth()),
+            ("tags", tags()),
+            ("filters", filters),
+            ("restriction_level", said(any_of([level(), digits]), levels)),
+            ("deleted", truth()),
+            ("delete_insights", said(any_of([truth()]), removal)),
+            ("tiles", tiles),
+        ],
+    )
+}
+
+fn tags() -> Value {
+    list_to(100, text_to(255))
+}
+
+/// What a change says of a tile: where it stands, and its colour.
+fn tile_sent() -> Value {
+    input(
+        &["id"],
+        [
+            ("id", named("FlagInteger")),
+            ("layouts", any_object()),
+            ("color", words(400)),
+            ("text", nothing()),
+            ("button_tile", nothing()),
+            ("deleted", nothing()),
+            ("filters_overrides", nothing()),
+        ],
+    )
+}
+
+fn action() -> Value {
+    object([
+        ("id", id()),
+        ("name", nullable(text())),
+        ("description", text()),
+        ("tags", list_to(100, text())),
+        ("post_to_slack", boolean()),
+        ("slack_message_format", text()),
+        ("steps", list_to(100, named("ActionStep"))),
+        ("created_at", instant()),
+        ("created_by", nullable(named("User"))),
+        ("deleted", boolean()),
+        ("is_calculating", constant(json!(false))),
+        ("last_calculated_at", instant()),
+        ("team_id", id()),
+        ("is_action", constant(json!(true))),
+        ("bytecode_error", constant(Value::Null)),
+        ("pinned_at", nullable(instant())),
+        ("creation_context", constant(Value::Null)),
+        ("user_access_level", one_of(&["manager", "editor"])),
+    ])
+}
+
+/// A step: an event belongs to it where everything holds that it says.
+fn step() -> Value {
+    let matching = || nullable(one_of(&MATCHINGS));
+    object([
+        ("event", nullable(text())),
+        ("properties", nullable(list(any_object()))),
+        ("selector", nullable(text())),
+        ("tag_name", nullable(text())),
+        ("text", nullable(text())),
+        ("text_matching", matching()),
+        ("href", nullable(text())),
+        ("href_matching", matching()),
+        ("url", nullable(text())),
+        ("url_matching", matching()),
+    ])
+}
+
+/// The fields that the body of an action may have.
+fn action_sent() -> Value {
+    let truth = || named("FlagBoolean");
+    let matching = || nullable(one_of(&MATCHINGS));
+    let step = input(
+        &[],
+        [
+            ("event", words(4096)),
+            ("properties", nullable(list(any_object()))),
+            ("selector", words(4096)),
+            ("tag_name", words(4096)),
+            ("text", words(4096)),
+            ("text_matching", matching()),
+            ("href", words(4096)),
+            ("href_matching", matching()),
+            ("url", words(4096)),
+            ("url_matching", matching()),
+        ],
+    );
+    let name = json!({"type": "string", "pattern": r"\S", "maxLength": 400});
+    input(
+        &[],
+        [
+            ("name", any_of([name, number(), json!({"type": "null"})])),
+            ("description", words(4000)),
+            ("tags", tags()),
+            ("post_to_slack", truth()),
+            ("slack_message_format", words(1200)),
+            ("steps", list_to(100, step)),
+            ("deleted", truth()),
+            ("pinned_at", said(any_of([instant(), nothing()]), "Any time pins it; nothing unpins it.")),
+        ],
+    )
+}
