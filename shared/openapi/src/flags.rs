@@ -115,7 +115,7 @@ fn listed() -> Operation {
 }
 
 /// With the parameters of a log.
-fn logged(operation: Operation) -> Operation {
+pub(crate) fn logged(operation: Operation) -> Operation {
     let positive = || json!({"type": "string", "pattern": r"^\s*\+?0*[1-9][0-9]*\s*$"});
     operation
         .query("limit", positive(), "Entries of a page: 10 when left out, 1000 at most.")

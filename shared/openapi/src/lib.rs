@@ -13,6 +13,9 @@
 mod document;
 mod flag_schemas;
 mod flags;
+mod insight_query;
+mod insight_schemas;
+mod insights;
 mod operation;
 mod projects;
 mod reference;
@@ -25,16 +28,32 @@ pub use operation::{Answer, Operation, Parameter, Security};
 
 /// Every operation, in the order of the document.
 pub fn operations() -> Vec<Operation> {
-    [projects::operations(), flags::operations(), role_access::operations(), reference::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        projects::operations(),
+        flags::operations(),
+        role_access::operations(),
+        insights::operations(),
+        reference::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Every schema that operations refer to by name.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
-    [shared::components(), projects::components(), flag_schemas::components(), role_access::components()]
-        .into_iter()
-        .flatten()
-        .collect()
+    // Those of calculation stand in until they are described.
+    let calculation = vec![("InsightResult", schema::any()), ("QueryStatus", schema::any_object())];
+    [
+        shared::components(),
+        projects::components(),
+        flag_schemas::components(),
+        role_access::components(),
+        insight_query::components(),
+        insight_schemas::components(),
+        calculation,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -65,7 +65,7 @@ fn activity_entry() -> Value {
             ("short_id", nullable(text())),
             ("type", nullable(text())),
             ("trigger", constant(Value::Null)),
-            ("changes", list(change)),
+            ("changes", nullable(list(change))),
         ],
         [("id", constant(Value::Null))],
     );
