@@ -1,8 +1,8 @@
 //! Query nodes: the question of an insight as it is sent.
 //!
-//! Must stay true: what is judged here is what a write judges: known fields of trends and funnels, whatever else
-//! a node has. Nodes of other kinds are kept as they come. Conditions and wrapped nodes are followed one level
-//! deep; a write follows them further, so that what a schema lets through may still be refused there.
+//! Must stay true: what is judged here is what a write judges: known fields of trends and funnels, whatever
+//! else a node has. Nodes of other kinds are kept as they come. Conditions and wrapped nodes are followed one
+//! level; a write follows them further, so that what a schema lets through may still be refused there.
 
 use serde_json::{Value, json};
 
@@ -100,19 +100,19 @@ const OPERATORS: [&str; 34] = [
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
-        ("QueryNode", node()),
-        ("QueryNodeShown", shown()),
-        ("EventQuery", event_query()),
-        ("WrappedQuery", wrapped()),
-        ("OtherQuery", other()),
-        ("QuerySeries", series()),
-        ("QueryCondition", condition()),
+        ("InsightQuery", node()),
+        ("InsightQueryShown", shown()),
+        ("InsightQueryOfEvents", event_query()),
+        ("InsightQueryWrapped", wrapped()),
+        ("InsightQueryOther", other()),
+        ("InsightSeries", series()),
+        ("InsightCondition", condition()),
     ]
 }
 
 /// A node as it may be written.
 fn node() -> Value {
-    any_of([named("EventQuery"), named("WrappedQuery"), named("OtherQuery")])
+    any_of([named("InsightQueryOfEvents"), named("InsightQueryWrapped"), named("InsightQueryOther")])
 }
 
 /// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
@@ -151,11 +151,11 @@ fn event_query() -> Value {
         &["kind", "series"],
         [
             ("kind", one_of(&JUDGED)),
-            ("series", list(named("QuerySeries"))),
+            ("series", list(named("InsightSeries"))),
             ("dateRange", date_range),
             ("interval", nullable(one_of(&INTERVALS))),
             ("filterTestAccounts", nullable(boolean())),
-            ("properties", any_of([conditions(), named("QueryCondition"), json!({"type": "null"})])),
+            ("properties", any_of([conditions(), named("InsightCondition"), json!({"type": "null"})])),
             ("aggregation_group_type_index", nullable(whole())),
             ("samplingFactor", nullable(number())),
             ("breakdownFilter", breakdown),
@@ -219,7 +219,7 @@ fn series() -> Value {
 }
 
 fn conditions() -> Value {
-    list(any_of([named("QueryCondition"), json!({"type": ["null", "boolean", "number", "string"]})]))
+    list(any_of([named("InsightCondition"), json!({"type": ["null", "boolean", "number", "string"]})]))
 }
 
 /// A condition on a property, or a group of conditions.
@@ -238,7 +238,7 @@ fn condition() -> Value {
 
 /// A node around another one.
 fn wrapped() -> Value {
-    let source = any_of([named("EventQuery"), named("OtherQuery"), wrapper(any_object())]);
+    let source = any_of([named("InsightQueryOfEvents"), named("InsightQueryOther"), wrapper(any_object())]);
     said(wrapper(source), "At most eight nodes stand around each other.")
 }
 
@@ -251,7 +251,7 @@ fn other() -> Value {
     let known: Vec<&str> = JUDGED.into_iter().chain(WRAPPERS).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
-        named("EventQuery"),
+        named("InsightQueryOfEvents"),
         wrapper(any_object()),
         input(&["kind"], [("kind", kind.clone())]),
         json!({"type": ["null", "boolean", "number", "string", "array"]}),

@@ -50,7 +50,7 @@ fn filters() -> Value {
 fn sent() -> Value {
     let text = || nullable(any_of([text_to(400), number()]));
     let truth = || named("FlagBoolean");
-    let query = any_of([named("QueryNode"), json_text(named("QueryNode")), json!({"type": "null"})]);
+    let query = any_of([named("InsightQuery"), json_text(named("InsightQuery")), json!({"type": "null"})]);
     input(
         &[],
         [
@@ -86,7 +86,7 @@ fn common() -> Value {
         ("name", nullable(text_to(400))),
         ("derived_name", nullable(text_to(400))),
         ("filters", any_object()),
-        ("query", nullable(named("QueryNodeShown"))),
+        ("query", nullable(named("InsightQueryShown"))),
         ("dashboards", list(id())),
         ("dashboard_tiles", list(named("InsightTile"))),
         ("description", nullable(text_to(400))),
@@ -113,7 +113,7 @@ fn insight() -> Value {
             ("last_refresh", nullable(instant())),
             ("cache_target_age", nullable(instant())),
             ("next_allowed_client_refresh", nullable(instant())),
-            ("result", named("InsightResult")),
+            ("result", nullable(named("InsightResult"))),
             ("hasMore", nullable(boolean())),
             ("columns", constant(Value::Null)),
             ("last_modified_by", named("User")),

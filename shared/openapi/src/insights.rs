@@ -70,8 +70,8 @@ fn records() -> Vec<Operation> {
     let either = || any_of([named("Insight"), named("InsightRow")]);
     let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
         .described(
-            "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in the \
-             form that its query asks for.",
+            "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in \
+             the form that its query asks for.",
         )
         .once()
         .takes(named("InsightInput"))
@@ -97,8 +97,8 @@ fn records() -> Vec<Operation> {
     let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
     let update = calculated(update)
         .described(
-            "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a boolean, \
-             brings a deleted one back.",
+            "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a \
+             boolean, brings a deleted one back.",
         )
         .takes(named("InsightInput"))
         .body_optional()
