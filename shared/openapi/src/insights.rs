@@ -66,6 +66,14 @@ fn overridden(operation: Operation) -> Operation {
         )
 }
 
+/// With the body of an insight.
+fn takes(operation: Operation) -> Operation {
+    operation
+        .refuses(400, "A field is not acceptable, which `attr` names, or the question cannot be calculated.")
+        .takes(named("InsightInput"))
+        .body_optional()
+}
+
 fn records() -> Vec<Operation> {
     let either = || any_of([named("Insight"), named("InsightRow")]);
     let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
@@ -73,9 +81,8 @@ fn records() -> Vec<Operation> {
             "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in \
              the form that its query asks for.",
         )
-        .once()
-        .takes(named("InsightInput"))
-        .body_optional()
+        .once();
+    let create = takes(create)
         .gives(201, "The insight.", either())
         .link("get", "getInsight", &THIS)
         .link("update", "updateInsight", &THIS)
@@ -95,14 +102,11 @@ fn records() -> Vec<Operation> {
         "A parameter is not acceptable, the question cannot be calculated, or the answer is too large.",
     );
     let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
-    let update = calculated(update)
-        .described(
-            "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a \
-             boolean, brings a deleted one back.",
-        )
-        .takes(named("InsightInput"))
-        .body_optional()
-        .gives(200, "The insight.", named("Insight"));
+    let update = calculated(update).described(
+        "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a boolean, \
+         brings a deleted one back.",
+    );
+    let update = takes(update).gives(200, "The insight.", named("Insight"));
     let delete = Operation::new(
         "deleteInsight",
         "DELETE",
