@@ -242,6 +242,7 @@ fn views() -> Vec<Operation> {
             .tables(),
         get("listMyLastViewedInsights", MINE, "List what the key's owner viewed last", READ)
             .gives(200, "Five insights at most, the latest first.", list_to(5, named("InsightRow")))
+            .refuses(400, "The answer is too large as a table.")
             .tables(),
     ]
 }
