@@ -17,6 +17,9 @@ mod dashboards;
 mod document;
 mod flag_schemas;
 mod flags;
+mod insight_query;
+mod insight_schemas;
+mod insights;
 mod operation;
 mod projects;
 mod reference;
@@ -35,6 +38,7 @@ pub fn operations() -> Vec<Operation> {
         projects::operations(),
         flags::operations(),
         role_access::operations(),
+        insights::operations(),
         dashboards::operations(),
         cohorts::operations(),
         actions::operations(),
@@ -47,6 +51,8 @@ pub fn operations() -> Vec<Operation> {
 
 /// Every schema that operations refer to by name.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
+    // Those of calculation stand in until they are described.
+    let calculation = vec![("InsightResult", schema::any()), ("QueryStatus", schema::any_object())];
     [
         shared::components(),
         projects::components(),
@@ -54,7 +60,9 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         role_access::components(),
         workspace_schemas::components(),
         cohort_schemas::components(),
-        vec![("Insight", schema::any_object())],
+        insight_query::components(),
+        insight_schemas::components(),
+        calculation,
     ]
     .into_iter()
     .flatten()

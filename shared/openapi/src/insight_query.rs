@@ -1,0 +1,260 @@
+//! Query nodes: the question of an insight as it is sent.
+//!
+//! Must stay true: what is judged here is what a write judges: known fields of trends and funnels, whatever
+//! else a node has. Nodes of other kinds are kept as they come. Conditions and wrapped nodes are followed one
+//! level; a write follows them further, so that what a schema lets through may still be refused there.
+
+use serde_json::{Value, json};
+
+use crate::schema::{
+    any, any_object, any_of, boolean, constant, input, integer_in, list, named, nullable, number, one_of,
+    said, text,
+};
+
+const INTERVALS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
+const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
+const JUDGED: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
+const DISPLAYS: [&str; 12] = [
+    "ActionsLineGraph",
+    "ActionsBar",
+    "ActionsUnstackedBar",
+    "ActionsStackedBar",
+    "ActionsAreaGraph",
+    "ActionsLineGraphCumulative",
+    "BoldNumber",
+    "ActionsPie",
+    "ActionsBarValue",
+    "ActionsTable",
+    "WorldMap",
+    "CalendarHeatmap",
+];
+const BREAKDOWN_TYPES: [&str; 10] = [
+    "event",
+    "event_metadata",
+    "person",
+    "session",
+    "group",
+    "cohort",
+    "hogql",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "revenue_analytics",
+];
+const CONDITION_TYPES: [&str; 18] = [
+    "event",
+    "event_metadata",
+    "feature",
+    "person",
+    "element",
+    "session",
+    "cohort",
+    "group",
+    "hogql",
+    "flag",
+    "recording",
+    "log_entry",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "error_tracking_issue",
+    "revenue_analytics",
+    "AND",
+    "OR",
+];
+const OPERATORS: [&str; 34] = [
+    "exact",
+    "is_not",
+    "in",
+    "not_in",
+    "icontains",
+    "not_icontains",
+    "icontains_multi",
+    "not_icontains_multi",
+    "regex",
+    "not_regex",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "min",
+    "max",
+    "between",
+    "not_between",
+    "is_set",
+    "is_not_set",
+    "is_date_exact",
+    "is_date_before",
+    "is_date_after",
+    "is_cleaned_path_exact",
+    "semver_eq",
+    "semver_neq",
+    "semver_gt",
+    "semver_gte",
+    "semver_lt",
+    "semver_lte",
+    "semver_tilde",
+    "semver_caret",
+    "semver_wildcard",
+    "flag_evaluates_to",
+];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("InsightQuery", node()),
+        ("InsightQueryShown", shown()),
+        ("InsightQueryOfEvents", event_query()),
+        ("InsightQueryWrapped", wrapped()),
+        ("InsightQueryOther", other()),
+        ("InsightSeries", series()),
+        ("InsightCondition", condition()),
+    ]
+}
+
+/// A node as it may be written.
+fn node() -> Value {
+    any_of([named("InsightQueryOfEvents"), named("InsightQueryWrapped"), named("InsightQueryOther")])
+}
+
+/// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
+fn shown() -> Value {
+    said(input(&["kind"], [("kind", kind())]), "The node as it was sent, other fields included.")
+}
+
+fn kind() -> Value {
+    json!({"type": "string", "pattern": "(Query|Node)$"})
+}
+
+/// A whole number that is kept as it is.
+pub(crate) fn whole() -> Value {
+    integer_in(i64::MIN, i64::MAX)
+}
+
+/// An object inside a node.
+fn part<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    nullable(input(&[], fields))
+}
+
+/// Trends and funnels.
+fn event_query() -> Value {
+    let date_range = part([
+        ("date_from", nullable(text())),
+        ("date_to", nullable(text())),
+        ("explicitDate", nullable(boolean())),
+    ]);
+    let breakdown = part([
+        ("breakdown_type", nullable(one_of(&BREAKDOWN_TYPES))),
+        ("breakdowns", nullable(list(any()))),
+        ("breakdown_limit", nullable(whole())),
+    ]);
+    let compare = part([("compare", nullable(boolean())), ("compare_to", nullable(text()))]);
+    input(
+        &["kind", "series"],
+        [
+            ("kind", one_of(&JUDGED)),
+            ("series", list(named("InsightSeries"))),
+            ("dateRange", date_range),
+            ("interval", nullable(one_of(&INTERVALS))),
+            ("filterTestAccounts", nullable(boolean())),
+            ("properties", any_of([conditions(), named("InsightCondition"), json!({"type": "null"})])),
+            ("aggregation_group_type_index", nullable(whole())),
+            ("samplingFactor", nullable(number())),
+            ("breakdownFilter", breakdown),
+            ("compareFilter", compare),
+            ("trendsFilter", trends_filter()),
+            ("funnelsFilter", funnels_filter()),
+        ],
+    )
+}
+
+fn trends_filter() -> Value {
+    part([
+        ("display", nullable(one_of(&DISPLAYS))),
+        ("formula", nullable(text())),
+        ("smoothingIntervals", nullable(whole())),
+        ("showLegend", nullable(boolean())),
+        ("yAxisScaleType", nullable(one_of(&["linear", "log10"]))),
+    ])
+}
+
+fn funnels_filter() -> Value {
+    let word = |words: &[&str]| nullable(one_of(words));
+    part([
+        ("funnelVizType", word(&["steps", "trends", "time_to_convert", "flow"])),
+        ("funnelOrderType", word(&["ordered", "strict", "unordered"])),
+        ("funnelWindowInterval", nullable(whole())),
+        ("funnelWindowIntervalUnit", word(&INTERVALS)),
+        ("funnelFromStep", nullable(whole())),
+        ("funnelToStep", nullable(whole())),
+        ("funnelStepReference", word(&["total", "previous"])),
+        ("layout", word(&["horizontal", "vertical"])),
+        ("breakdownAttributionType", word(&["first_touch", "last_touch", "all_events", "step"])),
+        ("breakdownAttributionValue", nullable(whole())),
+        ("binCount", nullable(whole())),
+        ("exclusions", nullable(list(any()))),
+    ])
+}
+
+/// A series of trends, or a step of a funnel. Without a kind it is of an event.
+fn series() -> Value {
+    let fields = || {
+        let more = [
+            ("event", nullable(text())),
+            ("name", nullable(text())),
+            ("custom_name", nullable(text())),
+            ("math", nullable(text())),
+            ("math_property", nullable(text())),
+            ("math_group_type_index", nullable(whole())),
+            ("properties", nullable(conditions())),
+            ("optionalInFunnel", nullable(boolean())),
+        ];
+        input(&[], more)
+    };
+    let mut action = fields();
+    action["properties"]["kind"] = constant(json!("ActionsNode"));
+    action["properties"]["id"] = json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX});
+    action["required"] = json!(["kind", "id"]);
+    let mut other = fields();
+    other["properties"]["kind"] = one_of(&["EventsNode", "DataWarehouseNode", "GroupNode"]);
+    any_of([action, other])
+}
+
+fn conditions() -> Value {
+    list(any_of([named("InsightCondition"), json!({"type": ["null", "boolean", "number", "string"]})]))
+}
+
+/// A condition on a property, or a group of conditions.
+fn condition() -> Value {
+    input(
+        &[],
+        [
+            ("type", nullable(one_of(&CONDITION_TYPES))),
+            ("operator", nullable(one_of(&OPERATORS))),
+            ("key", any()),
+            ("value", any()),
+            ("values", said(any(), "The conditions of a group, where the type is AND or OR.")),
+        ],
+    )
+}
+
+/// A node around another one.
+fn wrapped() -> Value {
+    let source = any_of([named("InsightQueryOfEvents"), named("InsightQueryOther"), wrapper(any_object())]);
+    said(wrapper(source), "At most eight nodes stand around each other.")
+}
+
+fn wrapper(source: Value) -> Value {
+    input(&["kind", "source"], [("kind", one_of(&WRAPPERS)), ("source", source)])
+}
+
+/// A node of a kind that is kept and not calculated. What it is wrapped around is judged like any node.
+fn other() -> Value {
+    let known: Vec<&str> = JUDGED.into_iter().chain(WRAPPERS).collect();
+    let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
+    let source = any_of([
+        named("InsightQueryOfEvents"),
+        wrapper(any_object()),
+        input(&["kind"], [("kind", kind.clone())]),
+        json!({"type": ["null", "boolean", "number", "string", "array"]}),
+    ]);
+    input(&["kind"], [("kind", kind), ("source", source)])
+}

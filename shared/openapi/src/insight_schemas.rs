@@ -1,0 +1,179 @@
+//! Schemas of insights: what is sent, what is shown, how one is shared.
+
+use serde_json::{Value, json};
+
+use crate::insight_query::whole;
+use crate::schema::{
+    any, any_object, any_of, boolean, constant, extended, id, input, instant, list, list_to, named, nullable,
+    number, object, one_of, record, said, text, text_to,
+};
+
+/// Settings of a shared insight that are on or off.
+const SWITCHES: [&str; 6] =
+    ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("Insight", insight()),
+        ("InsightRow", row()),
+        ("InsightTile", tile()),
+        ("InsightInput", sent()),
+        ("InsightFilters", filters()),
+        ("Sharing", sharing()),
+        ("SharingInput", sharing_sent()),
+        ("ViewedInsights", viewed()),
+        ("CancelledCalculation", cancelled()),
+    ]
+}
+
+/// A whole number, or its digits in a text.
+fn whole_sent() -> Value {
+    any_of([whole(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"})])
+}
+
+/// JSON inside a text.
+pub(crate) fn json_text(of: Value) -> Value {
+    json!({"type": "string", "contentMediaType": "application/json", "contentSchema": of})
+}
+
+/// Filters as they are sent. Of a list, as old clients send it, the first entry counts.
+fn filters() -> Value {
+    let filters = || nullable(any_object());
+    said(
+        any_of([filters(), list(filters()), json_text(filters())]),
+        "An object, or JSON text that holds one; at most 256 KiB and 64 levels deep.",
+    )
+}
+
+/// The fields that a body may have.
+fn sent() -> Value {
+    let text = || nullable(any_of([text_to(400), number()]));
+    let truth = || named("FlagBoolean");
+    let query = any_of([named("InsightQuery"), json_text(named("InsightQuery")), json!({"type": "null"})]);
+    input(
+        &[],
+        [
+            ("name", text()),
+            ("derived_name", text()),
+            ("description", text()),
+            ("filters", named("InsightFilters")),
+            (
+                "query",
+                said(query, "A query node, or its JSON as a text; at most 256 KiB and 64 levels deep."),
+            ),
+            ("order", nullable(whole_sent())),
+            ("deleted", truth()),
+            ("favorited", truth()),
+            ("saved", truth()),
+            ("tags", said(list(text_to(255)), "At most 100 of them, kept in lower case and in order.")),
+            (
+                "dashboards",
+                said(
+                    list_to(40, whole_sent()),
+                    "All dashboards that the insight is on; each has to be there.",
+                ),
+            ),
+        ],
+    )
+}
+
+/// What both forms show.
+fn common() -> Value {
+    object([
+        ("id", id()),
+        ("short_id", json!({"type": "string", "pattern": "^[A-Za-z0-9]{8}$"})),
+        ("name", nullable(text_to(400))),
+        ("derived_name", nullable(text_to(400))),
+        ("filters", any_object()),
+        ("query", nullable(named("InsightQueryShown"))),
+        ("dashboards", list(id())),
+        ("dashboard_tiles", list(named("InsightTile"))),
+        ("description", nullable(text_to(400))),
+        ("saved", boolean()),
+        ("tags", list_to(100, text())),
+        ("updated_at", instant()),
+        ("created_by", named("User")),
+        ("created_at", instant()),
+        ("last_modified_at", instant()),
+        ("favorited", boolean()),
+        ("user_access_level", one_of(&["viewer", "editor", "manager"])),
+        ("last_viewed_at", nullable(instant())),
+    ])
+}
+
+/// The full form. `color` and `layouts` are those of its tile, where it is shown as part of a dashboard.
+fn insight() -> Value {
+    let level = || json!({"type": "integer", "enum": [21, 37]});
+    let mut insight = extended(
+        common(),
+        [
+            ("order", nullable(whole())),
+            ("deleted", boolean()),
+            ("last_refresh", nullable(instant())),
+            ("cache_target_age", nullable(instant())),
+            ("next_allowed_client_refresh", nullable(instant())),
+            ("result", nullable(named("InsightResult"))),
+            ("hasMore", nullable(boolean())),
+            ("columns", constant(Value::Null)),
+            ("last_modified_by", named("User")),
+            ("is_sample", constant(json!(false))),
+            ("effective_restriction_level", level()),
+            ("effective_privilege_level", level()),
+            ("timezone", nullable(text())),
+            ("is_cached", boolean()),
+            ("query_status", nullable(named("QueryStatus"))),
+            ("hogql", nullable(text())),
+            ("types", constant(Value::Null)),
+            ("filters_hash", nullable(text())),
+            ("alerts", list_to(0, any())),
+        ],
+    );
+    insight["properties"]["color"] = nullable(text());
+    insight["properties"]["layouts"] = any_object();
+    insight
+}
+
+/// The short form, which never has numbers.
+fn row() -> Value {
+    extended(common(), [("last_refresh", constant(Value::Null)), ("refreshing", constant(json!(false)))])
+}
+
+/// A place on a dashboard; `deleted` is false where the insight was taken off and came back.
+fn tile() -> Value {
+    object([("id", id()), ("dashboard_id", id()), ("deleted", json!({"enum": [null, false]}))])
+}
+
+/// How an insight is shared.
+fn sharing() -> Value {
+    let mut settings = record([], [("theme", nullable(text_to(50)))]);
+    for name in SWITCHES {
+        settings["properties"][name] = nullable(boolean());
+    }
+    object([
+        ("created_at", nullable(instant())),
+        ("enabled", boolean()),
+        ("access_token", json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{30}$"})),
+        ("settings", nullable(settings)),
+        ("password_required", constant(json!(false))),
+        ("share_passwords", list_to(0, any())),
+    ])
+}
+
+fn sharing_sent() -> Value {
+    let mut settings = input(&[], [("theme", nullable(any_of([text_to(50), number()])))]);
+    for name in SWITCHES {
+        settings["properties"][name] = nullable(named("FlagBoolean"));
+    }
+    input(&[], [("enabled", named("FlagBoolean")), ("settings", nullable(settings))])
+}
+
+fn viewed() -> Value {
+    let mut ids = list_to(100, whole_sent());
+    ids["minItems"] = 1.into();
+    input(&["insight_ids"], [("insight_ids", said(ids, "Those that are not there are passed over."))])
+}
+
+fn cancelled() -> Value {
+    input(&["client_query_id"], [("client_query_id", json!({"type": "string", "minLength": 1}))])
+}

@@ -1,0 +1,265 @@
+//! Saved insights: records, their log, public links to them, and who viewed them.
+
+use serde_json::{Value, json};
+
+use crate::flags::logged;
+use crate::insight_schemas::json_text;
+use crate::operation::{Operation, Security};
+use crate::schema::{any_object, any_of, list_to, named, page, text, text_to};
+
+const TAG: &str = "Insights";
+const LIST: &str = "/api/projects/{project_id}/insights/";
+const ONE: &str = "/api/projects/{project_id}/insights/{id}/";
+const READ: Security = Security::Scope("insight:read");
+const WRITE: Security = Security::Scope("insight:write");
+const OPEN: Security =
+    Security::Or("insight:read", "the token of a public link to the insight, as `sharing_access_token`");
+const LOG: Security = Security::Scope("activity_log:read");
+const SHARED: Security = Security::Scope("sharing_configuration:read");
+const SHARE: Security = Security::Scope("sharing_configuration:write");
+const THIS: [(&str, &str); 2] = [("project_id", "$request.path.project_id"), ("id", "$response.body#/id")];
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    let all = [records(), logs(), links(), views(), about_calculations()];
+    all.into_iter().flatten().collect()
+}
+
+fn get(id: &'static str, path: &'static str, summary: &'static str, security: Security) -> Operation {
+    Operation::new(id, "GET", path, TAG, summary, security)
+}
+
+fn post(id: &'static str, path: &'static str, summary: &'static str, security: Security) -> Operation {
+    Operation::new(id, "POST", path, TAG, summary, security)
+}
+
+/// With the parameters that say when numbers are calculated.
+fn calculated(operation: Operation) -> Operation {
+    operation
+        .query(
+            "refresh",
+            text(),
+            "When to calculate: `force_cache`, `blocking`, `async`, `lazy_async`, `force_blocking`, \
+             `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; others mean \
+             `force_cache`: only what is stored is shown.",
+        )
+        .query(
+            "client_query_id",
+            text_to(1000),
+            "The caller's own name for the calculation, by which it can be cancelled; at most 1000 bytes.",
+        )
+}
+
+/// With filters that are laid over those of the insight for this answer.
+fn overridden(operation: Operation) -> Operation {
+    operation
+        .query(
+            "filters_override",
+            json_text(any_object()),
+            "A JSON object: `date_from`, `date_to`, `properties`, `breakdown_filter` for this answer alone.",
+        )
+        .query("variables_override", json_text(any_object()), "A JSON object, without effect on numbers.")
+        .query(
+            "sharing_access_token",
+            text(),
+            "The token of a public link, in place of a key: its insight alone is shown, as it is stored.",
+        )
+}
+
+/// With the body of an insight.
+fn takes(operation: Operation) -> Operation {
+    operation
+        .refuses(400, "A field is not acceptable, which `attr` names, or the question cannot be calculated.")
+        .takes(named("InsightInput"))
+        .body_optional()
+}
+
+fn records() -> Vec<Operation> {
+    let either = || any_of([named("Insight"), named("InsightRow")]);
+    let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
+        .described(
+            "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in \
+             the form that its query asks for.",
+        )
+        .once();
+    let create = takes(create)
+        .gives(201, "The insight.", either())
+        .link("get", "getInsight", &THIS)
+        .link("update", "updateInsight", &THIS)
+        .link("activity", "listActivityOfInsight", &THIS)
+        .link("sharing", "getInsightSharing", &THIS)
+        .link("share", "updateInsightSharing", &THIS)
+        .link("viewed", "noteInsightViewed", &THIS);
+    let read = calculated(get("getInsight", ONE, "Get an insight", OPEN))
+        .query("basic", text(), "Whether the short form is wanted, which has no numbers.")
+        .query(
+            "from_dashboard",
+            text(),
+            "The number of a dashboard that the insight is on: it is shown as it stands there.",
+        );
+    let read = overridden(read).gives(200, "The insight.", either()).refuses(
+        400,
+        "A parameter is not acceptable, the question cannot be calculated, or the answer is too large.",
+    );
+    let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
+    let update = calculated(update).described(
+        "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a boolean, \
+         brings a deleted one back.",
+    );
+    let update = takes(update).gives(200, "The insight.", named("Insight"));
+    let delete = Operation::new(
+        "deleteInsight",
+        "DELETE",
+        ONE,
+        TAG,
+        "Refused: insights are deleted by a change",
+        WRITE,
+    );
+    let never = "Always, whether there is such an insight or not. Send `deleted: true` in a change.";
+    vec![listed(), create.tables(), read.tables(), update.tables(), delete.empty(405, never)]
+}
+
+fn listed() -> Operation {
+    let operation = get("listInsights", LIST, "List the insights that are not deleted", OPEN);
+    let operation = filtered(operation)
+        .query("basic", text(), "Whether the short form is wanted, which has no numbers.")
+        .paged();
+    overridden(calculated(operation))
+        .gives(
+            200,
+            "A page, in the full or in the short form.",
+            any_of([page(named("Insight")), page(named("InsightRow"))]),
+        )
+        .refuses(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+        .tables()
+}
+
+/// With the parameters that say which insights a list shows, and in which order.
+fn filtered(operation: Operation) -> Operation {
+    const NUMBER: &str = r"(0|[1-9][0-9]{0,14})";
+    const STRING: &str = r#""([^"\\\x00-\x1f]|\\["\\/bfnrt])*""#;
+    let several = |of: &str| format!(r" *\[ *({of} *(, *{of} *)*)?\] *");
+    let (ids, strings) = (several(NUMBER), several(STRING));
+    let matching = |pattern: String| json!({"type": "string", "pattern": pattern});
+    operation
+        .query(
+            "created_by",
+            matching(format!("^( *{NUMBER} *|{ids})?$")),
+            "The number of the user who made them, or a JSON list of numbers; each has to be a user's.",
+        )
+        .query("user", text(), "If it is there, with any value: those of the key's owner.")
+        .query("short_id", text(), "The short id.")
+        .query("saved", text(), "True: saved ones and those on a dashboard; other values: those not saved.")
+        .query("favorited", text(), "If it is there, with any value: favourites.")
+        .query("search", text_to(400), "What names, description or a tag contain, in any case.")
+        .query(
+            "insight",
+            text(),
+            "`TRENDS`, `FUNNELS`, `RETENTION`, `PATHS`, `STICKINESS`, `LIFECYCLE`, `JSON` or `SQL`.",
+        )
+        .query("dashboards", matching(format!("^({ids})?$")), "A JSON list of dashboards: on all of them.")
+        .query("tags", matching(format!("^({strings})?$")), "A JSON list of tags: with one at least.")
+        .query("date_from", text(), "Content last changed after this date, which may be relative (`-7d`).")
+        .query("date_to", text(), "Content last changed before this date.")
+        .query("feature_flag", text(), "The key of a flag that they mention.")
+        .query("order", orders(), "A field, with `-` before it descending; `order` when left out.")
+}
+
+/// The values of `order`.
+fn orders() -> Value {
+    let fields = [
+        "id",
+        "short_id",
+        "name",
+        "order",
+        "created_at",
+        "updated_at",
+        "last_modified_at",
+        "favorited",
+        "saved",
+        "last_viewed_at",
+        "created_by",
+    ];
+    let orders: Vec<String> = std::iter::once(String::new())
+        .chain(fields.iter().flat_map(|field| [(*field).to_owned(), format!("-{field}")]))
+        .collect();
+    json!({"type": "string", "enum": orders})
+}
+
+fn logs() -> Vec<Operation> {
+    const ALL: &str = "/api/projects/{project_id}/insights/activity/";
+    const OF_ONE: &str = "/api/projects/{project_id}/insights/{id}/activity/";
+    vec![
+        logged(get("listInsightActivity", ALL, "List what was done to insights", LOG)).tables(),
+        logged(get("listActivityOfInsight", OF_ONE, "List what was done to an insight", LOG))
+            .described("Of an insight that is not there the 404 has no body.")
+            .silently(404)
+            .tables(),
+    ]
+}
+
+fn links() -> Vec<Operation> {
+    const LINK: &str = "/api/projects/{project_id}/insights/{id}/sharing/";
+    const REFRESH: &str = "/api/projects/{project_id}/insights/{id}/sharing/refresh/";
+    let change = |operation: Operation| operation.gives(200, "How it is shared.", named("Sharing")).tables();
+    vec![
+        get("getInsightSharing", LINK, "Tell how an insight is shared", SHARED)
+            .described("The token opens the insight only while `enabled` is true.")
+            .gives(200, "How it is shared.", named("Sharing"))
+            .tables(),
+        change(
+            Operation::new(
+                "updateInsightSharing",
+                "PATCH",
+                LINK,
+                TAG,
+                "Change how an insight is shared",
+                SHARE,
+            )
+            .described("Settings that are not known are dropped.")
+            .takes(named("SharingInput"))
+            .body_optional(),
+        ),
+        change(
+            post("refreshInsightSharing", REFRESH, "Give an insight another sharing token", SHARE)
+                .described("A body has no meaning. The token before opens nothing any more."),
+        ),
+    ]
+}
+
+fn views() -> Vec<Operation> {
+    const ONE_VIEWED: &str = "/api/projects/{project_id}/insights/{id}/viewed/";
+    const VIEWED: &str = "/api/projects/{project_id}/insights/viewed/";
+    const MINE: &str = "/api/projects/{project_id}/insights/my_last_viewed/";
+    vec![
+        post("noteInsightViewed", ONE_VIEWED, "Note that the key's owner views an insight", READ)
+            .described("A body has no meaning.")
+            .empty(200, "It is noted.")
+            .tables(),
+        post("noteInsightsViewed", VIEWED, "Note that the key's owner views insights", READ)
+            .takes(named("ViewedInsights"))
+            .empty(200, "It is noted.")
+            .tables(),
+        get("listMyLastViewedInsights", MINE, "List what the key's owner viewed last", READ)
+            .gives(200, "Five insights at most, the latest first.", list_to(5, named("InsightRow")))
+            .refuses(400, "The answer is too large as a table.")
+            .tables(),
+    ]
+}
+
+fn about_calculations() -> Vec<Operation> {
+    const CANCEL: &str = "/api/projects/{project_id}/insights/cancel/";
+    const TIMING: &str = "/api/projects/{project_id}/insights/timing/";
+    vec![
+        post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
+            .takes(named("CancelledCalculation"))
+            .empty(200, "Nothing of that name is calculated any more, if anything was.")
+            .tables(),
+        post("noteInsightTiming", TIMING, "Log how long a client waited", READ)
+            .refuses(413, "The body is larger than 32 KiB.")
+            .takes(any_object())
+            .body_optional()
+            .empty(200, "It is logged.")
+            .tables(),
+    ]
+}
