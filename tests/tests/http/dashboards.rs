@@ -189,6 +189,26 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_the_query_of_a_write_is_said_before_anything_is_written() {
+    let app = TestApp::new().await;
+    let dashboard = made(&app, json!({"name": "D"})).await["id"].clone();
+    let long = format!("client_query_id={}", "x".repeat(1001));
+    for (query, attr) in [
+        ("filters_override=x", "filters_override"),
+        ("variables_override=%5B%5D", "variables_override"),
+        (long.as_str(), "client_query_id"),
+    ] {
+        for (method, path) in [("POST", DASHBOARDS), ("PATCH", &one(&dashboard)), ("PUT", &one(&dashboard))] {
+            let asked =
+                TestApp::request(Keys::OWNER, method, &format!("{path}?{query}"), json!({"name": "changed"}));
+            assert_eq!(app.send(asked).await.expect(400)["attr"], attr, "{method}");
+        }
+    }
+    assert_eq!(app.get(DASHBOARDS).await.expect(200)["count"], 1);
+    assert_eq!(app.get(&one(&dashboard)).await.expect(200)["name"], "D");
+}
+
+#[tokio::test]
 async fn tiles_are_arranged_by_their_numbers_in_one_write() {
     let app = TestApp::new().await;
     let dashboard = made(&app, json!({"name": "D"})).await["id"].clone();

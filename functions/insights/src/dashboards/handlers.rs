@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::content::{self, Placed};
 use super::input::DashboardInput;
 use super::record::DashboardRecord;
+use super::shown::View;
 use super::{removal, shown};
 use crate::resource::{self, Judged, list};
 use crate::{Insights, limits};
@@ -54,12 +55,13 @@ pub async fn index(State(state): State<Insights>, call: Call) -> ApiResult<Respo
 /// `GET P/dashboards/{id}/`
 pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, item) = resource::find::<DashboardRecord>(&state, &call, READ).await?;
+    let view = View::of(&call)?;
     let (dashboard, _) = resource::read::<DashboardRecord>(item)?;
     if dashboard.deleted {
         return Err(ApiError::not_found());
     }
     let placed = content::of(&state.app.store.records, access.project.id, dashboard.id).await?;
-    let answer = Box::pin(shown::full(&state, &call, &access, &dashboard, &placed)).await?;
+    let answer = Box::pin(shown::full(&state, &view, &access, &dashboard, &placed)).await?;
     deliver(&call.headers, answer.to_string().into_bytes()).ok_or_else(shown::too_long)
 }
 
@@ -72,6 +74,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = DashboardInput::parse(&call.fields()?, false)?;
+    let view = View::of(&call)?;
     let records = &state.app.store.records;
     let id = resource::reserve::<DashboardRecord>(records).await?;
     let dashboard = DashboardRecord::create(id, &input, access.caller.user(), call.now);
@@ -79,7 +82,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let mut writes = judged.writes()?;
     writes.extend(noted(&call, id)?);
     records.transact(writes).await?;
-    Ok(created(Box::pin(shown::full(&state, &call, &access, &dashboard, &[])).await?))
+    Ok(created(Box::pin(shown::full(&state, &view, &access, &dashboard, &[])).await?))
 }
 
 /// `PATCH P/dashboards/{id}/`, and `PUT`: a field that is not sent stays as it is.
@@ -88,17 +91,8 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
         let (before, item) = resource::read::<DashboardRecord>(found)?;
-        if let Some((after, placed)) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
-            let answer = Box::pin(shown::full(&state, &call, &access, &after, &placed)).await?;
-            return match deliver(&call.headers, answer.to_string().into_bytes()) {
-                Some(answer) => Ok(answer),
-                // It is done; what is on it is not said, and has to be read elsewhere.
-                None => {
-                    let mut answer = Box::pin(shown::full(&state, &call, &access, &after, &[])).await?;
-                    answer["tiles"] = Value::Null;
-                    Ok(json(answer))
-                }
-            };
+        if let Some(changed) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
+            return Box::pin(changed.answer(&state, &call, &access)).await;
         }
         found = state.app.store.records.get(&item.key).await?;
     }
@@ -110,15 +104,40 @@ pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Res
     resource::destroy(&state, &call, WRITE).await
 }
 
+/// What a change left.
+struct Changed<'a> {
+    dashboard: DashboardRecord,
+    placed: Vec<Placed>,
+    view: View<'a>,
+}
+
+impl Changed<'_> {
+    /// The answer. It is done, so where what is on it cannot be shown, that is not said and has to be read elsewhere.
+    async fn answer(&self, state: &Insights, call: &Call, access: &Access) -> ApiResult<Response> {
+        let (view, dashboard) = (&self.view, &self.dashboard);
+        let whole = match Box::pin(shown::full(state, view, access, dashboard, &self.placed)).await {
+            Ok(whole) => deliver(&call.headers, whole.to_string().into_bytes()),
+            Err(error) if error.status().is_client_error() => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(answer) = whole {
+            return Ok(answer);
+        }
+        let mut answer = Box::pin(shown::full(state, view, access, dashboard, &[])).await?;
+        answer["tiles"] = Value::Null;
+        Ok(json(answer))
+    }
+}
+
 /// Judges and writes the change; none when somebody else wrote the dashboard, or an insight that is moved on it, since
 /// it was read. Gives what there is then, and what is on it.
-async fn try_update(
+async fn try_update<'a>(
     state: &Insights,
-    call: &Call,
+    call: &'a Call,
     access: &Access,
     before: &DashboardRecord,
     item: &Item,
-) -> ApiResult<Option<(DashboardRecord, Vec<Placed>)>> {
+) -> ApiResult<Option<Changed<'a>>> {
     let fields = call.fields();
     if before.deleted && !fields.as_ref().is_ok_and(restores) {
         return Err(ApiError::not_found());
@@ -127,6 +146,7 @@ async fn try_update(
         return Err(ApiError::forbidden("You don't have edit permissions for this dashboard."));
     }
     let input = DashboardInput::parse(&fields?, true)?;
+    let view = View::of(call)?;
     if input.restriction_level.is_some() && !before.is_restrictable_by(access) {
         return Err(ApiError::forbidden(
             "Only the dashboard owner and project admins have the restriction rights required to change the \
@@ -154,7 +174,7 @@ async fn try_update(
                 ))
                 .await?;
             }
-            Ok(Some((after, placed)))
+            Ok(Some(Changed { dashboard: after, placed, view }))
         }
         Err(StoreError::Condition { .. }) => Ok(None),
         Err(StoreError::TooLarge) if !input.tiles.is_empty() => {

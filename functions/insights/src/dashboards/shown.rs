@@ -1,10 +1,11 @@
 //! Dashboards as answers show them.
 
+use pennon_calculation::Refresh;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::content::Placed;
 use super::record::DashboardRecord;
@@ -46,30 +47,46 @@ pub fn basic(dashboard: &DashboardRecord, access: &Access) -> Value {
     })
 }
 
+/// How a request wants the insights of a dashboard. Whoever writes reads it before, so that what is refused has changed nothing.
+pub struct View<'a> {
+    call: &'a Call,
+    refresh: Refresh,
+    explicit: bool,
+    over: Option<Map<String, Value>>,
+}
+
+impl View<'_> {
+    /// As the query of `call` says.
+    pub fn of(call: &Call) -> ApiResult<View<'_>> {
+        let (refresh, explicit) = numbers::wanted(call)?;
+        Ok(View { call, refresh, explicit, over: overrides::of(call)? })
+    }
+}
+
 /// The full form, with the insights on it and their numbers as the request wants them.
 pub async fn full(
     state: &Insights,
-    call: &Call,
+    view: &View<'_>,
     access: &Access,
     dashboard: &DashboardRecord,
     placed: &[Placed],
 ) -> ApiResult<Value> {
-    let (refresh, explicit) = numbers::wanted(call)?;
     let filters = dashboard.filters();
-    let over = overrides::with_dashboard(filters.clone(), overrides::of(call)?);
+    let over = overrides::with_dashboard(filters.clone(), view.over.clone());
     let asked = placed.iter().map(|placed| match &over {
         Some(over) => overrides::apply(&placed.insight, over),
         None => placed.insight.clone(),
     });
     let asked: Vec<_> = asked.collect();
     let on = placed.iter().flat_map(|placed| tiles::kept_dashboards(&placed.insight.tiles));
-    let wish = Wish { dashboard_id: Some(dashboard.id), ..Wish::of(call, &access.project, refresh) };
+    let wish =
+        Wish { dashboard_id: Some(dashboard.id), ..Wish::of(view.call, &access.project, view.refresh) };
     let records = &state.app.store.records;
     let numbers = async {
         if asked.is_empty() { Ok(Vec::new()) } else { Box::pin(state.numbers_of_page(&asked, wish)).await }
     };
     let (numbers, others) = tokio::try_join!(numbers, Dashboards::load(records, access.project.id, on))?;
-    let viewer = Viewer::new(access, explicit);
+    let viewer = Viewer::new(access, view.explicit);
     let tile = |(order, placed): (usize, &Placed)| {
         let (insight, tile) = (asked.get(order)?, &placed.tile);
         let placement = Placement::of(&placed.insight, &others, access);
