@@ -272,6 +272,7 @@ async fn answers_come_as_tables_and_so_do_refusals() {
     assert_eq!((views.len(), views[0]["id"].as_str()), (1, "1"));
     let nothing = app.get("/api/projects/2/insights/my_last_viewed/?format=csv").await;
     assert_eq!((nothing.status.as_u16(), nothing.text.as_str()), (200, ""), "nothing has no columns");
+    assert_eq!(nothing.header("content-type"), "text/csv; charset=utf-8");
     // A refusal is a row too, under its status.
     let refused = app.get(&format!("{INSIGHTS}?format=csv&order=x")).await;
     assert_eq!((refused.status.as_u16(), refused.header("content-type")), (400, "text/csv; charset=utf-8"));

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
@@ -100,7 +100,8 @@ fn rewrite_path(request: &mut Request) {
 fn finish(mut response: Response<Body>) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    if response.body().size_hint_is_zero() {
+    // A table of nothing is still a table.
+    if response.status() != StatusCode::OK && response.body().size_hint_is_zero() {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
     response.into_response()
@@ -120,7 +121,6 @@ impl SizeHint for Body {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use axum::http::StatusCode;
     use axum::routing::{get, post};
     use tower::ServiceExt;
 
