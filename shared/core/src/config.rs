@@ -101,8 +101,8 @@ pub fn metrics_of() -> Option<String> {
     is_on.then(|| std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "pennon".to_owned()))
 }
 
-/// Whether connections have to trust other certificates than those of AWS's public endpoints: an endpoint, a proxy, or certificates
-/// are named, or the region is of a partition with endpoints of its own.
+/// Whether connections have to trust other certificates than those of AWS's public endpoints: an endpoint that shows any, a proxy, or
+/// certificates are named, or the region is of a partition with endpoints of its own.
 pub fn trusts_others() -> bool {
     trusts_others_of(|name| std::env::var(name).ok())
 }
@@ -124,7 +124,11 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
     let region = variable("AWS_REGION").unwrap_or_default();
     let apart = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
     let is_apart = region.is_empty() || apart.iter().any(|start| region.starts_with(start));
-    is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()))
+    // Without encryption there is nothing to trust.
+    let is_plain = |value: &str| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let counts =
+        |name: &str, value: &str| !value.is_empty() && !(name.starts_with("AWS_ENDPOINT") && is_plain(value));
+    is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| counts(name, &value)))
 }
 
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
@@ -154,9 +158,17 @@ mod tests {
         let of = |region: &str, named: Option<&str>| {
             trusts_others_of(|name| match name {
                 "AWS_REGION" => Some(region.to_owned()),
-                other => (Some(other) == named).then(|| "x".to_owned()),
+                other => (Some(other) == named).then(|| "https://x".to_owned()),
             })
         };
+        let of_plain = |named: &str| {
+            trusts_others_of(|name| match name {
+                "AWS_REGION" => Some("eu-central-1".to_owned()),
+                other => (other == named).then(|| "http://127.0.0.1:8000".to_owned()),
+            })
+        };
+        assert!(!of_plain("AWS_ENDPOINT_URL") && !of_plain("AWS_ENDPOINT_URL_S3"), "no certificate is shown");
+        assert!(of_plain("HTTPS_PROXY"), "what is behind it shows some");
         assert!(!of("eu-central-1", None) && !of("us-east-1", Some("PATH")));
         for named in ["AWS_ENDPOINT_URL_DYNAMODB", "SSL_CERT_FILE", "HTTPS_PROXY", "AWS_CA_BUNDLE"] {
             assert!(of("eu-central-1", Some(named)), "{named}");
