@@ -10,12 +10,20 @@
 //! `/api/environments/{project_id}/` and the endings `.json` and `.csv` are told in the document's text and are no
 //! operations of their own.
 
+mod calculation;
+mod calculation_input;
+mod capture;
+mod conditions;
 mod document;
 mod flag_schemas;
 mod flags;
+mod funnel_input;
 mod operation;
+mod people;
 mod projects;
+mod query_nodes;
 mod reference;
+mod result_schemas;
 mod role_access;
 pub mod schema;
 pub mod shared;
@@ -25,16 +33,37 @@ pub use operation::{Answer, Operation, Parameter, Security};
 
 /// Every operation, in the order of the document.
 pub fn operations() -> Vec<Operation> {
-    [projects::operations(), flags::operations(), role_access::operations(), reference::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        projects::operations(),
+        flags::operations(),
+        role_access::operations(),
+        calculation::operations(),
+        people::operations(),
+        capture::operations(),
+        reference::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Every schema that operations refer to by name.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
-    [shared::components(), projects::components(), flag_schemas::components(), role_access::components()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        shared::components(),
+        projects::components(),
+        flag_schemas::components(),
+        role_access::components(),
+        conditions::components(),
+        calculation_input::components(),
+        funnel_input::components(),
+        query_nodes::components(),
+        result_schemas::components(),
+        calculation::components(),
+        people::components(),
+        capture::components(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
