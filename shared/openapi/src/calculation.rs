@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::{about_the_request, asked_by, joined, trend};
-use crate::funnel_input::{correlation, funnel, looked_at};
+use crate::calculation_input::{about_the_request, asked_by, trend};
+use crate::funnel_input::{correlation, funnel};
 use crate::operation::{Operation, Security};
 use crate::query_nodes;
 use crate::result_schemas::query_status;
-use crate::schema::{any_of, boolean, constant, instant, list_to, named, nullable, object, text, text_to};
+use crate::schema::{any_of, boolean, constant, instant, list_to, named, nullable, object, text};
 
 const TAG: &str = "Calculation";
 const READ: Security = Security::Scope("insight:read");
@@ -139,7 +139,7 @@ fn correlations() -> Vec<Operation> {
     let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ)
         .described("Fields may come in the query string too. Without events and actions nothing is found.");
     vec![
-        answering(asked_by(get, joined([correlation(), vec![looked_at()]])), None, answer()),
+        answering(asked_by(get, correlation()), None, answer()),
         answering(post, Some("CorrelationQuestion"), answer()).body_optional(),
     ]
 }
@@ -157,12 +157,8 @@ fn trends() -> Vec<Operation> {
     };
     let exported = |operation: Operation| {
         operation
-            .query(
-                "export_insight_id",
-                text_to(1_000),
-                "Of a table: the insight that its first line links to.",
-            )
-            .query("export_name", text_to(1_000), "Of a table: what its file is called.")
+            .query("export_insight_id", text(), "Of a table: the insight that its first line links to.")
+            .query("export_name", text(), "Of a table: what its file is called.")
             .query(
                 "offset",
                 text(),

@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::conditions::nothing;
 use crate::operation::{Operation, Parameter};
-use crate::schema::{any, any_of, id, input, list_to, named, nullable, one_of, said, text_to};
+use crate::schema::{any, any_of, id, input, list_to, named, nullable, one_of, said, text, text_to};
 
 /// Blanks around a value mean nothing, and a blank text is as good as none.
 const BLANK: &str = r"[ \t\r\n]*";
@@ -33,9 +34,19 @@ impl Field {
         Field::new(name, optional_text(), text_to(NAME_MAX), says)
     }
 
+    /// What is judged only in the company of another field, or not at all.
+    pub(crate) fn free(name: &'static str, says: &'static str) -> Field {
+        Field::new(name, any(), text(), says)
+    }
+
+    /// The same field, not judged in a query string: what it goes with may be missing there.
+    pub(crate) fn free_in_query(self) -> Field {
+        Field { query: text(), ..self }
+    }
+
     /// A switch.
     pub(crate) fn switch(name: &'static str, says: &'static str) -> Field {
-        Field::new(name, switch(), text_to(NAME_MAX), says)
+        Field::new(name, switch(), text(), says)
     }
 
     /// One of several texts.
@@ -104,6 +115,12 @@ pub(crate) const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month
 pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
     ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
 
+/// What `math` says.
+pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and for what is not known), `dau`, `weekly_active`, \
+    `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, `hogql`; `sum`, `avg`, `min`, `max`, \
+    `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with `_count_per_actor` of events. Some other names are \
+    refused. Of steps `first_time_for_user` and `first_time_for_user_with_filters` say something.";
+
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
@@ -128,7 +145,7 @@ pub(crate) fn question(fields: Vec<Field>, series: usize, is_asked: bool) -> Val
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // What is no object is passed over.
         let entry = any_of([named(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-        question["properties"][name] = nullable(list_to(series, entry));
+        question["properties"][name] = any_of([list_to(series, entry), nothing()]);
     }
     if is_asked {
         let has = |name: &str, entry: Value| {
@@ -158,10 +175,6 @@ pub(crate) fn asked_by(mut operation: Operation, fields: Vec<Field>) -> Operatio
 
 /// What a series has besides its id.
 fn series(id: Value, required: &[&str]) -> Value {
-    let math = json!({
-        "type": ["string", "null"], "maxLength": NAME_MAX,
-        "not": {"enum": ["first_time_for_user_with_filters", "first_matching_event_for_user", "sum_count_per_actor"]},
-    });
     input(
         required,
         [
@@ -169,16 +182,13 @@ fn series(id: Value, required: &[&str]) -> Value {
             ("order", said(any(), "Series are ordered by it; actions come before events.")),
             ("name", optional_text()),
             ("custom_name", optional_text()),
-            (
-                "math",
-                said(math, "What is counted; what is not known counts events. Of steps only first times."),
-            ),
+            ("math", said(optional_text(), MATH)),
             ("math_property", optional_text()),
             ("math_property_type", optional_text()),
             ("math_hogql", optional_text()),
             ("math_group_type_index", group_type()),
             ("properties", named("EventConditions")),
-            ("optionalInFunnel", switch()),
+            ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
         ],
     )
 }
@@ -219,54 +229,63 @@ pub(crate) fn common() -> Vec<Field> {
     ]
 }
 
-/// A breakdown, whose `breakdown` lists at most so many keys.
-pub(crate) fn breakdown(keys: usize) -> Vec<Field> {
-    let key = json!({"type": ["string", "number", "boolean"], "minLength": 1, "maxLength": NAME_MAX});
-    let one = json!({"type": ["string", "number", "boolean", "null"], "maxLength": NAME_MAX});
+/// What is no breakdown.
+pub(crate) fn no_breakdown() -> Value {
+    any_of([nothing(), json!({"enum": [false, [], {}]})])
+}
+
+/// The key of a breakdown.
+pub(crate) fn breakdown_key() -> Value {
+    json!({"type": ["string", "number", "boolean"], "minLength": 1, "maxLength": NAME_MAX})
+}
+
+/// One key, or several of a funnel; of cohorts a list with numbers and `all`.
+pub(crate) fn breakdown_keys() -> Value {
+    any_of([breakdown_key(), list_to(50, breakdown_key()), no_breakdown()])
+}
+
+/// Several keys with their types.
+pub(crate) fn breakdown_parts() -> Value {
+    any_of([list_to(3, part()), no_breakdown()])
+}
+
+/// A breakdown. Its other fields are judged only where there is one.
+pub(crate) fn breakdown() -> Vec<Field> {
     vec![
         Field::new(
             "breakdown",
-            any_of([one, list_to(keys, key)]),
-            text_to(NAME_MAX),
-            "A property's key, an expression, or numbers of cohorts and `all`.",
+            breakdown_keys(),
+            text(),
+            "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at most ten keys.",
         ),
-        Field::choice("breakdown_type", &BREAKDOWN_TYPES, "Whose property it is; otherwise the event's."),
-        Field::json("breakdowns", nullable(list_to(3, part())), "Several keys, each with its type."),
-        Field::whole(
+        Field::free(
+            "breakdown_type",
+            "Whose property it is: `event` (when left out), `person`, `group`, `session`, `event_metadata`; or `cohort` \
+             or `hogql`.",
+        ),
+        Field::json("breakdowns", breakdown_parts(), "Several keys, each with its type, in place of both."),
+        Field::free(
             "breakdown_limit",
-            (0, 1_000),
-            "0*(1000|[0-9]{1,3})",
-            "Values that stay; the rest is one.",
+            "How many values stay, 1 to 1000; the rest is one. 10 of a funnel, else 25.",
         ),
-        Field::new("breakdown_group_type_index", group_type(), spelled("0*[0-4]"), "For groups: their type."),
-        Field::switch(
-            "breakdown_normalize_url",
-            "Whether `/`, `?` and `#` at the end of values do not count.",
-        ),
-        Field::whole(
-            "breakdown_histogram_bin_count",
-            (0, 1_000),
-            "0*(1000|[0-9]{1,3})",
-            "For numbers: bins.",
-        ),
-        Field::switch("breakdown_hide_other_aggregation", "Whether the rest is left out."),
+        Field::free("breakdown_group_type_index", "Of groups: the index of their type, 0 to 4."),
+        Field::free("breakdown_normalize_url", "Whether `/`, `?` and `#` at the end of values do not count."),
+        Field::free("breakdown_histogram_bin_count", "Of numbers in a trend: into how many bins, 1 to 1000."),
+        Field::free("breakdown_hide_other_aggregation", "Whether the rest is left out."),
     ]
 }
 
 /// An entry of `breakdowns`.
-fn part() -> Value {
+pub(crate) fn part() -> Value {
     let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
     input(
         &["property"],
         [
-            (
-                "property",
-                json!({"type": ["string", "number", "boolean"], "minLength": 1, "maxLength": NAME_MAX}),
-            ),
+            ("property", any_of([breakdown_key(), list_to(50, breakdown_key())])),
             ("type", nullable(one_of(&types))),
-            ("group_type_index", group_type()),
-            ("normalize_url", switch()),
-            ("histogram_bin_count", whole((0, 1_000), "0*(1000|[0-9]{1,3})")),
+            ("group_type_index", said(any(), "Of groups: the index of their type, 0 to 4.")),
+            ("normalize_url", said(any(), "Whether `/`, `?` and `#` at the end of values do not count.")),
+            ("histogram_bin_count", said(any(), "Of numbers in a trend: into how many bins, 1 to 1000.")),
         ],
     )
 }
@@ -283,8 +302,9 @@ pub(crate) fn trend() -> Vec<Field> {
             "Decides between a number for each bucket and one in all; others than known ones mean a line.",
         ),
         Field::switch("compare", "Whether the period before is shown too."),
-        Field::text("compare_to", "How far back it lies, such as `-1w`; right before when left out."),
-        Field::text("formula", "Arithmetic over the series, which are called a, b, c and so on."),
+        Field::free("compare_to", "How far back it lies, such as `-1w`; right before when left out."),
+        Field::text("formula", "Arithmetic over the series, which are called a, b, c and so on.")
+            .free_in_query(),
         Field::whole(
             "smoothing_intervals",
             (1, 12_000),
@@ -292,22 +312,23 @@ pub(crate) fn trend() -> Vec<Field> {
             "Over how many buckets a number is averaged.",
         ),
     ];
-    joined([common(), breakdown(1), own])
+    joined([common(), breakdown(), own])
 }
 
 /// Which number of a trend is meant.
 pub(crate) fn trend_point() -> Vec<Field> {
-    let anything = |name, says| Field::new(name, any(), text_to(100_000), says);
+    let index = "0*([01]?[0-9]|2[0-5])";
+    let order = any_of([
+        json!({"type": "null"}),
+        json!({"type": "integer", "minimum": 0, "maximum": 25}),
+        json!({"type": "string", "pattern": format!("^{BLANK}{index}{BLANK}$")}),
+    ]);
+    let query = json!({"type": "string", "pattern": format!("^{BLANK}{index}{BLANK}$")});
     vec![
-        Field::whole(
-            "entity_order",
-            (0, 25),
-            "0*([01]?[0-9]|2[0-5])",
-            "The index of the series; otherwise the first.",
-        ),
-        anything("entity_id", "The event or action of the series, where its index is not said."),
-        anything("breakdown_value", "The value of the breakdown; everybody when it is left out."),
-        Field::json("breakdown_kept", any(), "For the rest: the values that are not in it."),
+        Field::new("entity_order", order, query, "The index of the series; the first when it is left out."),
+        Field::free("entity_id", "The event or action of the series, where its index is not said."),
+        Field::free("breakdown_value", "The value of the breakdown; everybody when it is left out."),
+        Field::free("breakdown_kept", "Of the rest: a JSON list of the values that are not in it."),
     ]
 }
 
@@ -321,8 +342,8 @@ pub(crate) fn about_the_request(operation: Operation) -> Operation {
         )
         .query(
             "client_query_id",
-            text_to(250),
+            text_to(1_000),
             "The caller's own name for the calculation: 1000 bytes at most.",
         )
-        .query("cache_invalidation_key", text_to(NAME_MAX), "Tells the same question apart from itself.")
+        .query("cache_invalidation_key", text(), "Tells the same question apart from itself.")
 }

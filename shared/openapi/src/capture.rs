@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::calculation::say;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, constant, input, instant, list_to, map, named, nullable, object, one_of, said,
@@ -26,15 +27,15 @@ const DROPPED: [&str; 7] = [
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let config = Operation::new(
+    let mut config = Operation::new(
         "getArrayConfig",
         "GET",
         "/array/{token}/config/",
         TAG,
         "Refused: browser libraries are not configured here",
         Security::Open,
-    )
-    .refuses(404, "Always. The libraries go on without.");
+    );
+    say(&mut config, 404, "Always. The libraries go on without.");
     vec![
         capture("captureBatch", "/batch/", "Capture events"),
         capture("capture", "/capture/", "Capture events, as `/batch/`"),
@@ -120,8 +121,14 @@ fn event() -> Value {
         &["event"],
         [
             ("event", said(text(), "The name; cut at 200 characters.")),
-            ("distinct_id", said(distinct_id(), "Whose event; cut at 200 characters.")),
-            ("$distinct_id", said(distinct_id(), "As `distinct_id`.")),
+            (
+                "distinct_id",
+                said(
+                    any(),
+                    "Whose event: a text that is not blank, or what its JSON is; cut at 200 characters.",
+                ),
+            ),
+            ("$distinct_id", said(any(), "As `distinct_id`.")),
             ("properties", any_object()),
             ("timestamp", nullable(text())),
             ("offset", said(milliseconds, "How long before it was sent, in milliseconds.")),
@@ -131,10 +138,10 @@ fn event() -> Value {
             ("$unset", changes()),
         ],
     );
-    let inner = json!({"properties": {"properties": {
-        "type": "object", "required": ["distinct_id"], "properties": {"distinct_id": distinct_id()},
-    }}, "required": ["properties"]});
-    event["anyOf"] = json!([{"required": ["distinct_id"]}, {"required": ["$distinct_id"]}, inner]);
+    // It may stand in the properties too.
+    let has = |name: &str| json!({"required": [name], "properties": {name: distinct_id()}});
+    let inner = json!({"required": ["properties"], "properties": {"properties": has("distinct_id")}});
+    event["anyOf"] = json!([has("distinct_id"), has("$distinct_id"), inner]);
     event
 }
 

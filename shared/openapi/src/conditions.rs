@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::schema::{
-    any, any_of, constant, id, input, list, list_to, named, nullable, object, one_of, record, text, text_to,
-};
+use crate::calculation_input::NAME_MAX;
+use crate::schema::{any, any_of, constant, id, input, list, named, nullable, object, one_of, record, text};
 
 /// The operators of a condition on events.
 const OPERATORS: [&str; 33] = [
@@ -47,6 +46,17 @@ const OF_NUMBERS: [&str; 12] =
     ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
 const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
 const COHORTS: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
+/// Types of conditions that are about something else than events, which is refused.
+const ELSEWHERE: [&str; 8] = [
+    "behavioral",
+    "recording",
+    "log_entry",
+    "log",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "error_tracking_issue",
+    "revenue_analytics",
+];
 const DURATION: &str = "$session_duration";
 /// What sessions have besides how long they are.
 const OF_SESSIONS: [&str; 25] = [
@@ -102,9 +112,18 @@ pub(crate) fn group_type() -> Value {
 }
 
 /// What restricts events: a list of which all hold, a group, one condition, or the older form: values by the key, an
-/// operator after two underscores.
+/// operator after two underscores. JSON of any of these is taken as a text too.
 fn conditions() -> Value {
-    any_of([json!({"type": "null"}), list(member()), named("EventConditionGroup"), named("EventCondition")])
+    let older = json!({
+        "type": "object",
+        "properties": {"key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}}},
+    });
+    any_of([nothing(), list(member()), named("EventConditionGroup"), named("EventCondition"), older])
+}
+
+/// Null or blank.
+pub(crate) fn nothing() -> Value {
+    json!({"type": ["null", "string"], "pattern": r"^[ \t\r\n]*$"})
 }
 
 fn member() -> Value {
@@ -113,15 +132,15 @@ fn member() -> Value {
 
 fn group() -> Value {
     let group = |required: &[&str], kind: Value| {
-        let mut group = input(required, [("type", kind), ("values", nullable(list_to(100, member())))]);
+        let mut group = input(required, [("type", kind), ("values", nullable(list(member())))]);
         group["properties"]["key"] = json!(false);
         group
     };
     any_of([group(&["values"], nullable(one_of(&["AND", "OR"]))), group(&["type"], one_of(&["AND", "OR"]))])
 }
 
-/// A condition on what `type` says: a property of the event when it says nothing. One that lacks what it needs
-/// restricts nothing.
+/// A condition on what `type` says: a property of the event when it says nothing. One that lacks what it needs, and one
+/// on what is not known, restrict nothing.
 fn condition() -> Value {
     let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&OPERATORS));
     let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
@@ -130,6 +149,7 @@ fn condition() -> Value {
     let mut duration = typed("session", constant(json!(DURATION)), null_or(&OF_NUMBERS));
     let number = json!({"type": ["number", "null"]});
     duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
+    let expression = json!({"type": ["string", "number", "boolean", "null"]});
     any_of([
         optional_type(own),
         of_group,
@@ -139,16 +159,16 @@ fn condition() -> Value {
         typed("session", one_of(&OF_SESSIONS), null_or(&OPERATORS)),
         duration,
         of_cohort(),
-        json!({"type": "object", "properties": {"type": {"const": "hogql"}, "key": key()}, "required": ["key", "type"]}),
-        json!({"type": "object", "properties": {"type": {"const": "flag"}}, "required": ["key", "type"]}),
-        json!({"type": "object", "properties": {
-            "key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}},
-        }}),
+        input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
+        input(&["key", "type"], [("type", constant(json!("flag")))]),
+        without_value(),
+        of_unknown(),
+        without_key(),
     ])
 }
 
 fn key() -> Value {
-    text_to(1_000)
+    json!({"maxLength": NAME_MAX})
 }
 
 fn typed(kind: &str, key: Value, operator: Value) -> Value {
@@ -171,6 +191,42 @@ fn of_cohort() -> Value {
     let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
     let value = any_of([json!({"type": "null"}), id, one]);
     input(&["key", "type"], [("type", one_of(&COHORTS)), ("value", value), ("negation", any())])
+}
+
+/// What is about something else, but has nothing to compare with.
+fn without_value() -> Value {
+    let operators: Vec<&str> =
+        OPERATORS.into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
+    let null = || json!({"type": "null"});
+    input(
+        &["key", "type"],
+        [
+            ("type", one_of(&["element", "event_metadata", "session"])),
+            ("operator", null_or(&operators)),
+            ("value", null()),
+            ("values", null()),
+        ],
+    )
+}
+
+/// What is of no type that is known here or elsewhere.
+fn of_unknown() -> Value {
+    let here =
+        ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
+    let known: Vec<&str> = here.into_iter().chain(["flag"]).chain(COHORTS).chain(ELSEWHERE).collect();
+    let unknown = json!({
+        "type": "string", "not": {"anyOf": [{"enum": known}, {"type": "string", "pattern": "^data_warehouse"}]},
+    });
+    input(&["key", "type"], [("type", unknown)])
+}
+
+fn without_key() -> Value {
+    let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(ELSEWHERE).collect();
+    let kind = json!({"type": ["string", "null"], "not": {"enum": groups_and_elsewhere}});
+    let mut condition = input(&[], [("type", kind), ("operator", null_or(&OPERATORS))]);
+    condition["properties"]["key"] = json!(false);
+    condition["properties"]["values"] = json!(false);
+    condition
 }
 
 /// Conditions as answers show them: a list of which all hold, or a group.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::calculation_input::{
     ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, group_type, joined, optional_text, question, spelled,
 };
-use crate::schema::{any, any_of, id, input, list_to, named, nullable, text, text_to};
+use crate::conditions::nothing;
+use crate::schema::{any_of, id, input, list_to, named, text};
 
 pub(crate) const VIZ_TYPES: [&str; 3] = ["steps", "trends", "time_to_convert"];
 pub(crate) const ORDERS: [&str; 3] = ["ordered", "strict", "unordered"];
@@ -25,7 +26,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("FunnelQuestion", question(funnel(), 32, true)),
         ("FunnelPeopleQuestion", question(joined([funnel(), funnel_point()]), 32, true)),
-        ("CorrelationQuestion", question(joined([correlation(), vec![looked_at()]]), 32, false)),
+        ("CorrelationQuestion", question(correlation(), 32, false)),
         ("CorrelationPeopleQuestion", people),
         ("FunnelExclusion", exclusion()),
     ]
@@ -34,24 +35,21 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// What a funnel has.
 pub(crate) fn funnel() -> Vec<Field> {
     let attribution = vec![
-        Field::text("display", "`ActionsLineGraph` means over time, where `funnel_viz_type` says nothing."),
+        Field::free("display", "`ActionsLineGraph` means over time, where `funnel_viz_type` says nothing."),
         Field::choice("funnel_viz_type", &VIZ_TYPES, "Steps, shares over time, or times."),
         Field::choice(
             "breakdown_attribution_type",
             &ATTRIBUTIONS,
             "Under which of its values an actor counts.",
-        ),
-        Field::whole("breakdown_attribution_value", ANY, ANY_TEXT, "With `step`: its index."),
+        )
+        .free_in_query(),
+        Field::free("breakdown_attribution_value", "With `step`: its index."),
     ];
-    joined([common(), breakdown(10), steps(), attribution])
+    joined([common(), breakdown(), window(), steps(), attribution])
 }
 
-/// What both a funnel and a correlation have.
-fn steps() -> Vec<Field> {
-    // What is no object is passed over.
-    let entry =
-        any_of([named("FunnelExclusion"), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-    let unit = |name| Field::any_case(name, &UNITS, "[Ss]?", "The unit of the window; days when left out.");
+/// What is judged though there are no steps.
+fn window() -> Vec<Field> {
     vec![
         Field::choice(
             "funnel_order_type",
@@ -61,21 +59,17 @@ fn steps() -> Vec<Field> {
         Field::whole(
             "funnel_window_interval",
             WINDOW,
-            "[+-]?[0-9]{1,9}",
+            "[+-]?[0-9]{1,10}",
             "Time for all steps; 14 when left out or 0.",
         ),
-        unit("funnel_window_interval_unit"),
-        unit("funnel_window_interval_type"),
-        Field::whole(
-            "funnel_window_days",
-            (ANY.0, 36_600),
-            "[+-]?[0-9]{1,4}",
-            "Instead of the two, in days.",
+        Field::any_case(
+            "funnel_window_interval_unit",
+            &UNITS,
+            "[Ss]?",
+            "The window's unit; days when left out.",
         ),
-        Field::json("exclusions", nullable(list_to(32, entry)), "Events between steps that void a path."),
-        Field::whole("funnel_from_step", FROM.0, FROM.1, "The first step of shares and times, from 0."),
-        Field::whole("funnel_to_step", TO.0, TO.1, "The last step of these."),
-        Field::whole("bin_count", ANY, ANY_TEXT, "Bins that times are put into: 1 to 90."),
+        Field::free("funnel_window_interval_type", "As `funnel_window_interval_unit`, which wins."),
+        Field::free("funnel_window_days", "In place of these: the window in days."),
         Field::new(
             "aggregation_group_type_index",
             group_type(),
@@ -88,6 +82,21 @@ fn steps() -> Vec<Field> {
             &["person_id"],
             "Persons are counted; nothing else is known.",
         ),
+    ]
+}
+
+/// What is judged by the number of steps.
+fn steps() -> Vec<Field> {
+    // What is no object is passed over.
+    let entry =
+        any_of([named("FunnelExclusion"), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
+    let exclusions = any_of([list_to(32, entry), nothing()]);
+    vec![
+        Field::json("exclusions", exclusions, "Events between steps that void a path."),
+        Field::whole("funnel_from_step", FROM.0, FROM.1, "The first step of shares and times, from 0.")
+            .free_in_query(),
+        Field::whole("funnel_to_step", TO.0, TO.1, "The last step of these.").free_in_query(),
+        Field::whole("bin_count", ANY, ANY_TEXT, "Bins that times are put into: 1 to 90.").free_in_query(),
     ]
 }
 
@@ -110,8 +119,11 @@ fn exclusion() -> Value {
     let event = json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX});
     let action = any_of([id(), json!({"type": "string", "pattern": "^[0-9]{1,15}$"})]);
     let mut of_action = entry(json!({"const": "actions"}), action);
-    of_action["required"] = json!(["funnel_from_step", "funnel_to_step", "type"]);
-    any_of([entry(json!({"not": {"const": "actions"}}), event), of_action])
+    of_action["required"] = json!(["funnel_from_step", "funnel_to_step", "type", "id"]);
+    // An action without an id is passed over.
+    let of_nothing =
+        input(&["type"], [("type", json!({"const": "actions"})), ("id", json!({"type": "null"}))]);
+    any_of([entry(json!({"not": {"const": "actions"}}), event), of_action, of_nothing])
 }
 
 /// A step that has to be there.
@@ -123,88 +135,66 @@ fn spelled_only(pattern: &str) -> Value {
     json!({"type": "string", "pattern": format!("^({pattern})$")})
 }
 
-/// What a correlation has. A breakdown and a layout mean nothing.
+/// What a correlation has. A breakdown and a layout mean nothing. What it looks at is judged only where there are steps.
 pub(crate) fn correlation() -> Vec<Field> {
-    let name = json!({"type": ["string", "number", "boolean"], "maxLength": NAME_MAX});
-    let names = |says_name: &'static str, says: &'static str| {
-        let body = any_of([json!({"type": "null"}), text_to(NAME_MAX), list_to(1_000, name.clone())]);
-        Field::new(says_name, body, text(), says)
-    };
     let own = vec![
-        Field::new(
+        Field::free(
             "funnel_correlation_type",
-            any(),
-            text(),
             "What is looked at: `properties`, `event_with_properties`; `events` otherwise.",
         ),
-        names(
+        Field::free(
             "funnel_correlation_names",
-            "Of `properties`: a list of their keys, `$all` for every one. Required.",
+            "Of `properties`, which needs it: a list of their keys, `$all` for every one.",
         ),
-        names("funnel_correlation_exclude_names", "Keys that are left out."),
-        names("funnel_correlation_event_names", "Of `event_with_properties`: names of events. Required."),
-        names("funnel_correlation_exclude_event_names", "Of `events`: names that are left out."),
-        names("funnel_correlation_event_exclude_property_names", "Keys that are left out."),
+        Field::free("funnel_correlation_exclude_names", "Of `properties`: keys that are left out."),
+        Field::free(
+            "funnel_correlation_event_names",
+            "Of `event_with_properties`, which needs it: a list of names of events.",
+        ),
+        Field::free("funnel_correlation_exclude_event_names", "Of `events`: names that are left out."),
+        Field::free(
+            "funnel_correlation_event_exclude_property_names",
+            "Of `event_with_properties`: keys that are left out.",
+        ),
+        Field::free(
+            "funnel_step",
+            "Those who reached this step, from 1, or with a minus did not reach it but the one before; all when left out.",
+        ),
     ];
-    joined([common(), steps(), own])
-}
-
-/// Whose outcome a correlation looks at.
-pub(crate) fn looked_at() -> Field {
-    Field::new(
-        "funnel_step",
-        any_of([
-            json!({"type": "integer", "minimum": 1, "maximum": 32}),
-            json!({"type": "integer", "minimum": -32, "maximum": -2}),
-            json!({"type": "string", "enum": [""]}),
-            json!({"type": "null"}),
-        ]),
-        json!({"type": "string", "pattern": "^([1-9]|[12][0-9]|3[0-2]|-([2-9]|[12][0-9]|3[0-2]))?$"}),
-        "Those who reached this step, from 1, or with a minus did not reach it but the one before.",
-    )
+    let list = any_of([json!({"type": "array"}), nothing()]);
+    let exclusions =
+        Field::json("exclusions", list, "Events between steps that void a path, as of a funnel.");
+    joined([common(), window(), vec![exclusions], own])
 }
 
 /// Which number of a funnel is meant.
 pub(crate) fn funnel_point() -> Vec<Field> {
-    let step = "-?0*([1-9]|[12][0-9]|3[0-2])";
     vec![
-        Field::whole(
+        Field::free(
             "funnel_step",
-            (-32, 32),
-            step,
-            "The step they reached, from 1, or with a minus did not reach.",
+            "Those who reached this step, from 1, or with a minus did not reach it but the one before. Required, but \
+             of a funnel over time.",
         ),
-        Field::text(
+        Field::free(
             "entrance_period_start",
             "Of a funnel over time: the start of the period they entered in.",
         ),
-        Field::switch("drop_off", "Of a funnel over time: whether they did not get through."),
-        Field::new(
-            "funnel_step_breakdown",
-            any(),
-            text(),
-            "The value of the breakdown; everybody when left out.",
-        ),
-        Field::json("funnel_breakdown_kept", any(), "For the rest: the values that are not in it."),
+        Field::free("drop_off", "Of a funnel over time: whether they did not get through."),
+        Field::free("funnel_step_breakdown", "The value of the breakdown; everybody when it is left out."),
+        Field::free("funnel_breakdown_kept", "Of the rest: a JSON list of the values that are not in it."),
     ]
 }
 
 /// Which number of a correlation is meant.
 pub(crate) fn correlation_point() -> Vec<Field> {
-    let pair = input(&["key"], [("key", text()), ("value", any())]);
-    let one = json!({"type": "array", "items": pair, "minItems": 1, "maxItems": 1});
-    let entity = input(&["id"], [("id", text()), ("properties", one.clone())]);
     vec![
-        looked_at(),
-        Field::json(
+        Field::free(
             "funnel_correlation_person_entity",
-            entity,
-            "The event, and of its properties one key and value.",
+            "The event: `id`, its name, and for one of its properties a list of one `key` and `value` as `properties`.",
         ),
-        Field::json(
+        Field::free(
             "funnel_correlation_property_values",
-            one,
-            "Of `properties`: a list of one key and value.",
+            "Of `properties`: a list of one `key` and `value`.",
         ),
         Field::new(
             "funnel_correlation_person_converted",

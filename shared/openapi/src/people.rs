@@ -79,7 +79,7 @@ fn people_page() -> Value {
 fn persons() -> Vec<Operation> {
     const LIST: &str = "/api/projects/{project_id}/persons/";
     const ONE: &str = "/api/projects/{project_id}/persons/{id}/";
-    let none = json!({"type": "string", "pattern": r"^\s*$"});
+    let none = json!({"type": "string", "pattern": r"^[ \t\r\n]*$"});
     let conditions = json!({"type": "string", "contentMediaType": "application/json"});
     let mut one = Operation::new("getPerson", "GET", ONE, TAG, "Get a person", READ)
         .described("Of persons who were merged, any of their ids finds the one that is left.")
