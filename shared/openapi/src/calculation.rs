@@ -13,9 +13,9 @@ const TAG: &str = "Calculation";
 const READ: Security = Security::Scope("insight:read");
 const QUERY: Security = Security::Scope("query:read");
 /// What a schema cannot say of a question.
-const REFUSED: &str = "The question is not acceptable: `attr` names the field where one is at fault. So are steps that \
-    are not there, actions and cohorts that are not known, expressions and formulas that cannot be read, and ranges \
-    with too many buckets; or the answer is larger than an answer can be.";
+const REFUSED: &str = "The question is not acceptable: `attr` names the field where one is at fault. So are \
+    steps that are not there, actions and cohorts that are not known, expressions and formulas that cannot \
+    be read, and ranges with too many buckets; or the answer is larger than an answer can be.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -56,15 +56,14 @@ fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
     let ask = Operation::new("query", "POST", ALL, TAG, "Calculate a trend or a funnel", QUERY).described(
-        "Without a fresh result it is calculated; what takes too long goes on in the background, and `query_status` \
-         says so. Its result is shared with insights of the same query.",
+        "Without a fresh result it is calculated; what takes too long goes on in the background, and \
+         `query_status` says so. Its result is shared with insights of the same query.",
     );
-    let ask = query_nodes::by_query(ask).takes(named("QueryRequest")).gives(
+    let mut ask = query_nodes::by_query(ask).takes(named("QueryRequest")).gives(
         200,
         "The result, or word of the calculation.",
         any_of([named("QueryAnswer"), named("QueryNothing")]),
     );
-    let mut ask = ask;
     say(&mut ask, 400, REFUSED);
     let follow = Operation::new("getQuery", "GET", ONE, TAG, "Tell how a calculation goes", QUERY)
         .described("`id` is the caller's own name for it, or its `cache_key`.")
@@ -72,7 +71,8 @@ fn queries() -> Vec<Operation> {
         .gives(202, "It has not ended.", named("QueryWord"))
         .gives(
             400,
-            "The question was refused, which `error_message` explains, or the answer is larger than an answer can be.",
+            "The question was refused, which `error_message` explains, or the answer is larger than an \
+             answer can be.",
             any_of([named("QueryWord"), named("Error")]),
         )
         .gives(500, "It failed.", any_of([named("QueryWord"), named("Error")]));
@@ -116,8 +116,10 @@ fn funnels() -> Vec<Operation> {
     };
     let get = Operation::new("getFunnel", "GET", PATH, TAG, "Calculate a funnel", READ)
         .described("Without events and actions the result is empty.");
-    let post = Operation::new("calculateFunnel", "POST", PATH, TAG, "Calculate a funnel", READ)
-        .described("Fields may come in the query string too; the body wins, but for `properties`.");
+    let post = Operation::new("calculateFunnel", "POST", PATH, TAG, "Calculate a funnel", READ).described(
+        "Fields may come in the query string too; the body wins, but for `properties`. In a body \
+         lists and objects may be JSON texts.",
+    );
     vec![
         answering(asked_by(get, funnel()), None, answer()),
         answering(post, Some("FunnelQuestion"), answer()),
@@ -136,8 +138,10 @@ fn correlations() -> Vec<Operation> {
     };
     let get = Operation::new("getCorrelation", "GET", PATH, TAG, SUMMARY, READ)
         .described("Without events and actions nothing is found.");
-    let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ)
-        .described("Fields may come in the query string too. Without events and actions nothing is found.");
+    let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ).described(
+        "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
+         Without events and actions nothing is found.",
+    );
     vec![
         answering(asked_by(get, correlation()), None, answer()),
         answering(post, Some("CorrelationQuestion"), answer()).body_optional(),
@@ -168,8 +172,8 @@ fn trends() -> Vec<Operation> {
     let get = Operation::new("getTrend", "GET", PATH, TAG, "Calculate a trend", READ)
         .described("Without events and actions the result is empty. A table has a row for each series.");
     let post = Operation::new("calculateTrend", "POST", PATH, TAG, "Calculate a trend", READ).described(
-        "Fields may come in the query string too; the body wins, but for `properties`. A table has a row for each \
-         series.",
+        "Fields may come in the query string too; the body wins, but for `properties`. In a body lists and \
+         objects may be JSON texts. A table has a row for each series.",
     );
     vec![
         answering(exported(asked_by(get, trend())), None, answer()),

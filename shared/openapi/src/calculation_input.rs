@@ -1,5 +1,5 @@
-//! What trends, funnels and correlations are asked by: the fields of legacy requests, in a body or in a query string,
-//! and what all questions have in common.
+//! What trends, funnels and correlations are asked by: the fields of legacy requests, in a body or in a query
+//! string, and what all questions have in common.
 //!
 //! In a query string every value is a text, lists and objects as JSON; bodies may have them so too.
 
@@ -78,7 +78,8 @@ pub(crate) fn optional_text() -> Value {
     nullable(text_to(NAME_MAX))
 }
 
-/// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case; other texts and numbers mean false.
+/// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case; other texts and numbers mean
+/// false.
 pub(crate) fn switch() -> Value {
     json!({"type": ["boolean", "number", "string", "null"]})
 }
@@ -116,10 +117,11 @@ pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
     ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
 
 /// What `math` says.
-pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and for what is not known), `dau`, `weekly_active`, \
-    `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, `hogql`; `sum`, `avg`, `min`, `max`, \
-    `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with `_count_per_actor` of events. Some other names are \
-    refused. Of steps `first_time_for_user` and `first_time_for_user_with_filters` say something.";
+pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and for what is not known), \
+    `dau`, `weekly_active`, `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, \
+    `hogql`; `sum`, `avg`, `min`, `max`, `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with \
+    `_count_per_actor` of events. Some other names are refused. Of steps `first_time_for_user` and \
+    `first_time_for_user_with_filters` say something.";
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -136,7 +138,8 @@ pub(crate) fn joined<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
     lists.into_iter().flatten().collect()
 }
 
-/// A body of these fields, with at most so many series, of which one at least has to be there where `is_asked`.
+/// A body of these fields, with at most so many series, of which one at least has to be there where
+/// `is_asked`.
 pub(crate) fn question(fields: Vec<Field>, series: usize, is_asked: bool) -> Value {
     let mut question = input(&[], []);
     let shown: Map<String, Value> =
@@ -152,7 +155,9 @@ pub(crate) fn question(fields: Vec<Field>, series: usize, is_asked: bool) -> Val
             let list = json!({"type": "array", "contains": entry});
             json!({"required": [name], "properties": {name: list}})
         };
-        let action = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": ["integer", "string"]}}});
+        let action = json!({
+            "type": "object", "required": ["id"], "properties": {"id": {"type": ["integer", "string"]}},
+        });
         question["anyOf"] = json!([has("events", json!({"type": "object"})), has("actions", action)]);
     }
     question
@@ -256,12 +261,13 @@ pub(crate) fn breakdown() -> Vec<Field> {
             "breakdown",
             breakdown_keys(),
             text(),
-            "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at most ten keys.",
+            "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at \
+             most ten keys.",
         ),
         Field::free(
             "breakdown_type",
-            "Whose property it is: `event` (when left out), `person`, `group`, `session`, `event_metadata`; or `cohort` \
-             or `hogql`.",
+            "Whose property it is: `event` (when left out), `person`, `group`, `session`, `event_metadata`; \
+             or `cohort` or `hogql`.",
         ),
         Field::json("breakdowns", breakdown_parts(), "Several keys, each with its type, in place of both."),
         Field::free(

@@ -10,10 +10,10 @@ use crate::schema::{
 };
 
 const TAG: &str = "Capture";
-const BODY: &str = "The project's token comes in the body, in the query string or as a bearer. The body is an event, a \
-    list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), or a form whose field \
-    `data` has it, as JSON or base64. It is stored whole or not at all. Any type of body is read as JSON, unless it is \
-    such a form.";
+const BODY: &str = "The project's token comes in the body, in the query string or as a bearer. The body is \
+    an event, a list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), \
+    or a form whose field `data` has it, as JSON or base64. It is stored whole or not at all. Any type of \
+    body is read as JSON, unless it is such a form.";
 /// What the newer form leaves out of a batch.
 const DROPPED: [&str; 7] = [
     "missing_event_name",
@@ -111,8 +111,8 @@ fn optional_uuid() -> Value {
     any_of([json!({"type": "null"}), constant(json!("")), json!({"type": "string", "format": "uuid"})])
 }
 
-/// What an event has in both forms. `timestamp` may be in any form of ISO 8601 and others; one that cannot be read
-/// means now.
+/// What an event has in both forms. `timestamp` may be in any form of ISO 8601 and others; one that cannot be
+/// read means now.
 fn event() -> Value {
     let milliseconds =
         json!({"type": ["number", "null"], "exclusiveMinimum": -1e14, "exclusiveMaximum": 1e14});
@@ -184,13 +184,17 @@ fn analytics() -> Operation {
         object([("result", constant(json!("ok")))]),
         object([("result", constant(json!("drop"))), ("details", one_of(&DROPPED))]),
     ]));
-    let mut operation = open("captureAnalyticsEvents", "/i/v1/analytics/events/", "Capture events, each answered for")
-        .described(
-            "The project's token comes as a bearer, in the query string or in the body, which may be gzip. Every event \
-             has a uuid, by which the answer says whether it is stored or why not.",
-        )
-        .header("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
-        .header("PostHog-Sdk-Info", text_to(200), "The name of the library, a slash and its version.");
+    let mut operation = open(
+        "captureAnalyticsEvents",
+        "/i/v1/analytics/events/",
+        "Capture events and answer for each",
+    )
+    .described(
+        "The project's token comes as a bearer, in the query string or in the body, which may be gzip. \
+         Every event has a uuid, by which the answer says whether it is stored or why not.",
+    )
+    .header("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
+    .header("PostHog-Sdk-Info", text_to(200), "The name of the library, a slash and its version.");
     operation.body = vec![("application/json", named("AnalyticsBatch"))];
     operation.body_required = true;
     answers(operation).gives(200, "What became of each event, by its uuid.", object([("results", results)]))
@@ -212,7 +216,8 @@ fn analytics_batch() -> Value {
     )
 }
 
-/// An event of the newer form. One that lacks a name, a distinct id or a time that can be read is dropped, not refused.
+/// An event of the newer form. One that lacks a name, a distinct id or a time that can be read is dropped,
+/// not refused.
 fn analytics_event() -> Value {
     let options = "`process_person_profile`, `cookieless_mode` and `disable_skew_correction`, true or false.";
     input(

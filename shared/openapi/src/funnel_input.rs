@@ -135,7 +135,8 @@ fn spelled_only(pattern: &str) -> Value {
     json!({"type": "string", "pattern": format!("^({pattern})$")})
 }
 
-/// What a correlation has. A breakdown and a layout mean nothing. What it looks at is judged only where there are steps.
+/// What a correlation has. A breakdown and a layout mean nothing. What it looks at is judged only where there
+/// are steps.
 pub(crate) fn correlation() -> Vec<Field> {
     let own = vec![
         Field::free(
@@ -158,7 +159,8 @@ pub(crate) fn correlation() -> Vec<Field> {
         ),
         Field::free(
             "funnel_step",
-            "Those who reached this step, from 1, or with a minus did not reach it but the one before; all when left out.",
+            "Those who reached this step, from 1, or with a minus did not reach it but the one before; all \
+             when left out.",
         ),
     ];
     let list = any_of([json!({"type": "array"}), nothing()]);
@@ -172,8 +174,8 @@ pub(crate) fn funnel_point() -> Vec<Field> {
     vec![
         Field::free(
             "funnel_step",
-            "Those who reached this step, from 1, or with a minus did not reach it but the one before. Required, but \
-             of a funnel over time.",
+            "Those who reached this step, from 1, or with a minus did not reach it but the one before. \
+             Required, but of a funnel over time.",
         ),
         Field::free(
             "entrance_period_start",
@@ -190,7 +192,8 @@ pub(crate) fn correlation_point() -> Vec<Field> {
     vec![
         Field::free(
             "funnel_correlation_person_entity",
-            "The event: `id`, its name, and for one of its properties a list of one `key` and `value` as `properties`.",
+            "The event: `id`, its name, and for one of its properties a list of one `key` and `value` as \
+             `properties`.",
         ),
         Field::free(
             "funnel_correlation_property_values",

@@ -12,9 +12,9 @@ use crate::schema::{
 };
 
 const TAG: &str = "Persons";
-const READ: Security = Security::Or("person:read", "a key with the scope `insight:read`");
-const REFUSED: &str = "The question or the choice of the number is not acceptable, as `attr` says; or the page is larger \
-    than an answer can be.";
+const READ: Security = Security::Scope("person:read");
+const REFUSED: &str = "The question or the choice of the number is not acceptable, as `attr` says; or the \
+    page is larger than an answer can be.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -82,7 +82,10 @@ fn persons() -> Vec<Operation> {
     let none = json!({"type": "string", "pattern": r"^[ \t\r\n]*$"});
     let conditions = json!({"type": "string", "contentMediaType": "application/json"});
     let mut one = Operation::new("getPerson", "GET", ONE, TAG, "Get a person", READ)
-        .described("Of persons who were merged, any of their ids finds the one that is left.")
+        .described(
+            "Any id of persons who were merged finds the one that is left. `insight:read` will do \
+             too.",
+        )
         .gives(200, "The person.", named("Person"))
         .refuses(400, "The id is no UUID, or the answer is larger than an answer can be.");
     for parameter in one.parameters.iter_mut().filter(|parameter| parameter.name == "id") {
@@ -91,17 +94,25 @@ fn persons() -> Vec<Operation> {
     }
     vec![
         Operation::new("listPersons", "GET", LIST, TAG, "List persons", READ)
-            .described("All conditions have to hold. More persons than can be looked at one by one are refused.")
+            .described(
+                "All conditions have to hold. Too many persons to look at one by one are refused. \
+                 `insight:read` will do too.",
+            )
             .query("distinct_id", text_to(1_000), "The person with this distinct id.")
             .query("email", text_to(1_000), "The whole property `email`, as it is.")
-            .query("search", text_to(1_000), "What email or name contain in any case, or an id or distinct id.")
+            .query(
+                "search",
+                text_to(1_000),
+                "What email or name contain in any case; or an id, or a distinct id.",
+            )
             .query("properties", conditions, "A JSON list of conditions on persons, or a group of them.")
             .query("cohort", none, "Refused when it says something.")
             .paged()
             .gives(200, "A page.", page(named("Person")))
             .refuses(
                 400,
-                "A parameter is not acceptable, there are too many persons, or the page is larger than an answer can be.",
+                "A parameter is not acceptable, there are too many persons, or the page is larger than an \
+                 answer can be.",
             ),
         one,
     ]
@@ -125,23 +136,31 @@ fn of_funnels() -> Vec<Operation> {
     const OF_STEPS: &str = "List the people behind a number of a funnel";
     const OF_CORRELATION: &str = "List the people behind a number of a correlation";
     let get = Operation::new("getFunnelPeople", "GET", STEPS, TAG, OF_STEPS, READ).described(
-        "Links in answers lead here. Of steps `funnel_step` is required, over time `entrance_period_start`.",
+        "Links in answers lead here. Of steps `funnel_step` is required, over time `entrance_period_start` \
+         and `drop_off`. `insight:read` will do too.",
     );
     let post = Operation::new("listFunnelPeople", "POST", STEPS, TAG, OF_STEPS, READ).described(
-        "Fields may come in the query string too. `funnel_step` is required, or of a funnel over time \
-                    `entrance_period_start` and `drop_off`.",
+        "Fields may come in the query string too; in a body lists and objects may be JSON texts. Of steps \
+         `funnel_step` is required, over time `entrance_period_start` and `drop_off`. `insight:read` will \
+         do too.",
     );
     let get_correlation =
         Operation::new("getCorrelationPeople", "GET", CORRELATION, TAG, OF_CORRELATION, READ)
-            .described("Links in answers lead here.");
+            .described("Links in answers lead here. `insight:read` will do too.");
     let post_correlation =
         Operation::new("listCorrelationPeople", "POST", CORRELATION, TAG, OF_CORRELATION, READ).described(
-            "Fields may come in the query string too. The event, or the property's value, is required.",
+            "Fields may come in the query string too; in a body lists and objects may be JSON texts. The \
+             event, or the property's value, is required. `insight:read` will do too.",
         );
+    let mut get_correlation = asked_by(get_correlation, joined([correlation(), correlation_point()]));
+    let asked = "funnel_correlation_person_converted";
+    for parameter in get_correlation.parameters.iter_mut().filter(|parameter| parameter.name == asked) {
+        parameter.required = true;
+    }
     vec![
         answering(asked_by(get, joined([funnel(), funnel_point()])), None),
         answering(post, Some("FunnelPeopleQuestion")),
-        answering(asked_by(get_correlation, joined([correlation(), correlation_point()])), None),
+        answering(get_correlation, None),
         answering(post_correlation, Some("CorrelationPeopleQuestion")),
     ]
 }
@@ -149,10 +168,14 @@ fn of_funnels() -> Vec<Operation> {
 fn of_trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/persons/trends/";
     const SUMMARY: &str = "List the people behind a number of a trend";
-    let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ)
-        .described("Links in answers lead here: the question over the range of one bucket.");
-    let post = Operation::new("listTrendPeople", "POST", PATH, TAG, SUMMARY, READ)
-        .described("Fields may come in the query string too. The people of the whole range are listed.");
+    let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ).described(
+        "Links in answers lead here: the question over the range of one bucket. `insight:read` \
+         will do too.",
+    );
+    let post = Operation::new("listTrendPeople", "POST", PATH, TAG, SUMMARY, READ).described(
+        "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
+         The people of the whole range are listed. `insight:read` will do too.",
+    );
     vec![
         answering(asked_by(get, joined([trend(), trend_point()])), None),
         answering(post, Some("TrendPeopleQuestion")),

@@ -30,8 +30,9 @@ pub fn components() -> Vec<(&'static str, Value)> {
 }
 
 fn request() -> Value {
-    let refresh = "`force_cache`, `blocking` (when left out), `force_blocking` or true, `async`, `lazy_async`, \
-        `force_async`, `async_except_on_cache_miss`; others mean `blocking`. A query string's wins.";
+    let refresh = "`force_cache`, `blocking` (when left out), `force_blocking` or true, `async`, \
+        `lazy_async`, `force_async`, `async_except_on_cache_miss`; others mean `blocking`. A query string's \
+        wins.";
     let own_name = json!({"maxLength": 1_000});
     input(
         &["query"],

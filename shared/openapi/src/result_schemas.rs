@@ -1,5 +1,5 @@
-//! What calculations find: series of trends, steps of funnels, funnels over time, times to convert, correlations, and
-//! word of calculations in the background.
+//! What calculations find: series of trends, steps of funnels, funnels over time, times to convert,
+//! correlations, and word of calculations in the background.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,8 @@ fn funnel_result() -> Value {
     ])
 }
 
-/// The value that a series of a trend is of: a text, the number of a cohort or `all`, or a text for each breakdown.
+/// The value that a series of a trend is of: a text, the number of a cohort or `all`, or a text for each
+/// breakdown.
 fn trend_value() -> Value {
     any_of([text(), id(), list_to(3, text())])
 }
@@ -217,8 +218,8 @@ fn entity() -> Value {
     )
 }
 
-/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and where the order
-/// of steps does not matter. Times are in seconds, null where nobody took the step after another.
+/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and where
+/// the order of steps does not matter. Times are in seconds, null where nobody took the step after another.
 fn funnel_step() -> Value {
     object([
         ("action_id", event_id()),
@@ -235,8 +236,8 @@ fn funnel_step() -> Value {
     ])
 }
 
-/// A step of a funnel for one value of its breakdown: texts, the name and the number of a cohort. A legacy request may
-/// be answered `breakdowns` in place of `breakdown`, and texts in place of lists of one.
+/// A step of a funnel for one value of its breakdown: texts, the name and the number of a cohort. A legacy
+/// request may be answered `breakdowns` in place of `breakdown`, and texts in place of lists of one.
 fn funnel_step_of_value() -> Value {
     let shown = || any_of([json!({"type": ["string", "null"]}), list(text())]);
     let value = || any_of([text(), id(), list(text())]);
