@@ -11,18 +11,26 @@
 //! operations of their own.
 
 mod actions;
+mod calculation;
+mod calculation_input;
+mod capture;
 mod cohort_schemas;
 mod cohorts;
+mod conditions;
 mod dashboards;
 mod document;
 mod flag_schemas;
 mod flags;
+mod funnel_input;
 mod insight_query;
 mod insight_schemas;
 mod insights;
 mod operation;
+mod people;
 mod projects;
+mod query_nodes;
 mod reference;
+mod result_schemas;
 mod role_access;
 pub mod schema;
 pub mod shared;
@@ -42,6 +50,9 @@ pub fn operations() -> Vec<Operation> {
         dashboards::operations(),
         cohorts::operations(),
         actions::operations(),
+        calculation::operations(),
+        people::operations(),
+        capture::operations(),
         reference::operations(),
     ]
     .into_iter()
@@ -51,8 +62,6 @@ pub fn operations() -> Vec<Operation> {
 
 /// Every schema that operations refer to by name.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
-    // Those of calculation stand in until they are described.
-    let calculation = vec![("InsightResult", schema::any()), ("QueryStatus", schema::any_object())];
     [
         shared::components(),
         projects::components(),
@@ -62,7 +71,14 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         cohort_schemas::components(),
         insight_query::components(),
         insight_schemas::components(),
-        calculation,
+        conditions::components(),
+        calculation_input::components(),
+        funnel_input::components(),
+        query_nodes::components(),
+        result_schemas::components(),
+        calculation::components(),
+        people::components(),
+        capture::components(),
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,236 @@
+//! Capture: events in, in the forms that SDKs send.
+
+use serde_json::{Value, json};
+
+use crate::calculation::say;
+use crate::operation::{Operation, Parameter, Security};
+use crate::schema::{
+    any, any_object, any_of, constant, input, instant, list_to, map, named, nullable, object, one_of, said,
+    text, text_to,
+};
+
+const TAG: &str = "Capture";
+const BODY: &str = "The project's token comes in the body, in the query string or as a bearer. The body is \
+    an event, a list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), \
+    or a form whose field `data` has it, as JSON or base64. It is stored whole or not at all. Any type of \
+    body is read as JSON, unless it is such a form.";
+/// What the newer form leaves out of a batch.
+const DROPPED: [&str; 7] = [
+    "missing_event_name",
+    "event_name_too_long",
+    "missing_distinct_id",
+    "distinct_id_too_large",
+    "invalid_event_timestamp",
+    "malformed_event_properties",
+    "invalid_event_when_process_person_profile_is_false",
+];
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    let mut config = Operation::new(
+        "getArrayConfig",
+        "GET",
+        "/array/{token}/config/",
+        TAG,
+        "Refused: browser libraries are not configured here",
+        Security::Open,
+    );
+    say(&mut config, 404, "Always. The libraries go on without.");
+    vec![
+        capture("captureBatch", "/batch/", "Capture events"),
+        capture("capture", "/capture/", "Capture events, as `/batch/`"),
+        capture("captureE", "/e/", "Capture events, as `/batch/`"),
+        capture("captureV0", "/i/v0/e/", "Capture events, as `/batch/`"),
+        analytics(),
+        config,
+    ]
+}
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("CaptureBody", body()),
+        ("CapturedEvent", event()),
+        ("CaptureForm", form()),
+        ("AnalyticsBatch", analytics_batch()),
+        ("AnalyticsEvent", analytics_event()),
+    ]
+}
+
+/// What every path of capture answers, with the token in the query string or in a header.
+fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
+        .query("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query("api_key", text(), "As `token`.")
+        .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
+        .refuses(401, "There is no token, it is not known, or the events have several.");
+    operation.parameters.push(Parameter {
+        place: "header",
+        name: "Content-Encoding",
+        description: "`gzip` where the body is; it is recognised without too.",
+        schema: one_of(&["gzip", "x-gzip", "identity"]),
+        required: false,
+    });
+    operation
+}
+
+fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    let mut operation = open(id, path, summary).described(BODY).query(
+        "_",
+        text(),
+        "The client's clock when it sends, in milliseconds since 1970.",
+    );
+    operation.body = vec![
+        ("application/json", named("CaptureBody")),
+        ("application/x-www-form-urlencoded", named("CaptureForm")),
+    ];
+    operation.body_required = true;
+    answers(operation).gives(200, "All is stored.", object([("status", constant(json!(1)))]))
+}
+
+/// The refusals of a body.
+fn answers(operation: Operation) -> Operation {
+    operation
+        .refuses(400, "The body cannot be read, or an event is not acceptable; `attr` names the field.")
+        .refuses(
+            413,
+            "More than 6,000,000 bytes, 20,000,000 when unpacked, 20,000 events, or 900 KiB of an event.",
+        )
+}
+
+/// A text, a number that is one's text, or nothing.
+fn distinct_id() -> Value {
+    any_of([
+        json!({"type": "string", "pattern": r"\S"}),
+        json!({"type": ["number", "boolean", "array", "object"]}),
+    ])
+}
+
+/// The text of a UUID, or nothing.
+fn optional_uuid() -> Value {
+    any_of([json!({"type": "null"}), constant(json!("")), json!({"type": "string", "format": "uuid"})])
+}
+
+/// What an event has in both forms. `timestamp` may be in any form of ISO 8601 and others; one that cannot be
+/// read means now.
+fn event() -> Value {
+    let milliseconds =
+        json!({"type": ["number", "null"], "exclusiveMinimum": -1e14, "exclusiveMaximum": 1e14});
+    let changes = || said(any(), "Moves into the properties.");
+    let mut event = input(
+        &["event"],
+        [
+            ("event", said(text(), "The name; cut at 200 characters.")),
+            (
+                "distinct_id",
+                said(
+                    any(),
+                    "Whose event: a text that is not blank, or what its JSON is; cut at 200 characters.",
+                ),
+            ),
+            ("$distinct_id", said(any(), "As `distinct_id`.")),
+            ("properties", any_object()),
+            ("timestamp", nullable(text())),
+            ("offset", said(milliseconds, "How long before it was sent, in milliseconds.")),
+            ("uuid", said(optional_uuid(), "An event that came before under it counts once.")),
+            ("$set", changes()),
+            ("$set_once", changes()),
+            ("$unset", changes()),
+        ],
+    );
+    // It may stand in the properties too.
+    let has = |name: &str| json!({"required": [name], "properties": {name: distinct_id()}});
+    let inner = json!({"required": ["properties"], "properties": {"properties": has("distinct_id")}});
+    event["anyOf"] = json!([has("distinct_id"), has("$distinct_id"), inner]);
+    event
+}
+
+fn sent_at() -> Value {
+    said(nullable(text()), "The client's clock when it sends, by which times are corrected.")
+}
+
+fn body() -> Value {
+    let mut events = list_to(20_000, named("CapturedEvent"));
+    events["minItems"] = json!(1);
+    let fields =
+        || [("api_key", any()), ("token", any()), ("sent_at", sent_at()), ("historical_migration", any())];
+    let batch = {
+        let mut batch = input(&["batch"], fields());
+        batch["properties"]["batch"] = events.clone();
+        batch
+    };
+    let one = {
+        let mut one = input(&[], fields());
+        one["properties"]["batch"] = json!(false);
+        json!({"allOf": [named("CapturedEvent"), one]})
+    };
+    any_of([batch, events, one])
+}
+
+fn form() -> Value {
+    input(
+        &["data"],
+        [
+            ("data", said(text(), "The body, as JSON or base64.")),
+            ("compression", one_of(&["", "gzip", "gzip-js", "base64"])),
+            ("api_key", text()),
+            ("token", text()),
+        ],
+    )
+}
+
+fn analytics() -> Operation {
+    let results = map(any_of([
+        object([("result", constant(json!("ok")))]),
+        object([("result", constant(json!("drop"))), ("details", one_of(&DROPPED))]),
+    ]));
+    let mut operation = open(
+        "captureAnalyticsEvents",
+        "/i/v1/analytics/events/",
+        "Capture events and answer for each",
+    )
+    .described(
+        "The project's token comes as a bearer, in the query string or in the body, which may be gzip. \
+         Every event has a uuid, by which the answer says whether it is stored or why not.",
+    )
+    .header("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
+    .header("PostHog-Sdk-Info", text_to(200), "The name of the library, a slash and its version.");
+    operation.body = vec![("application/json", named("AnalyticsBatch"))];
+    operation.body_required = true;
+    answers(operation).gives(200, "What became of each event, by its uuid.", object([("results", results)]))
+}
+
+fn analytics_batch() -> Value {
+    let mut events = list_to(20_000, named("AnalyticsEvent"));
+    events["minItems"] = json!(1);
+    input(
+        &["created_at", "batch"],
+        [
+            ("created_at", said(instant(), "When the batch was made.")),
+            ("historical_migration", any()),
+            ("api_key", any()),
+            ("token", any()),
+            ("sent_at", sent_at()),
+            ("batch", events),
+        ],
+    )
+}
+
+/// An event of the newer form. One that lacks a name, a distinct id or a time that can be read is dropped,
+/// not refused.
+fn analytics_event() -> Value {
+    let options = "`process_person_profile`, `cookieless_mode` and `disable_skew_correction`, true or false.";
+    input(
+        &["uuid"],
+        [
+            ("uuid", json!({"type": "string", "format": "uuid"})),
+            ("event", said(any(), "The name, at most 200 characters.")),
+            ("distinct_id", said(any(), "Whose event, at most 200 characters.")),
+            ("timestamp", nullable(text())),
+            ("properties", any()),
+            ("session_id", any()),
+            ("window_id", any()),
+            ("options", said(any(), options)),
+        ],
+    )
+}

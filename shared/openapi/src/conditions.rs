@@ -1,0 +1,253 @@
+//! Conditions on the properties of events and persons: as questions have them, and as answers show them
+//! again.
+
+use serde_json::{Value, json};
+
+use crate::calculation_input::NAME_MAX;
+use crate::schema::{any, any_of, constant, id, input, list, named, nullable, object, one_of, record, text};
+
+/// The operators of a condition on events.
+const OPERATORS: [&str; 33] = [
+    "exact",
+    "is_not",
+    "in",
+    "not_in",
+    "icontains",
+    "not_icontains",
+    "icontains_multi",
+    "not_icontains_multi",
+    "regex",
+    "not_regex",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "min",
+    "max",
+    "between",
+    "not_between",
+    "is_set",
+    "is_not_set",
+    "is_date_exact",
+    "is_date_before",
+    "is_date_after",
+    "is_cleaned_path_exact",
+    "semver_eq",
+    "semver_neq",
+    "semver_gt",
+    "semver_gte",
+    "semver_lt",
+    "semver_lte",
+    "semver_tilde",
+    "semver_caret",
+    "semver_wildcard",
+];
+/// Those that compare numbers, as the length of a session is one.
+const OF_NUMBERS: [&str; 12] =
+    ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
+const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
+const COHORTS: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
+/// Types of conditions that are about something else than events, which is refused.
+const ELSEWHERE: [&str; 8] = [
+    "behavioral",
+    "recording",
+    "log_entry",
+    "log",
+    "data_warehouse",
+    "data_warehouse_person_property",
+    "error_tracking_issue",
+    "revenue_analytics",
+];
+const DURATION: &str = "$session_duration";
+/// What sessions have besides how long they are.
+const OF_SESSIONS: [&str; 25] = [
+    "$start_timestamp",
+    "$end_timestamp",
+    "$pageview_count",
+    "$autocapture_count",
+    "$screen_count",
+    "$entry_current_url",
+    "$entry_pathname",
+    "$entry_hostname",
+    "$end_current_url",
+    "$exit_current_url",
+    "$end_pathname",
+    "$exit_pathname",
+    "$end_hostname",
+    "$exit_hostname",
+    "$entry_utm_source",
+    "$entry_utm_medium",
+    "$entry_utm_campaign",
+    "$entry_utm_term",
+    "$entry_utm_content",
+    "$entry_referring_domain",
+    "$entry_referrer",
+    "$entry_gclid",
+    "$entry_fbclid",
+    "$entry_msclkid",
+    "$entry_gad_source",
+];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("EventConditions", conditions()),
+        ("EventCondition", condition()),
+        ("EventConditionGroup", group()),
+        ("ShownCondition", shown()),
+    ]
+}
+
+/// One of these, or null.
+fn null_or(texts: &[&str]) -> Value {
+    nullable(one_of(texts))
+}
+
+/// The index of a type of groups, as a number or as text.
+pub(crate) fn group_type() -> Value {
+    any_of([
+        json!({"type": "null"}),
+        json!({"type": "integer", "minimum": 0, "maximum": 4}),
+        json!({"type": "string", "pattern": r"^[ \t\r\n]*0*[0-4][ \t\r\n]*$"}),
+    ])
+}
+
+/// What restricts events: a list of which all hold, a group, one condition, or the older form: values by the
+/// key, an operator after two underscores. JSON of any of these is taken as a text too.
+fn conditions() -> Value {
+    let older = json!({
+        "type": "object",
+        "properties": {"key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}}},
+    });
+    any_of([nothing(), list(member()), named("EventConditionGroup"), named("EventCondition"), older])
+}
+
+/// Null or blank.
+pub(crate) fn nothing() -> Value {
+    json!({"type": ["null", "string"], "pattern": r"^[ \t\r\n]*$"})
+}
+
+fn member() -> Value {
+    any_of([named("EventCondition"), named("EventConditionGroup")])
+}
+
+fn group() -> Value {
+    let group = |required: &[&str], kind: Value| {
+        let mut group = input(required, [("type", kind), ("values", nullable(list(member())))]);
+        group["properties"]["key"] = json!(false);
+        group
+    };
+    any_of([group(&["values"], nullable(one_of(&["AND", "OR"]))), group(&["type"], one_of(&["AND", "OR"]))])
+}
+
+/// A condition on what `type` says: a property of the event when it says nothing. One that lacks what it
+/// needs, and one on what is not known, restrict nothing.
+fn condition() -> Value {
+    let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&OPERATORS));
+    let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
+    let mut of_group = typed("group", key(), null_or(&OPERATORS));
+    of_group["properties"]["group_type_index"] = group_type();
+    let mut duration = typed("session", constant(json!(DURATION)), null_or(&OF_NUMBERS));
+    let number = json!({"type": ["number", "null"]});
+    duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
+    let expression = json!({"type": ["string", "number", "boolean", "null"]});
+    any_of([
+        optional_type(own),
+        of_group,
+        typed("element", one_of(&["text", "href"]), null_or(&OPERATORS)),
+        typed("element", one_of(&["tag_name", "selector"]), null_or(&["exact", "is_not"])),
+        typed("event_metadata", one_of(&of_events), null_or(&OPERATORS)),
+        typed("session", one_of(&OF_SESSIONS), null_or(&OPERATORS)),
+        duration,
+        of_cohort(),
+        input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
+        input(&["key", "type"], [("type", constant(json!("flag")))]),
+        without_value(),
+        of_unknown(),
+        without_key(),
+    ])
+}
+
+fn key() -> Value {
+    json!({"maxLength": NAME_MAX})
+}
+
+fn typed(kind: &str, key: Value, operator: Value) -> Value {
+    of_type(constant(json!(kind)), key, operator)
+}
+
+fn of_type(kind: Value, key: Value, operator: Value) -> Value {
+    input(&["key", "type"], [("type", kind), ("key", key), ("operator", operator), ("value", any())])
+}
+
+fn optional_type(mut condition: Value) -> Value {
+    condition["required"] = json!(["key"]);
+    condition
+}
+
+/// Whether the person is in a cohort, or with `negation` or `not_in` is not.
+fn of_cohort() -> Value {
+    let spelled = json!({"type": "string", "pattern": r"^[ \t\r\n]*[0-9]{1,18}[ \t\r\n]*$"});
+    let id = any_of([id(), spelled]);
+    let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
+    let value = any_of([json!({"type": "null"}), id, one]);
+    input(&["key", "type"], [("type", one_of(&COHORTS)), ("value", value), ("negation", any())])
+}
+
+/// What is about something else, but has nothing to compare with.
+fn without_value() -> Value {
+    let operators: Vec<&str> =
+        OPERATORS.into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
+    let null = || json!({"type": "null"});
+    input(
+        &["key", "type"],
+        [
+            ("type", one_of(&["element", "event_metadata", "session"])),
+            ("operator", null_or(&operators)),
+            ("value", null()),
+            ("values", null()),
+        ],
+    )
+}
+
+/// What is of no type that is known here or elsewhere.
+fn of_unknown() -> Value {
+    let here =
+        ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
+    let known: Vec<&str> = here.into_iter().chain(["flag"]).chain(COHORTS).chain(ELSEWHERE).collect();
+    let elsewhere = json!({"type": "string", "pattern": "^data_warehouse"});
+    let unknown = json!({"type": "string", "not": any_of([json!({"enum": known}), elsewhere])});
+    input(&["key", "type"], [("type", unknown)])
+}
+
+fn without_key() -> Value {
+    let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(ELSEWHERE).collect();
+    let kind = json!({"type": ["string", "null"], "not": {"enum": groups_and_elsewhere}});
+    let mut condition = input(&[], [("type", kind), ("operator", null_or(&OPERATORS))]);
+    condition["properties"]["key"] = json!(false);
+    condition["properties"]["values"] = json!(false);
+    condition
+}
+
+/// Conditions as answers show them: a list of which all hold, or a group.
+pub(crate) fn echoed_conditions() -> Value {
+    any_of([list(named("ShownCondition")), named("ShownCondition")])
+}
+
+fn shown() -> Value {
+    let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
+    any_of([
+        record(
+            [("key", text()), ("operator", one_of(&OPERATORS)), ("type", one_of(&kinds))],
+            [("group_type_index", json!({"type": "integer", "minimum": 0, "maximum": 4})), ("value", any())],
+        ),
+        object([
+            ("key", constant(json!("id"))),
+            ("operator", one_of(&["in", "not_in"])),
+            ("type", constant(json!("cohort"))),
+            ("value", id()),
+        ]),
+        object([("key", text()), ("type", constant(json!("hogql")))]),
+        object([("type", one_of(&["AND", "OR"])), ("values", list(named("ShownCondition")))]),
+    ])
+}

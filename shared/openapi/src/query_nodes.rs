@@ -1,0 +1,258 @@
+//! Query nodes: trends and funnels as newer clients ask them, bare or wrapped.
+
+use serde_json::{Value, json};
+
+use crate::calculation_input::{
+    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, MATH, NAME_MAX, any_case, breakdown_key, group_type,
+    no_breakdown, optional_text, part, switch, whole,
+};
+use crate::conditions::nothing;
+use crate::funnel_input::{ATTRIBUTIONS, FROM, ORDERS, TO, UNITS, VIZ_TYPES, WINDOW, whole_of};
+use crate::schema::{
+    any, any_object, any_of, constant, id, input, list, list_to, named, nullable, one_of, said, text, text_to,
+};
+
+const EVENTS: [&str; 2] = ["EventsNode", "FunnelExclusionEventsNode"];
+const ACTIONS: [&str; 2] = ["ActionsNode", "FunnelExclusionActionsNode"];
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("QueryRequest", request()),
+        ("QueryNode", node()),
+        ("TrendsQuery", trends(26)),
+        ("FunnelsQuery", funnels(32)),
+        ("EmptyTrendsQuery", trends(0)),
+        ("EmptyFunnelsQuery", funnels(0)),
+        ("BreakdownFilter", breakdown()),
+        ("SeriesNode", any_of([event_node(), action_node()])),
+    ]
+}
+
+fn request() -> Value {
+    let refresh = "`force_cache`, `blocking` (when left out), `force_blocking` or true, `async`, \
+        `lazy_async`, `force_async`, `async_except_on_cache_miss`; others mean `blocking`. A query string's \
+        wins.";
+    let own_name = json!({"maxLength": 1_000});
+    input(
+        &["query"],
+        [
+            ("query", named("QueryNode")),
+            ("refresh", said(any(), refresh)),
+            (
+                "client_query_id",
+                said(own_name, "The caller's own name for the calculation: 1000 bytes at most."),
+            ),
+        ],
+    )
+}
+
+/// A question, in at most three wrappers. One without series is answered without results.
+fn node() -> Value {
+    let kinds = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
+    let wrapper = input(&["kind", "source"], [("kind", one_of(&kinds)), ("source", named("QueryNode"))]);
+    any_of([
+        named("TrendsQuery"),
+        named("FunnelsQuery"),
+        named("EmptyTrendsQuery"),
+        named("EmptyFunnelsQuery"),
+        wrapper,
+    ])
+}
+
+/// An object of these fields and others.
+fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    input(&[], fields)
+}
+
+/// What both kinds have, with at most so many series; where there are none, some fields are not judged.
+fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
+    let dates =
+        fields([("date_from", optional_text()), ("date_to", optional_text()), ("explicitDate", switch())]);
+    let mut list = list_to(series, named("SeriesNode"));
+    list["minItems"] = json!(series.min(1));
+    let mut node = input(
+        &["kind", "series"],
+        [
+            ("kind", constant(json!(kind))),
+            ("series", list),
+            ("properties", named("EventConditions")),
+            ("filterTestAccounts", switch()),
+            ("dateRange", nullable(dates)),
+            ("interval", nullable(any_case(&INTERVALS, ""))),
+            ("breakdownFilter", named("BreakdownFilter")),
+        ],
+    );
+    for (name, schema) in own {
+        node["properties"][name] = schema;
+    }
+    node
+}
+
+/// A trend of so many series at most.
+fn trends(series: usize) -> Value {
+    let display =
+        json!({"type": ["string", "null"], "maxLength": NAME_MAX, "not": {"const": "CalendarHeatmap"}});
+    let formula = json!({"type": ["string", "object", "null"], "maxLength": NAME_MAX});
+    let formula =
+        said(if series == 0 { any() } else { formula }, "Arithmetic over the series a, b, c and so on.");
+    let back =
+        || said(any(), "How far back the other period lies, such as `-1w`; right before when left out.");
+    let filter = fields([
+        ("display", display),
+        ("formula", formula),
+        ("formulas", said(any(), "A list of which the first counts, where there is no `formula`.")),
+        (
+            "formulaNodes",
+            said(any(), "A list of objects with `formula`, of which the first counts likewise."),
+        ),
+        ("smoothingIntervals", whole((1, 12_000), "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)")),
+        ("compare", said(any(), "As in `compareFilter`, which wins.")),
+        ("compare_to", back()),
+    ]);
+    let compare = if series == 0 { any() } else { switch() };
+    let compare = fields([("compare", compare), ("compare_to", back())]);
+    let goal = any_of([nothing(), json!({"enum": [false, [], {}]})]);
+    common(
+        "TrendsQuery",
+        series,
+        [
+            ("trendsFilter", nullable(filter)),
+            ("compareFilter", nullable(compare)),
+            ("conversionGoal", said(goal, "Is not calculated.")),
+        ],
+    )
+}
+
+/// A funnel of so many steps at most.
+fn funnels(steps: usize) -> Value {
+    let choice = |texts: &[&str]| {
+        let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
+        nullable(one_of(&texts))
+    };
+    let judged = |schema: Value| if steps == 0 { any() } else { schema };
+    let exclusions = if steps == 0 { list(any_object()) } else { list_to(32, exclusion()) };
+    let filter = fields([
+        ("funnelVizType", choice(&VIZ_TYPES)),
+        ("funnelOrderType", choice(&ORDERS)),
+        ("funnelWindowInterval", whole(WINDOW, "[+-]?[0-9]{1,10}")),
+        ("funnelWindowIntervalUnit", nullable(any_case(&UNITS, "[Ss]?"))),
+        ("exclusions", nullable(exclusions)),
+        ("funnelFromStep", judged(whole(FROM.0, FROM.1))),
+        ("funnelToStep", judged(whole(TO.0, TO.1))),
+        ("binCount", judged(whole(ANY, ANY_TEXT))),
+        ("breakdownAttributionType", judged(choice(&ATTRIBUTIONS))),
+        ("breakdownAttributionValue", said(any(), "With `step`: its index.")),
+        ("funnelAggregateByHogQL", choice(&["person_id"])),
+    ]);
+    let group = said(group_type(), "Groups of this type are counted, of type 0 too.");
+    common(
+        "FunnelsQuery",
+        steps,
+        [("funnelsFilter", nullable(filter)), ("aggregation_group_type_index", group)],
+    )
+}
+
+/// A breakdown, or none, or several keys with a type each; of a trend one key, unless these are cohorts.
+fn breakdown() -> Value {
+    let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
+    let limit = || whole((0, 1_000), "0*(1000|[0-9]{1,3})");
+    let bins = said(any(), "Of numbers in a trend: into how many bins, 1 to 1000.");
+    let group = said(any(), "Of groups: the index of their type, 0 to 4.");
+    let none = fields([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
+    let key = any_of([breakdown_key(), list_to(50, breakdown_key())]);
+    let one = input(
+        &["breakdown"],
+        [
+            ("breakdown", key),
+            ("breakdown_type", nullable(one_of(&types))),
+            ("breakdowns", no_breakdown()),
+            ("breakdown_limit", limit()),
+            ("breakdown_group_type_index", group),
+            (
+                "breakdown_normalize_url",
+                said(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
+            ),
+            ("breakdown_histogram_bin_count", bins),
+            ("breakdown_hide_other_aggregation", switch()),
+        ],
+    );
+    let mut parts = list_to(3, part());
+    parts["minItems"] = json!(1);
+    let several = input(
+        &["breakdowns"],
+        [("breakdowns", parts), ("breakdown_limit", limit()), ("breakdown_hide_other_aggregation", switch())],
+    );
+    any_of([json!({"type": "null"}), none, one, several])
+}
+
+/// A series without its kind and what it is of.
+fn series(required: &[&str], kind: Value) -> Value {
+    input(
+        required,
+        [
+            ("kind", kind),
+            ("name", optional_text()),
+            ("custom_name", optional_text()),
+            ("math", said(optional_text(), MATH)),
+            ("math_property", optional_text()),
+            ("math_property_type", optional_text()),
+            ("math_hogql", optional_text()),
+            ("math_group_type_index", group_type()),
+            ("properties", named("EventConditions")),
+            ("fixedProperties", named("EventConditions")),
+            ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
+        ],
+    )
+}
+
+fn event_name() -> Value {
+    json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX})
+}
+
+fn action_id() -> Value {
+    any_of([id(), json!({"type": "string", "pattern": "^[0-9]{1,15}$"})])
+}
+
+fn event_node() -> Value {
+    let other = json!({"type": ["null", "boolean", "number", "array", "object"]});
+    let mut node = series(&[], any_of([one_of(&EVENTS), other]));
+    node["properties"]["event"] = said(event_name(), "The event's name; null for every event.");
+    node
+}
+
+fn action_node() -> Value {
+    let mut node = series(&["kind", "id"], one_of(&ACTIONS));
+    node["properties"]["id"] = action_id();
+    node
+}
+
+/// What voids a path between two steps, counted from 0.
+fn exclusion() -> Value {
+    let of = |required: &[&str], kinds: &[&str], own: (&str, Value)| {
+        input(
+            required,
+            [
+                ("kind", one_of(kinds)),
+                own,
+                ("properties", named("EventConditions")),
+                ("funnelFromStep", whole_of(FROM)),
+                ("funnelToStep", whole_of(TO)),
+            ],
+        )
+    };
+    let steps = ["funnelFromStep", "funnelToStep"];
+    any_of([
+        of(&steps, &EVENTS, ("event", event_name())),
+        of(&[&steps[..], &["kind", "id"]].concat(), &ACTIONS, ("id", action_id())),
+    ])
+}
+
+/// `refresh` and the caller's own name, as the query string has them.
+pub(crate) fn by_query(operation: crate::Operation) -> crate::Operation {
+    operation.query("refresh", text(), "As in the body, and wins over it.").query(
+        "client_query_id",
+        text_to(1_000),
+        "As in the body, and wins over it.",
+    )
+}

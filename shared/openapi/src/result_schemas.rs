@@ -1,0 +1,337 @@
+//! What calculations find: series of trends, steps of funnels, funnels over time, times to convert,
+//! correlations, and word of calculations in the background.
+
+use serde_json::{Value, json};
+
+use crate::conditions::echoed_conditions;
+use crate::schema::{
+    any_of, boolean, constant, extended, id, instant, integer, list, list_to, map, named, nullable, number,
+    object, one_of, record, text,
+};
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("InsightResult", insight_result()),
+        ("TrendResult", trend_result()),
+        ("FunnelResult", funnel_result()),
+        ("TrendSeries", trend_series()),
+        ("TrendTotal", trend_total()),
+        ("TrendFilter", trend_filter()),
+        ("FunnelStep", funnel_step()),
+        ("FunnelStepOfValue", funnel_step_of_value()),
+        ("FunnelPeriods", funnel_periods()),
+        ("TimeToConvert", time_to_convert()),
+        ("CorrelationResult", correlation()),
+        ("QueryStatus", query_status(constant(Value::Null))),
+        ("QueryAnswer", query_answer()),
+    ]
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+/// A link, which is null where it would be too long or the answer has too many.
+fn link() -> Value {
+    nullable(text())
+}
+
+/// Everything that the result of an insight may be.
+fn insight_result() -> Value {
+    any_of([named("TrendResult"), named("FunnelResult")])
+}
+
+fn trend_result() -> Value {
+    list(any_of([named("TrendSeries"), named("TrendTotal")]))
+}
+
+/// Steps, steps of each value of a breakdown, shares over time, or times.
+fn funnel_result() -> Value {
+    any_of([
+        list(named("FunnelStep")),
+        list(list(named("FunnelStepOfValue"))),
+        list(named("FunnelPeriods")),
+        named("TimeToConvert"),
+    ])
+}
+
+/// The value that a series of a trend is of: a text, the number of a cohort or `all`, or a text for each
+/// breakdown.
+fn trend_value() -> Value {
+    any_of([text(), id(), list_to(3, text())])
+}
+
+/// What a series of a trend has in either form, and what it may have.
+fn series_of<const N: usize>(own: [(&str, Value); N]) -> Value {
+    let common = record(
+        [
+            ("label", text()),
+            ("order", count()),
+            ("action", nullable(action())),
+            ("filter", named("TrendFilter")),
+        ],
+        [
+            ("breakdown_value", trend_value()),
+            ("compare", constant(json!(true))),
+            ("compare_label", one_of(&["current", "previous"])),
+        ],
+    );
+    extended(common, own)
+}
+
+/// A series with a number for each bucket. With a formula it has neither an action nor links.
+fn trend_series() -> Value {
+    let mut series = series_of([
+        ("count", number()),
+        ("data", list(number())),
+        ("labels", list(text())),
+        ("days", list(text())),
+    ]);
+    series["properties"]["persons_urls"] = nullable(list(people_of_bucket()));
+    series
+}
+
+/// A series with one number over the whole range. `data` is null with a formula.
+fn trend_total() -> Value {
+    series_of([
+        ("aggregated_value", number()),
+        ("data", nullable(list_to(0, number()))),
+        ("days", list_to(0, text())),
+        ("count", constant(json!(0))),
+    ])
+}
+
+/// The event or action that a series counts; `id` is null for all events.
+fn action() -> Value {
+    object([
+        ("days", list(instant())),
+        ("id", nullable(text())),
+        ("type", one_of(&["events", "actions"])),
+        ("order", count()),
+        ("name", text()),
+        ("custom_name", nullable(text())),
+        ("math", nullable(text())),
+        ("math_property", nullable(text())),
+        ("math_hogql", nullable(text())),
+        ("math_group_type_index", nullable(group_type())),
+        ("properties", json!({"type": "object", "maxProperties": 0})),
+    ])
+}
+
+fn group_type() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": 4})
+}
+
+/// The link to the people of a bucket, and what it says beyond the question.
+fn people_of_bucket() -> Value {
+    let filter = record(
+        [
+            ("entity_id", event_id()),
+            ("entity_type", one_of(&["events", "actions"])),
+            ("entity_order", count()),
+            ("entity_math", text()),
+            ("explicit_date", constant(json!(true))),
+            ("date_from", instant()),
+            ("date_to", instant()),
+        ],
+        [
+            ("breakdown_value", trend_value()),
+            ("breakdown_kept", list(trend_value())),
+            ("interval", constant(json!("day"))),
+        ],
+    );
+    object([("filter", filter), ("url", link())])
+}
+
+/// An event's name, null for all events, or an action's number.
+fn event_id() -> Value {
+    any_of([json!({"type": ["string", "null"]}), id()])
+}
+
+/// The question as it was understood.
+fn trend_filter() -> Value {
+    record(
+        [
+            ("insight", constant(json!("TRENDS"))),
+            ("events", list(entity())),
+            ("actions", list(entity())),
+            ("properties", echoed_conditions()),
+            ("filter_test_accounts", boolean()),
+            ("date_from", text()),
+            ("date_to", text()),
+            ("interval", one_of(&["minute", "hour", "day", "week", "month"])),
+        ],
+        [
+            ("explicit_date", constant(json!(true))),
+            ("breakdown", any_of([text(), id(), list(any_of([id(), text()]))])),
+            (
+                "breakdown_type",
+                one_of(&["event", "person", "group", "session", "event_metadata", "hogql", "cohort"]),
+            ),
+            ("breakdowns", list_to(3, breakdown())),
+            ("breakdown_group_type_index", group_type()),
+            ("breakdown_normalize_url", constant(json!(true))),
+            ("breakdown_histogram_bin_count", count()),
+            ("breakdown_limit", count()),
+            ("breakdown_hide_other_aggregation", constant(json!(true))),
+            ("display", text()),
+            ("compare", constant(json!(true))),
+            ("compare_to", text()),
+            ("formula", text()),
+            ("smoothing_intervals", count()),
+        ],
+    )
+}
+
+fn breakdown() -> Value {
+    record(
+        [
+            ("property", text()),
+            ("type", one_of(&["event", "person", "group", "session", "event_metadata", "hogql"])),
+        ],
+        [
+            ("group_type_index", group_type()),
+            ("normalize_url", constant(json!(true))),
+            ("histogram_bin_count", count()),
+        ],
+    )
+}
+
+fn entity() -> Value {
+    record(
+        [
+            ("id", event_id()),
+            ("type", one_of(&["events", "actions"])),
+            ("order", count()),
+            ("math", text()),
+            ("properties", echoed_conditions()),
+        ],
+        [
+            ("name", text()),
+            ("custom_name", text()),
+            ("math_property", text()),
+            ("math_property_type", text()),
+            ("math_hogql", text()),
+            ("math_group_type_index", group_type()),
+        ],
+    )
+}
+
+/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and where
+/// the order of steps does not matter. Times are in seconds, null where nobody took the step after another.
+fn funnel_step() -> Value {
+    object([
+        ("action_id", event_id()),
+        ("name", text()),
+        ("custom_name", nullable(text())),
+        ("order", count()),
+        ("people", list_to(0, json!({}))),
+        ("count", count()),
+        ("type", one_of(&["events", "actions"])),
+        ("average_conversion_time", nullable(number())),
+        ("median_conversion_time", nullable(number())),
+        ("converted_people_url", link()),
+        ("dropped_people_url", link()),
+    ])
+}
+
+/// A step of a funnel for one value of its breakdown: texts, the name and the number of a cohort. A legacy
+/// request may be answered `breakdowns` in place of `breakdown`, and texts in place of lists of one.
+fn funnel_step_of_value() -> Value {
+    let shown = || any_of([json!({"type": ["string", "null"]}), list(text())]);
+    let value = || any_of([text(), id(), list(text())]);
+    any_of([
+        extended(funnel_step(), [("breakdown", shown()), ("breakdown_value", value())]),
+        extended(funnel_step(), [("breakdowns", shown()), ("breakdown_value", value())]),
+    ])
+}
+
+/// Shares in per cent, one for each period of entrance. `breakdown_value` is there with a breakdown.
+fn funnel_periods() -> Value {
+    record(
+        [("count", count()), ("data", list(number())), ("days", list(text())), ("labels", list(text()))],
+        [("breakdown_value", any_of([json!({"type": ["string", "null"]}), list(text())]))],
+    )
+}
+
+/// Bins as pairs of their start in seconds and how many fall in, and the mean in seconds.
+fn time_to_convert() -> Value {
+    let bin = json!({"type": "array", "items": integer(), "minItems": 2, "maxItems": 2});
+    object([("bins", list(bin)), ("average_conversion_time", nullable(number()))])
+}
+
+/// What distinguishes those who get through. `skewed`: there are too few of one kind to say much.
+fn correlation() -> Value {
+    let element = object([
+        ("text", nullable(text())),
+        ("tag_name", nullable(text())),
+        ("attr_class", nullable(list(text()))),
+        ("href", nullable(text())),
+        ("attr_id", nullable(text())),
+        ("nth_child", nullable(count())),
+        ("nth_of_type", nullable(count())),
+        ("attributes", map(text())),
+        ("order", count()),
+    ]);
+    let event = object([
+        ("event", text()),
+        ("properties", record([], [("$event_type", text())])),
+        ("elements", list(element)),
+    ]);
+    let row = object([
+        ("event", event),
+        ("success_count", count()),
+        ("failure_count", count()),
+        ("odds_ratio", number()),
+        ("correlation_type", one_of(&["success", "failure"])),
+        ("success_people_url", link()),
+        ("failure_people_url", link()),
+    ]);
+    object([("events", list_to(20, row)), ("skewed", boolean())])
+}
+
+/// Word of a calculation in the background; `results` only where it is asked for by its name.
+pub(crate) fn query_status(results: Value) -> Value {
+    let progress = object([
+        ("bytes_read", count()),
+        ("rows_read", count()),
+        ("estimated_rows_total", count()),
+        ("time_elapsed", count()),
+        ("active_cpu_time", count()),
+    ]);
+    object([
+        ("id", text()),
+        ("team_id", id()),
+        ("insight_id", nullable(id())),
+        ("dashboard_id", nullable(id())),
+        ("query_async", constant(json!(true))),
+        ("complete", boolean()),
+        ("error", boolean()),
+        ("error_message", nullable(text())),
+        ("results", results),
+        ("start_time", instant()),
+        ("pickup_time", nullable(instant())),
+        ("end_time", nullable(instant())),
+        ("expiration_time", nullable(instant())),
+        ("task_id", nullable(text())),
+        ("query_progress", nullable(progress)),
+        ("labels", constant(Value::Null)),
+    ])
+}
+
+/// The answer to a query node. Without a result yet, all but `cache_key` and `query_status` say nothing.
+fn query_answer() -> Value {
+    object([
+        ("results", nullable(named("InsightResult"))),
+        ("timezone", nullable(text())),
+        ("is_cached", boolean()),
+        ("last_refresh", nullable(instant())),
+        ("cache_target_age", nullable(instant())),
+        ("next_allowed_client_refresh", nullable(instant())),
+        ("cache_key", text()),
+        ("hasMore", nullable(boolean())),
+        ("hogql", nullable(text())),
+        ("query_status", nullable(named("QueryStatus"))),
+    ])
+}
