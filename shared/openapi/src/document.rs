@@ -10,9 +10,7 @@ const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
     Every path is served with and without its trailing slash. What lies below `/api/projects/{project_id}/` is served \
     below `/api/environments/{project_id}/` too. Where an operation takes `format`, a path that ends in `.json` or `.csv` \
     in place of its slash means the same. \
-    Described are feature flags, role access, projects and the reference itself; insights, calculation and capture are served as \
-    the documentation says, and are not part of this document. \
-    Bodies of flags and role access may be HTML forms too, in which lists and objects are JSON texts. \
+    Bodies of flags, role access, dashboards, cohorts and actions may be HTML forms too, in which lists and objects are JSON texts. \
     Answers longer than 4,500,000 bytes are packed for those who send `Accept-Encoding: gzip`; what a function behind a \
     gateway could not answer (6 MB) is refused by a 400.";
 

@@ -1,8 +1,7 @@
 //! The OpenAPI 3.1 document of the whole API.
 //!
 //! Every operation is described once, beside those of its group; [`document`] puts them together. Must stay true: there is
-//! an operation for each route of the route tables of the functions that are described (flags, role access, projects, reference)
-//! and none besides, which a test in `tests/` compares; schemas
+//! an operation for each route of the route tables and none besides, which a test in `tests/` compares; schemas
 //! of answers are strict (every field that is always shown is required, no others are let through), because every answer of
 //! the black-box tests is validated against them.
 //!

@@ -12,13 +12,9 @@ fn spelt(method: &str, path: &str) -> String {
     format!("{method} {}", parts.join("/"))
 }
 
-/// The functions whose operations the document describes; its text says so too.
-const DESCRIBED: [&str; 4] = ["flags", "projects", "reference", "role_access"];
-
 /// Every route that is no other spelling of another: no alias of a project, no ending that stands for a format.
 fn routes() -> BTreeSet<String> {
-    let mut groups = pennon::serve::groups();
-    groups.retain(|route| DESCRIBED.contains(&route.group));
+    let groups = pennon::serve::groups();
     let known: BTreeSet<(&str, &str)> =
         groups.iter().map(|it| (it.method.as_str(), it.path.as_str())).collect();
     let is_ending = |method: &str, path: &str| {
