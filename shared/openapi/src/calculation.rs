@@ -101,6 +101,7 @@ fn answering(operation: Operation, body: Option<&str>, answer: Value) -> Operati
     };
     let mut operation = operation.gives(200, "The result.", answer);
     say(&mut operation, 400, REFUSED);
+    say(&mut operation, 404, "There is no such project, or no such form of an answer.");
     operation.tables()
 }
 

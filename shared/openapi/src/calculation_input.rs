@@ -110,8 +110,8 @@ pub(crate) fn group_type() -> Value {
 }
 
 /// Any whole number.
-pub(crate) const ANY: (i64, i64) = (-1_000_000_000_000_000, 1_000_000_000_000_000);
-pub(crate) const ANY_TEXT: &str = "[+-]?[0-9]{1,15}";
+pub(crate) const ANY: (i64, i64) = (i64::MIN, i64::MAX);
+pub(crate) const ANY_TEXT: &str = "[+-]?[0-9]{1,18}";
 pub(crate) const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
 pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
     ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
@@ -125,12 +125,29 @@ pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and f
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
+    let views = json!([{"id": "$pageview", "math": "dau"}]);
     vec![
-        ("TrendQuestion", question(trend(), 26, true)),
-        ("TrendPeopleQuestion", question(joined([trend(), trend_point()]), 26, true)),
+        (
+            "TrendQuestion",
+            exemplified(question(trend(), 26, true), json!({"events": views, "date_from": "-30d"})),
+        ),
+        (
+            "TrendPeopleQuestion",
+            exemplified(
+                question(joined([trend(), trend_point()]), 26, true),
+                json!({"events": views, "entity_order": 0}),
+            ),
+        ),
         ("EventSeries", event_series()),
         ("ActionSeries", action_series()),
     ]
+}
+
+/// With an example.
+#[must_use]
+pub(crate) fn exemplified(mut schema: Value, example: Value) -> Value {
+    schema["examples"] = json!([example]);
+    schema
 }
 
 /// All of these fields.

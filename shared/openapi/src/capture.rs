@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::calculation::say;
+use crate::calculation_input::exemplified;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, constant, input, instant, list_to, map, named, nullable, object, one_of, said,
@@ -164,7 +165,8 @@ fn body() -> Value {
         one["properties"]["batch"] = json!(false);
         json!({"allOf": [named("CapturedEvent"), one]})
     };
-    any_of([batch, events, one])
+    let event = json!({"event": "purchase", "distinct_id": "ann", "properties": {"price": 5}});
+    exemplified(any_of([batch, events, one]), json!({"api_key": "phc_token", "batch": [event]}))
 }
 
 fn form() -> Value {

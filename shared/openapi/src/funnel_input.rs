@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, group_type, joined, optional_text, question, spelled,
+    ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, exemplified, group_type, joined, optional_text,
+    question, spelled,
 };
 use crate::conditions::nothing;
 use crate::schema::{any_of, id, input, list_to, named, text};
@@ -13,7 +14,7 @@ pub(crate) const ORDERS: [&str; 3] = ["ordered", "strict", "unordered"];
 pub(crate) const ATTRIBUTIONS: [&str; 4] = ["first_touch", "last_touch", "all_events", "step"];
 pub(crate) const UNITS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
 /// A hundred years in seconds; of greater units fewer are taken.
-pub(crate) const WINDOW: (i64, i64) = (-1_000_000_000_000_000, 3_162_240_000);
+pub(crate) const WINDOW: (i64, i64) = (i64::MIN, 3_162_240_000);
 /// The first of two steps, and the last.
 pub(crate) const FROM: ((i64, i64), &str) = ((0, 30), "0*([12]?[0-9]|30)");
 pub(crate) const TO: ((i64, i64), &str) = ((1, 31), "0*([1-9]|[12][0-9]|3[01])");
@@ -23,11 +24,17 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let of_one = joined([correlation(), correlation_point()]);
     let mut people = question(of_one, 32, true);
     people["required"] = json!(["funnel_correlation_person_converted"]);
+    let steps = json!([{"id": "sign up", "order": 0}, {"id": "purchase", "order": 1}]);
+    let person = json!({
+        "events": steps, "funnel_correlation_person_converted": true,
+        "funnel_correlation_person_entity": {"id": "invite"},
+    });
+    let of_funnel = question(joined([funnel(), funnel_point()]), 32, true);
     vec![
-        ("FunnelQuestion", question(funnel(), 32, true)),
-        ("FunnelPeopleQuestion", question(joined([funnel(), funnel_point()]), 32, true)),
-        ("CorrelationQuestion", question(correlation(), 32, false)),
-        ("CorrelationPeopleQuestion", people),
+        ("FunnelQuestion", exemplified(question(funnel(), 32, true), json!({"events": steps}))),
+        ("FunnelPeopleQuestion", exemplified(of_funnel, json!({"events": steps, "funnel_step": 1}))),
+        ("CorrelationQuestion", exemplified(question(correlation(), 32, false), json!({"events": steps}))),
+        ("CorrelationPeopleQuestion", exemplified(people, person)),
         ("FunnelExclusion", exclusion()),
     ]
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, MATH, NAME_MAX, any_case, breakdown_key, group_type,
-    no_breakdown, optional_text, part, switch, whole,
+    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, MATH, NAME_MAX, any_case, breakdown_key, exemplified,
+    group_type, no_breakdown, optional_text, part, switch, whole,
 };
 use crate::conditions::nothing;
 use crate::funnel_input::{ATTRIBUTIONS, FROM, ORDERS, TO, UNITS, VIZ_TYPES, WINDOW, whole_of};
@@ -34,7 +34,7 @@ fn request() -> Value {
         `lazy_async`, `force_async`, `async_except_on_cache_miss`; others mean `blocking`. A query string's \
         wins.";
     let own_name = json!({"maxLength": 1_000});
-    input(
+    let request = input(
         &["query"],
         [
             ("query", named("QueryNode")),
@@ -44,7 +44,9 @@ fn request() -> Value {
                 said(own_name, "The caller's own name for the calculation: 1000 bytes at most."),
             ),
         ],
-    )
+    );
+    let series = json!([{"kind": "EventsNode", "event": "$pageview", "math": "dau"}]);
+    exemplified(request, json!({"query": {"kind": "TrendsQuery", "series": series}}))
 }
 
 /// A question, in at most three wrappers. One without series is answered without results.
