@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -39,6 +40,13 @@ def key_of(pennon, data):
     return next(word for word in made.stdout.split() if word.startswith("phx_"))
 
 
+def token_of(url, key):
+    """The token of the key's project."""
+    request = urllib.request.Request(f"{url}/api/projects/@current/", headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["api_token"]
+
+
 def ask(url, document, key, examples, more):
     """The exit status of Schemathesis."""
     command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(HERE / "schemathesis.toml"), "run", document, "--url", url,
@@ -46,7 +54,7 @@ def ask(url, document, key, examples, more):
                "--continue-on-failure", "--header", f"Authorization: Bearer {key}", *more]
     # What one run leaves there is not to decide what the next one asks.
     with tempfile.TemporaryDirectory() as empty:
-        return subprocess.run(command, cwd=empty).returncode
+        return subprocess.run(command, cwd=empty, env={**os.environ, "PENNON_TOKEN": token_of(url, key)}).returncode
 
 
 def main():

@@ -358,11 +358,7 @@ pub(crate) fn trend_point() -> Vec<Field> {
 /// What is said of a calculation besides its question.
 pub(crate) fn about_the_request(operation: Operation) -> Operation {
     operation
-        .query(
-            "refresh",
-            text_to(NAME_MAX),
-            "`true` or `force_blocking` calculates anew; others take a fresh result.",
-        )
+        .query("refresh", text(), "`true` or `force_blocking` calculates anew; others take a fresh result.")
         .query(
             "client_query_id",
             text_to(1_000),

@@ -7,7 +7,7 @@ use crate::calculation_input::exemplified;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, constant, input, instant, list_to, map, named, nullable, object, one_of, said,
-    text, text_to,
+    text,
 };
 
 const TAG: &str = "Capture";
@@ -196,7 +196,7 @@ fn analytics() -> Operation {
          Every event has a uuid, by which the answer says whether it is stored or why not.",
     )
     .header("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
-    .header("PostHog-Sdk-Info", text_to(200), "The name of the library, a slash and its version.");
+    .header("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
     operation.body = vec![("application/json", named("AnalyticsBatch"))];
     operation.body_required = true;
     answers(operation).gives(200, "What became of each event, by its uuid.", object([("results", results)]))

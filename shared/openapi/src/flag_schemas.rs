@@ -157,7 +157,7 @@ fn sent(required: &[&str], filters: Value) -> Value {
             ("filters", filters),
             ("deleted", truth()),
             ("active", truth()),
-            ("created_at", text()),
+            ("created_at", instant()),
             ("version", named("FlagInteger")),
             ("original_flag", any()),
             ("ensure_experience_continuity", maybe()),

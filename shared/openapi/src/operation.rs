@@ -262,7 +262,11 @@ impl Operation {
                 answer.content.push(("text/csv", schema::text()));
             }
         }
-        self.query("format", schema::one_of(&["json", "csv"]), "The form of the answer; others are a 404.")
+        self.query(
+            "format",
+            schema::one_of(&["json", "csv", ""]),
+            "The form of the answer, JSON where it is blank; others are a 404.",
+        )
     }
 
     /// A link from the successful answer to `operation`, whose parameter is what `expression` finds in the answer.
@@ -285,11 +289,22 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
         .filter_map(|rest| rest.split_once('}'))
         .map(|(name, _)| {
             let (description, schema) = match name {
-                "project_id" => ("The project: its number, its token, or `@current`.", schema::text_of(200)),
+                "project_id" => ("The project: its number, its token, or `@current`.", project()),
                 "organization_id" => ("The organization's id, or `@current`.", schema::text_of(200)),
-                _ => ("The record.", schema::text_of(400)),
+                "id" if path.starts_with("/api/organizations/") => {
+                    ("The project: its number, its token, or `@current`.", project())
+                }
+                "id" if ["/persons/", "/query/"].iter().any(|texts| path.contains(texts)) => {
+                    ("The record.", schema::text_from(1))
+                }
+                "id" | "feature_flag_id" => ("The number of the record.", schema::integer()),
+                _ => ("The record.", schema::text_from(1)),
             };
             Parameter { place: "path", name, description, schema, required: true }
         })
         .collect()
+}
+
+fn project() -> Value {
+    schema::any_of([schema::id(), schema::text_of(200)])
 }

@@ -17,6 +17,11 @@ pub fn text_of(most: usize) -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": most})
 }
 
+/// A text of at least `least` characters.
+pub fn text_from(least: usize) -> Value {
+    json!({"type": "string", "minLength": least})
+}
+
 /// One of these texts.
 pub fn one_of(texts: &[&str]) -> Value {
     json!({"type": "string", "enum": texts})

@@ -140,7 +140,7 @@ fn dashboard_sent(tiles: Value) -> Value {
 }
 
 fn tags() -> Value {
-    list_to(100, text_to(255))
+    said(list(text_to(255)), "At most 100 different ones.")
 }
 
 /// What a change says of a tile: where it stands, and its colour.
