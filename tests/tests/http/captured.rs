@@ -92,6 +92,43 @@ async fn a_body_that_is_refused_leaves_nothing_of_it() {
 }
 
 #[tokio::test]
+async fn every_path_takes_events() {
+    let app = TestApp::new().await;
+    let one = |name: &str| json!({"api_key": "phc_project_1", "event": name, "distinct_id": "d"});
+    for path in ["/capture/", "/e/", "/i/v0/e/"] {
+        post(&app, path, one(path).to_string().into_bytes()).await.expect(200);
+        assert_eq!(count(&app, json!(path), json!([])).await, 1.0, "{path}");
+    }
+    let id = "01900000-0000-7000-8000-000000000001";
+    let batch = json!({"api_key": "phc_project_1", "created_at": NOW,
+        "batch": [{"uuid": id, "event": "v1", "distinct_id": "d", "timestamp": NOW}]});
+    let told = post(&app, "/i/v1/analytics/events/", batch.to_string().into_bytes()).await.expect(200);
+    assert_eq!(told["results"][id]["result"], "ok", "{told}");
+    assert_eq!(count(&app, json!("v1"), json!([])).await, 1.0);
+}
+
+/// JSON knows no infinity.
+#[tokio::test]
+async fn sums_beyond_the_largest_number_are_the_largest_number() {
+    let app = TestApp::new().await;
+    let on = |day: u32| {
+        json!({"event": "buy", "distinct_id": "d", "timestamp": format!("2024-01-0{day}T10:00:00Z"),
+            "properties": {"price": 1.5e308}})
+    };
+    send(&app, json!([on(1), on(2)])).await.expect(200);
+    let asked = |display: &str| {
+        json!({"events": [{"id": "buy", "math": "sum", "math_property": "price"}], "display": display,
+            "date_from": "2024-01-01", "date_to": "2024-01-02"})
+    };
+    let trend = "/api/projects/1/insights/trend/?refresh=true";
+    let lines = app.post(trend, asked("ActionsLineGraph")).await.expect(200);
+    assert_eq!(lines["result"][0]["data"], json!([1.5e308, 1.5e308]));
+    assert_eq!(lines["result"][0]["count"], json!(f64::MAX));
+    let running = app.post(trend, asked("ActionsLineGraphCumulative")).await.expect(200);
+    assert_eq!(running["result"][0]["data"], json!([1.5e308, f64::MAX]));
+}
+
+#[tokio::test]
 async fn ten_thousand_properties_are_kept_and_found_each() {
     let app = TestApp::new().await;
     let of =

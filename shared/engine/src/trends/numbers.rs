@@ -205,8 +205,13 @@ impl ExactSum {
                 break;
             }
         }
-        if sum.is_finite() { sum } else { f64::MAX.copysign(sum) }
+        finite(sum)
     }
+}
+
+/// `sum`, or the number nearest to it that JSON can say.
+pub(crate) fn finite(sum: f64) -> f64 {
+    if sum.is_finite() { sum } else { f64::MAX.copysign(sum) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Trend;
 use super::compose::Output;
+use super::numbers::finite;
 use super::rows::{OTHER, RowValue};
 use super::slot::Period;
 use crate::dates::Interval;
@@ -86,7 +87,7 @@ impl Context<'_> {
         }
         let running = query.display == Display::ActionsLineGraphCumulative && self.trend.formula.is_none();
         let count = if running { data.last().copied().unwrap_or(0.0) } else { data.iter().sum() };
-        object["count"] = json!(count);
+        object["count"] = json!(finite(count));
         object["data"] = data.iter().copied().map(number).collect();
         object["labels"] = json!(self.labels);
         object["days"] = json!(self.days);
@@ -205,6 +206,7 @@ fn is_rest(value: &RowValue) -> bool {
 /// Whole numbers without a fraction.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
 fn number(number: f64) -> Value {
+    let number = finite(number);
     if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 {
         json!(number as i64)
     } else {
