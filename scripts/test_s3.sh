@@ -12,7 +12,7 @@ server=$!
 trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
-export AWS_ENDPOINT=http://127.0.0.1:$port AWS_ALLOW_HTTP=true
+export AWS_ENDPOINT=http://127.0.0.1:$port
 # Waits for the server, up to a minute, and makes the bucket.
 "$python" - "$AWS_ENDPOINT" <<'PY' || { cat "$work/log"; exit 1; }
 import sys, time

@@ -125,10 +125,19 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
     let apart = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
     let is_apart = region.is_empty() || apart.iter().any(|start| region.starts_with(start));
     // Without encryption there is nothing to trust.
-    let is_plain = |value: &str| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
     let counts =
         |name: &str, value: &str| !value.is_empty() && !(name.starts_with("AWS_ENDPOINT") && is_plain(value));
     is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| counts(name, &value)))
+}
+
+/// Whether the object store is one that speaks without encryption: what names its endpoint says so.
+pub fn objects_are_plain() -> bool {
+    const NAMED: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    NAMED.iter().any(|name| std::env::var(name).is_ok_and(|value| is_plain(&value)))
+}
+
+fn is_plain(endpoint: &str) -> bool {
+    endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }
 
 /// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.

@@ -20,6 +20,7 @@ use object_store::path::Path;
 use object_store::{
     Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
 };
+use pennon_core::config::objects_are_plain;
 use pennon_core::store::{AMAZON_ROOTS, Roots};
 use pennon_engine::scan::Micros;
 use quick_cache::Weighter;
@@ -104,6 +105,10 @@ impl Objects {
             builder = builder.with_client_options(
                 certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
             );
+        }
+        // Whoever names such an endpoint means it.
+        if objects_are_plain() {
+            builder = builder.with_allow_http(true);
         }
         let store = builder
             .with_bucket_name(bucket)

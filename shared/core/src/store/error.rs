@@ -50,12 +50,21 @@ where
     R: std::fmt::Debug + Send + Sync + 'static,
 {
     fn from(error: SdkError<E, R>) -> Self {
-        let text = DisplayErrorContext(&error).to_string();
-        let code = error.as_service_error().and_then(|e| e.meta().code().map(str::to_owned));
+        let meta = error.as_service_error().map(ProvideErrorMetadata::meta);
+        let code = meta.and_then(|meta| meta.code()).map(str::to_owned);
+        // Of an answer the database's own words say all there is to know.
+        let text = match (meta.and_then(|meta| meta.message()), &code) {
+            (Some(message), Some(code)) => format!("{code}: {message}"),
+            _ => DisplayErrorContext(&error).to_string(),
+        };
         match (&error, code) {
             (SdkError::TimeoutError(_) | SdkError::DispatchFailure(_), _) => StoreError::Busy(text),
             (_, Some(code)) if BUSY.contains(&code.as_str()) => StoreError::Busy(text),
             (_, Some(code)) if code == "TransactionConflictException" => StoreError::Conflict,
+            (_, Some(code)) if code == "ResourceNotFoundException" => StoreError::Failed(format!(
+                "there is no such table: PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE name the tables, the region and the \
+                 credentials say where they are ({text})"
+            )),
             _ => StoreError::Failed(text),
         }
     }
