@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{self, Counter, ProjectId};
+use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Raise, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
-use pennon_insights::{declaration, declaration_writes};
+use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room as feed_room};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::check::check;
@@ -86,13 +87,39 @@ async fn apply_once(
     if options.dry_run {
         return Ok(Applied { plan, new_keys: Vec::new() });
     }
+    let (rows_before, rows_after) = (rows(&before)?, rows(&after)?);
+    require_feed_room(records, &after, &rows_before, &rows_after).await?;
     raise_counters(records, &after).await?;
-    let mut writes = difference(&rows(&before)?, &rows(&after)?)?;
+    let mut writes = difference(&rows_before, &rows_after)?;
     writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
     keep_uses(records, &mut writes).await?;
     let writes = keep_edits(records, writes, now).await?;
     write(records, writes).await?;
     Ok(Applied { plan, new_keys })
+}
+
+/// Refuses cohorts whose new rules would make the definitions of their project's flags too large.
+async fn require_feed_room(
+    records: &Table,
+    state: &State,
+    before: &BTreeMap<Key, Value>,
+    after: &BTreeMap<Key, Value>,
+) -> Result<(), ApplyError> {
+    let specs = state.cohorts.values().map(|cohort| &cohort.spec);
+    let keyed = specs.map(|spec| (spec.project, keys::record(spec.project, Kind::Cohort, spec.id)));
+    let changed: Vec<(ProjectId, Key)> =
+        keyed.filter(|(_, key)| before.contains_key(key) && before.get(key) != after.get(key)).collect();
+    let stored: Vec<Key> = changed.iter().map(|(_, key)| key.clone()).collect();
+    for ((project, key), stored) in changed.iter().zip(records.batch_get(&stored).await?) {
+        let (Some(stored), Some(after)) = (stored, after.get(key)) else { continue };
+        let (before, after): (CohortRecord, CohortRecord) =
+            (stored.body()?, CohortRecord::deserialize(after)?);
+        if let Err(error) = feed_room(records, *project, &before, &after).await {
+            let place = format!("cohort {} of project {project}: {}", after.id, error.detail());
+            return Err(ApplyError::Invalid(place));
+        }
+    }
+    Ok(())
 }
 
 /// Puts what was set over HTTP beside what the file says, in place of the writes of dashboards, cohorts and actions.

@@ -16,6 +16,7 @@ mod uses;
 
 pub use members::sweep;
 pub use record::CohortRecord;
+pub use room::require_feed_room;
 
 use std::collections::BTreeSet;
 

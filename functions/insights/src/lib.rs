@@ -35,7 +35,7 @@ mod viewed;
 mod views;
 mod writes;
 
-pub use cohorts::CohortRecord;
+pub use cohorts::{CohortRecord, require_feed_room};
 pub use due::{Followed, follow_due};
 pub use record::{Insight, count_of_id};
 pub use resource::declared::{Declaration, declaration, writes as declaration_writes};

@@ -1,5 +1,6 @@
 //! What would make the definitions feed larger than an answer can be is refused when it is written, and nothing else is.
 
+use pennon::workspace::{Options, Workspace, apply};
 use pennon_core::store::keys;
 use pennon_tests::{Answer, Keys, TestApp, noise};
 use serde_json::{Value, json};
@@ -44,6 +45,13 @@ async fn fill(app: &TestApp) -> u64 {
         answer.expect(201);
     }
     unreachable!("a feed has an end")
+}
+
+/// Rules of so many bytes, about.
+fn rules(seed: u64, bytes: usize) -> Value {
+    let values: Vec<String> = (0..bytes / 1_000).map(|at| noise(seed + at as u64, 1_000)).collect();
+    let leaf = json!({"key": "email", "type": "person", "operator": "exact", "value": values});
+    json!({"properties": {"type": "OR", "values": [{"type": "OR", "values": [leaf]}]}})
 }
 
 fn refused(answer: &Answer) {
@@ -121,11 +129,6 @@ async fn what_is_counted_is_corrected_when_the_feed_is_made() {
 #[tokio::test]
 async fn a_cohort_takes_no_more_than_there_is_either() {
     let app = TestApp::new().await;
-    let rules = |seed: u64, bytes: usize| {
-        let values: Vec<String> = (0..bytes / 1_000).map(|at| noise(seed + at as u64, 1_000)).collect();
-        let leaf = json!({"key": "email", "type": "person", "operator": "exact", "value": values});
-        json!({"properties": {"type": "OR", "values": [{"type": "OR", "values": [leaf]}]}})
-    };
     let made = app.post(COHORTS, json!({"name": "many", "filters": rules(0, 10_000)})).await.expect(201);
     let id = made["id"].clone();
     let filters = json!({"groups": [
@@ -144,4 +147,30 @@ async fn a_cohort_takes_no_more_than_there_is_either() {
     app.patch(&cohort, json!({"filters": rules(9_000, 60_000)})).await.expect(200);
     let after = feed(&app).await;
     assert!(after > before && (30 * 45_000..MOST).contains(&after), "spelled out in each flag: {after}");
+}
+
+#[tokio::test]
+async fn a_workspace_file_takes_no_more_than_there_is_either() {
+    let declared = |rules: Value| json!([{"project": "1", "id": 7, "name": "many", "filters": rules}]);
+    let app = TestApp::with(json!({"cohorts": declared(rules(0, 10_000))})).await;
+    let filters = json!({"groups": [
+        {"properties": [{"key": "id", "type": "cohort", "value": 7}], "rollout_percentage": 100}]});
+    for number in 0..30 {
+        app.post(FLAGS, json!({"key": format!("on-{number}"), "filters": filters})).await.expect(201);
+    }
+    let before = feed(&app).await;
+    let applied = async |rules: Value| {
+        let records = &app.services.app.store.records;
+        let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+        let file = Workspace::parse(&json!({"cohorts": declared(rules)}).to_string()).unwrap();
+        let whole = Workspace { cohorts: file.cohorts, ..state };
+        apply(records, &whole, Options::default(), pennon_tests::NOW.parse().unwrap()).await
+    };
+    let refused = applied(rules(9_000, 200_000)).await.err().unwrap().to_string();
+    let detail = "cohort 7 of project 1: With these rules the definitions of this project's flags would be larger than an \
+                  answer can be: at most 4500000 bytes compressed. 30 flags name this cohort.";
+    assert_eq!(refused, detail);
+    assert_eq!(feed(&app).await, before, "nothing changed");
+    applied(rules(9_000, 60_000)).await.unwrap();
+    assert!(feed(&app).await > before);
 }

@@ -17,6 +17,17 @@ use super::uses::Uses;
 /// How many times rules may come in the feed before anybody counts: sent once, and spelled out in conditions.
 const TIMES: usize = 20;
 
+/// 400 where the feed has no room for a cohort that is stored as `before` and is to be `after`. For whoever writes cohorts otherwise
+/// than over HTTP.
+pub async fn require_feed_room(
+    records: &Table,
+    project: ProjectId,
+    before: &CohortRecord,
+    after: &CohortRecord,
+) -> ApiResult<()> {
+    Room::of(Some(before), after).require(records, project, after.id).await
+}
+
 /// What of the room is taken without looking closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
