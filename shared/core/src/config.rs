@@ -125,8 +125,9 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
     let apart = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
     let is_apart = region.is_empty() || apart.iter().any(|start| region.starts_with(start));
     // Without encryption there is nothing to trust.
-    let counts =
-        |name: &str, value: &str| !value.is_empty() && !(name.starts_with("AWS_ENDPOINT") && is_plain(value));
+    let counts = |name: &str, value: &str| {
+        !value.is_empty() && (!name.starts_with("AWS_ENDPOINT") || !is_plain(value))
+    };
     is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| counts(name, &value)))
 }
 
