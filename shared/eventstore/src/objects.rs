@@ -106,15 +106,10 @@ impl Objects {
                 certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
             );
         }
-        // Whoever names such an endpoint means it.
-        if objects_are_plain() {
-            builder = builder.with_allow_http(true);
-        }
-        let store = builder
-            .with_bucket_name(bucket)
-            .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_retry(retry)
-            .build()?;
+        // Whoever names an endpoint without encryption means it.
+        builder = if objects_are_plain() { builder.with_allow_http(true) } else { builder };
+        let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
+        let store = builder.with_retry(retry).build()?;
         Ok(Objects::over(Arc::new(store), prefix))
     }
 

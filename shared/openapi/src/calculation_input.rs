@@ -261,11 +261,6 @@ pub(crate) fn breakdown_key() -> Value {
     json!({"type": ["string", "number", "boolean"], "minLength": 1, "maxLength": NAME_MAX})
 }
 
-/// One key, or several of a funnel; of cohorts a list with numbers and `all`.
-pub(crate) fn breakdown_keys() -> Value {
-    any_of([breakdown_key(), list_to(50, breakdown_key()), no_breakdown()])
-}
-
 /// Several keys with their types.
 pub(crate) fn breakdown_parts() -> Value {
     any_of([list_to(3, part()), no_breakdown()])
@@ -276,7 +271,8 @@ pub(crate) fn breakdown() -> Vec<Field> {
     vec![
         Field::new(
             "breakdown",
-            breakdown_keys(),
+            // What is none of these is a key too, spelled as JSON.
+            any(),
             text(),
             "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at \
              most ten keys.",

@@ -69,7 +69,7 @@ fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operatio
         place: "header",
         name: "Content-Encoding",
         description: "`gzip` where the body is; it is recognised without too.",
-        schema: one_of(&["gzip", "x-gzip", "identity"]),
+        schema: one_of(&["gzip", "x-gzip", "identity", ""]),
         required: false,
     });
     operation

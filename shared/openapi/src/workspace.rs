@@ -2,7 +2,7 @@
 
 use crate::flags::logged;
 use crate::operation::{Operation, Security};
-use crate::schema::{named, page, text_to};
+use crate::schema::{named, page, text};
 
 /// A kind of records: where they lie, and what opens them.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl Kind {
         shown: &str,
     ) -> Operation {
         self.reads(id, self.list, summary)
-            .query("search", text_to(400), search)
+            .query("search", text(), search)
             .paged()
             .gives(200, "A page.", page(named(shown)))
             .refuses(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
