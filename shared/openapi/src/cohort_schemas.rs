@@ -5,47 +5,13 @@
 
 use serde_json::{Value, json};
 
+use crate::conditions::OPERATORS;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, id, input, instant, list, list_to, named, nullable, number,
     object, one_of, said, text, text_of, text_to,
 };
 use crate::workspace_schemas::{nothing, words};
 
-const OPERATORS: [&str; 33] = [
-    "exact",
-    "is_not",
-    "in",
-    "not_in",
-    "icontains",
-    "not_icontains",
-    "icontains_multi",
-    "not_icontains_multi",
-    "regex",
-    "not_regex",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "min",
-    "max",
-    "between",
-    "not_between",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "is_date_after",
-    "is_cleaned_path_exact",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
-];
 const BEHAVIOURS: [&str; 7] = [
     "performed_event",
     "performed_event_multiple",

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::calculation_input::NAME_MAX;
 use crate::schema::{any, any_of, constant, id, input, list, named, nullable, object, one_of, record, text};
 
-/// The operators of a condition on events.
-const OPERATORS: [&str; 33] = [
+/// The operators of a condition on events and persons.
+pub(crate) const OPERATORS: [&str; 33] = [
     "exact",
     "is_not",
     "in",

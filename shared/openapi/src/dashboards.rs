@@ -1,9 +1,7 @@
 //! Dashboards: what insights lie on, and how.
 
-use serde_json::{Value, json};
-
 use crate::operation::Operation;
-use crate::schema::{any_object, list, text, text_to};
+use crate::schema::{any_object, json_text, list, text, text_to};
 use crate::workspace::{Kind, THIS};
 
 const DASHBOARDS: Kind = Kind {
@@ -65,11 +63,6 @@ fn got() -> Operation {
         .refuses(400, "A parameter is not acceptable, or the insights are too large for one answer.")
 }
 
-/// A JSON object inside a text.
-fn json_object() -> Value {
-    json!({"type": "string", "contentMediaType": "application/json", "contentSchema": any_object()})
-}
-
 /// With what says how the insights on it are shown.
 fn calculated(operation: Operation) -> Operation {
     operation
@@ -82,10 +75,10 @@ fn calculated(operation: Operation) -> Operation {
         )
         .query(
             "filters_override",
-            json_object(),
+            json_text(any_object()),
             "A JSON object of filters that are laid over the dashboard's own, key by key.",
         )
-        .query("variables_override", json_object(), "A JSON object. It has no effect.")
+        .query("variables_override", json_text(any_object()), "A JSON object. It has no effect.")
         .query("client_query_id", text_to(1000), "Names the calculation, so that it can be cancelled.")
 }
 

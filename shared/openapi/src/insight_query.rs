@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use crate::conditions::OPERATORS;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, input, integer_in, list, named, nullable, number, one_of,
     said, text,
@@ -59,42 +60,6 @@ const CONDITION_TYPES: [&str; 18] = [
     "revenue_analytics",
     "AND",
     "OR",
-];
-const OPERATORS: [&str; 34] = [
-    "exact",
-    "is_not",
-    "in",
-    "not_in",
-    "icontains",
-    "not_icontains",
-    "icontains_multi",
-    "not_icontains_multi",
-    "regex",
-    "not_regex",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "min",
-    "max",
-    "between",
-    "not_between",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "is_date_after",
-    "is_cleaned_path_exact",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
-    "flag_evaluates_to",
 ];
 
 /// The schemas.
@@ -224,11 +189,13 @@ fn conditions() -> Value {
 
 /// A condition on a property, or a group of conditions.
 fn condition() -> Value {
+    // It is kept with an insight, though no question on events can be asked with it.
+    let operators = [&OPERATORS[..], &["flag_evaluates_to"]].concat();
     input(
         &[],
         [
             ("type", nullable(one_of(&CONDITION_TYPES))),
-            ("operator", nullable(one_of(&OPERATORS))),
+            ("operator", nullable(one_of(&operators))),
             ("key", any()),
             ("value", any()),
             ("values", said(any(), "The conditions of a group, where the type is AND or OR.")),

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::insight_query::whole;
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, extended, id, input, instant, list, list_to, named, nullable,
-    number, object, one_of, record, said, text, text_to,
+    any, any_object, any_of, boolean, constant, extended, id, input, instant, json_text, list, list_to,
+    named, nullable, number, object, one_of, record, said, text, text_to,
 };
 
 /// Settings of a shared insight that are on or off.
@@ -30,11 +30,6 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// A whole number, or its digits in a text.
 fn whole_sent() -> Value {
     any_of([whole(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"})])
-}
-
-/// JSON inside a text.
-pub(crate) fn json_text(of: Value) -> Value {
-    json!({"type": "string", "contentMediaType": "application/json", "contentSchema": of})
 }
 
 /// Filters as they are sent. Of a list, as old clients send it, the first entry counts.

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::flags::logged;
-use crate::insight_schemas::json_text;
 use crate::operation::{Operation, Security};
-use crate::schema::{any_object, any_of, list_to, named, page, text, text_to};
+use crate::schema::{any_object, any_of, json_text, list_to, named, page, text, text_to};
 
 const TAG: &str = "Insights";
 const LIST: &str = "/api/projects/{project_id}/insights/";

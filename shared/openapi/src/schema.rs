@@ -22,6 +22,11 @@ pub fn text_from(least: usize) -> Value {
     json!({"type": "string", "minLength": least})
 }
 
+/// JSON inside a text.
+pub fn json_text(of: Value) -> Value {
+    json!({"type": "string", "contentMediaType": "application/json", "contentSchema": of})
+}
+
 /// One of these texts.
 pub fn one_of(texts: &[&str]) -> Value {
     json!({"type": "string", "enum": texts})
