@@ -6,6 +6,7 @@ mod backup;
 mod declared;
 mod export;
 mod formats;
+mod refused;
 mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -345,20 +346,6 @@ fn output_that_nobody_reads_is_no_error() {
     drop(reader);
     let ended = Command::new(BINARY).args(["routes", "--json"]).stdout(writer).output().unwrap();
     assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
-}
-
-#[test]
-fn wrong_input_says_what_to_do() {
-    let directory = tempfile::tempdir().unwrap();
-    let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());
-    assert!(text(&no_user.stderr).contains("declare one with `pennon apply`"));
-    let no_file = pennon(&["apply", "nowhere.yaml"], directory.path());
-    assert!(text(&no_file.stderr).contains("nowhere.yaml cannot be read"));
-    let bad = directory.path().join("bad.yaml");
-    std::fs::write(&bad, "projects: [{id: x}]").unwrap();
-    let bad = pennon(&["apply", &bad.to_string_lossy()], directory.path());
-    assert!(text(&bad.stderr).contains("bad.yaml"), "{}", text(&bad.stderr));
-    assert!(!bad.status.success());
 }
 
 /// The Parquet object of each segment, oldest first.

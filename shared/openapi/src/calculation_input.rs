@@ -195,36 +195,39 @@ pub(crate) fn asked_by(mut operation: Operation, fields: Vec<Field>) -> Operatio
     operation
 }
 
-/// What a series has besides its id.
-fn series(id: Value, required: &[&str]) -> Value {
-    input(
-        required,
-        [
-            ("id", id),
-            ("order", said(any(), "Series are ordered by it; actions come before events.")),
-            ("name", optional_text()),
-            ("custom_name", optional_text()),
-            ("math", said(optional_text(), MATH)),
-            ("math_property", optional_text()),
-            ("math_property_type", optional_text()),
-            ("math_hogql", optional_text()),
-            ("math_group_type_index", group_type()),
-            ("properties", named("EventConditions")),
-            ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
-        ],
-    )
+/// A series of a question, in the form of requests or of nodes: what both forms have, and `own`.
+pub(crate) fn series<const N: usize>(required: &[&str], own: [(&str, Value); N]) -> Value {
+    let mut series = input(required, own);
+    for (name, schema) in [
+        ("name", optional_text()),
+        ("custom_name", optional_text()),
+        ("math", said(optional_text(), MATH)),
+        ("math_property", optional_text()),
+        ("math_property_type", optional_text()),
+        ("math_hogql", optional_text()),
+        ("math_group_type_index", group_type()),
+        ("properties", named("EventConditions")),
+        ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
+    ] {
+        series["properties"][name] = schema;
+    }
+    series
+}
+
+fn with_id(id: Value) -> Value {
+    series(&[], [("id", id), ("order", said(any(), "Series are ordered by it; actions come before events."))])
 }
 
 /// An event by its name; without one every event is meant.
 fn event_series() -> Value {
-    series(json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX}), &[])
+    with_id(json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX}))
 }
 
 /// An action by its number. One without is passed over.
 fn action_series() -> Value {
     let number =
         any_of([id(), json!({"type": "string", "pattern": format!("^{BLANK}[0-9]{{1,15}}{BLANK}$")})]);
-    series(any_of([number, json!({"type": "null"})]), &[])
+    with_id(any_of([number, json!({"type": "null"})]))
 }
 
 /// What all questions have but for their breakdown.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, MATH, NAME_MAX, any_case, breakdown_key, exemplified,
-    group_type, no_breakdown, optional_text, part, switch, whole,
+    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, NAME_MAX, any_case, breakdown_key, exemplified, group_type,
+    no_breakdown, optional_text, part, series, switch, whole,
 };
 use crate::conditions::nothing;
 use crate::funnel_input::{ATTRIBUTIONS, FROM, ORDERS, TO, UNITS, VIZ_TYPES, WINDOW, whole_of};
@@ -188,24 +188,9 @@ fn breakdown() -> Value {
     any_of([json!({"type": "null"}), none, one, several])
 }
 
-/// A series without its kind and what it is of.
-fn series(required: &[&str], kind: Value) -> Value {
-    input(
-        required,
-        [
-            ("kind", kind),
-            ("name", optional_text()),
-            ("custom_name", optional_text()),
-            ("math", said(optional_text(), MATH)),
-            ("math_property", optional_text()),
-            ("math_property_type", optional_text()),
-            ("math_hogql", optional_text()),
-            ("math_group_type_index", group_type()),
-            ("properties", named("EventConditions")),
-            ("fixedProperties", named("EventConditions")),
-            ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
-        ],
-    )
+/// A series without what it is of.
+fn of_kind(required: &[&str], kind: Value) -> Value {
+    series(required, [("kind", kind), ("fixedProperties", named("EventConditions"))])
 }
 
 fn event_name() -> Value {
@@ -218,13 +203,13 @@ fn action_id() -> Value {
 
 fn event_node() -> Value {
     let other = json!({"type": ["null", "boolean", "number", "array", "object"]});
-    let mut node = series(&[], any_of([one_of(&EVENTS), other]));
+    let mut node = of_kind(&[], any_of([one_of(&EVENTS), other]));
     node["properties"]["event"] = said(event_name(), "The event's name; null for every event.");
     node
 }
 
 fn action_node() -> Value {
-    let mut node = series(&["kind", "id"], one_of(&ACTIONS));
+    let mut node = of_kind(&["kind", "id"], one_of(&ACTIONS));
     node["properties"]["id"] = action_id();
     node
 }

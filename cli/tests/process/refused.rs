@@ -1,0 +1,39 @@
+//! What a command refuses: it says in few words what is wrong and what to do.
+
+use std::process::Command;
+
+use super::{BINARY, pennon, served, text};
+
+#[test]
+fn wrong_input_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());
+    assert!(text(&no_user.stderr).contains("declare one with `pennon apply`"));
+    let no_file = pennon(&["apply", "nowhere.yaml"], directory.path());
+    assert!(text(&no_file.stderr).contains("nowhere.yaml cannot be read"));
+    let bad = directory.path().join("bad.yaml");
+    std::fs::write(&bad, "projects: [{id: x}]").unwrap();
+    let bad = pennon(&["apply", &bad.to_string_lossy()], directory.path());
+    assert!(text(&bad.stderr).contains("bad.yaml"), "{}", text(&bad.stderr));
+    assert!(!bad.status.success());
+}
+
+#[test]
+fn a_table_that_is_not_there_is_said_in_a_line() {
+    let (directory, server) = served();
+    let place = server.said.lines().find_map(|line| line.trim().strip_prefix("embedded DynamoDB")).unwrap();
+    let file = directory.path().join("workspace.json");
+    let refused = Command::new(BINARY)
+        .args(["apply", "--cloud"])
+        .arg(file)
+        .envs([("AWS_ENDPOINT_URL_DYNAMODB", place.trim()), ("AWS_REGION", "us-east-1")])
+        .envs([("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")])
+        .envs([("PENNON_RECORDS_TABLE", "no-records"), ("PENNON_BLOCKS_TABLE", "no-blocks")])
+        .env("PENNON_EVENTS_URL", "file:///nowhere")
+        .output()
+        .unwrap();
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(said.contains("there is no such table: PENNON_RECORDS_TABLE") && said.len() < 400, "{said}");
+    assert_eq!(server.stop(), 0);
+}
