@@ -447,6 +447,6 @@ fn routes(options: &Routes) -> Result<(), String> {
 }
 
 fn openapi(options: &Openapi) -> Result<(), String> {
-    let text = if options.yaml { pennon_reference::yaml()? } else { pennon_reference::json() };
+    let text = if options.yaml { pennon_reference::yaml().to_owned() } else { pennon_reference::json() };
     say!("{}", text.trim_end())
 }

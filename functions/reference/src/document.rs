@@ -6,7 +6,6 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
-use serde_json::Value;
 
 use crate::tagged::Form;
 
@@ -18,24 +17,22 @@ const OPENAPI_JSON: &str = "application/vnd.oai.openapi+json";
 const YAML: &str = "application/yaml";
 const OPENAPI_YAML: &str = "application/vnd.oai.openapi";
 
-/// The document, made once a process.
-fn document() -> &'static Value {
-    static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| pennon_openapi::document(env!("CARGO_PKG_VERSION")))
-}
+/// The document as it is sent: the build script has made both texts, because making them takes longer than a start does.
+const AS_JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+const AS_YAML: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.yaml"));
 
 /// The document as indented JSON, without a line feed at its end.
 pub fn json() -> String {
-    format!("{:#}", document())
+    format!("{:#}", pennon_openapi::document(env!("CARGO_PKG_VERSION")))
 }
 
 /// The document as YAML.
-pub fn yaml() -> Result<String, String> {
-    serde_saphyr::to_string(document()).map_err(|error| error.to_string())
+pub fn yaml() -> &'static str {
+    AS_YAML
 }
 
 /// The form of this type, made when it is first asked for.
-fn form(media: &'static str) -> ApiResult<&'static Form> {
+fn form(media: &'static str) -> &'static Form {
     static FORMS: [OnceLock<Form>; 4] = [const { OnceLock::new() }; 4];
     let place = match media {
         OPENAPI_JSON => 1,
@@ -43,11 +40,7 @@ fn form(media: &'static str) -> ApiResult<&'static Form> {
         OPENAPI_YAML => 3,
         _ => 0,
     };
-    if let Some(form) = FORMS[place].get() {
-        return Ok(form);
-    }
-    let text = if place < 2 { document().to_string() } else { yaml().map_err(|e| ApiError::internal(&e))? };
-    Ok(FORMS[place].get_or_init(|| Form::new(media, text)))
+    FORMS[place].get_or_init(|| Form::new(media, if place < 2 { AS_JSON } else { AS_YAML }))
 }
 
 /// `GET /api/schema/`
@@ -58,7 +51,7 @@ pub async fn schema(call: Call) -> ApiResult<Response> {
         Some(_) => return Err(ApiError::not_found()),
         None => accepted(&call.headers),
     };
-    Ok(form(media)?.answer(&call.headers, CACHED, "Accept"))
+    Ok(form(media).answer(&call.headers, CACHED, "Accept"))
 }
 
 /// The form that `Accept` likes best, of equals the one it names first; JSON where it names none of them.

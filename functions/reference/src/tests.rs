@@ -125,3 +125,14 @@ fn the_document_that_lies_in_docs_is_this_one() {
         "docs/openapi.json is not what the API is now: pennon openapi > docs/openapi.json"
     );
 }
+
+/// The build script's libraries may be built with other features than these.
+#[tokio::test]
+async fn the_document_is_sent_as_it_lies_in_docs() {
+    let (_, _, sent) = get("/api/schema/", &[]).await;
+    let indented: Value = serde_json::from_str(&crate::json()).unwrap();
+    assert!(
+        sent == indented.to_string().as_bytes(),
+        "members come in another order, or another release's are sent"
+    );
+}

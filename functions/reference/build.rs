@@ -1,0 +1,14 @@
+//! Writes the OpenAPI document down as it is sent, so that no process has to put it together.
+
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let folder = env::var("OUT_DIR")?;
+    let document = pennon_openapi::document(&env::var("CARGO_PKG_VERSION")?);
+    fs::write(Path::new(&folder).join("openapi.json"), document.to_string())?;
+    fs::write(Path::new(&folder).join("openapi.yaml"), serde_saphyr::to_string(&document)?)?;
+    Ok(())
+}
