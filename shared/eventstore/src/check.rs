@@ -88,7 +88,7 @@ impl Entry {
 
     fn of_records(kind: &'static str, entry: &RecordsEntry) -> Entry {
         let (id, rows, times) = (entry.id.clone(), entry.rows, (entry.at, entry.at));
-        Entry { id, kind, rows, times, objects: vec![entry.object.clone()] }
+        Entry { id, kind, rows, times, objects: entry.files().collect() }
     }
 }
 

@@ -13,8 +13,10 @@ use crate::{keys, segment};
 
 /// The manifest as a whole.
 pub(crate) const MANIFEST: u32 = 1;
-/// Objects with imported persons and groups.
-pub(crate) const RECORDS: u32 = 1;
+/// Objects with imported persons. The first form has no object with ids beside it.
+pub(crate) const PERSONS: u32 = 2;
+/// Objects with imported groups: no object beside them, as in the first form of persons.
+pub(crate) const GROUPS: u32 = 1;
 /// Objects with folded merges.
 pub(crate) const MERGES: u32 = 1;
 /// Objects that say who is who by imports.
@@ -50,8 +52,8 @@ pub(crate) fn require(entries: &[Item]) -> Result<(), EventStoreError> {
         let kinds = [
             (keys::HEAD, MANIFEST),
             (keys::SEGMENT, segment::FORMAT),
-            (keys::PERSONS, RECORDS),
-            (keys::GROUPS, RECORDS),
+            (keys::PERSONS, PERSONS),
+            (keys::GROUPS, GROUPS),
             (keys::MERGES, MERGES),
             (keys::LINKS, LINKS),
         ];
@@ -80,7 +82,7 @@ mod tests {
         let kinds = [
             ("HEAD", 1),
             ("SEGMENT#a", 4),
-            ("PERSONS#a", 1),
+            ("PERSONS#a", 2),
             ("GROUPS#a", 1),
             ("MERGES#a", 1),
             ("LINKS#a", 1),

@@ -1,8 +1,8 @@
 //! Who is who by imported persons, as one object: the pairs of [`Resolution::encode`].
 //!
-//! The records of imports say it by texts. Reading and hashing all of them costs a process that remembers nothing more
-//! than most questions do, so compaction makes this object whenever the imports have changed; who finds none of just
-//! these imports reads the records. Must stay true: an entry says of which objects of records it was made, in their order,
+//! The ids beside the records of imports say it record by record. Putting all of them together costs a process that
+//! remembers nothing more than most questions do, so compaction makes this object whenever the imports have changed; who finds none of just
+//! these imports reads the ids of all records. Must stay true: an entry says of which objects of records it was made, in their order,
 //! and is used with these only; what is damaged is made anew, and no question fails of it.
 
 use pennon_core::store::keys::ProjectId;
@@ -15,7 +15,7 @@ use crate::error::EventStoreError;
 use crate::formats;
 use crate::keys;
 use crate::manifest::{Listed, Manifest, new_id};
-use crate::records;
+use crate::record_ids::links;
 use crate::resolution::Resolution;
 use crate::sweep::GRACE_MICROS;
 use crate::time::Began;
@@ -99,8 +99,11 @@ impl EventStore {
         project: ProjectId,
         manifest: &Manifest,
     ) -> Result<Resolution, EventStoreError> {
-        let persons = self.persons_objects(project, manifest).await?;
-        Ok(tokio::task::spawn_blocking(move || Resolution::of(records::links(&persons))).await?)
+        let mut imports = Vec::with_capacity(manifest.persons.len());
+        for entry in &manifest.persons {
+            imports.push(self.record_ids(project, entry).await?);
+        }
+        Ok(tokio::task::spawn_blocking(move || Resolution::of(links(&imports))).await?)
     }
 
     async fn read_links(&self, entry: &LinksEntry) -> Result<Resolution, EventStoreError> {

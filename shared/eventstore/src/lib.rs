@@ -51,6 +51,7 @@ mod people;
 mod person;
 mod profile;
 mod quarantine;
+mod record_ids;
 mod records;
 mod records_columns;
 mod records_entry;
@@ -115,6 +116,7 @@ use keys::BlockId;
 use objects::Objects;
 use parquet_file::ParquetFile;
 use quarantine::Quarantine;
+use record_ids::{ReadOlder, RecordIds};
 use records::PersonsObject;
 use resolved::Resolved;
 use retry::Turns;
@@ -139,6 +141,8 @@ struct Inner {
     waiting: Waiting,
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
+    record_ids: Cache<Arc<RecordIds>>,
+    read_older: Option<ReadOlder>,
     resolutions: Cache<Arc<Resolved>>,
     tails: merges::Tails,
     looked: moved::Looked,
@@ -177,17 +181,25 @@ impl EventStore {
         settings: Settings,
     ) -> Result<EventStore, EventStoreError> {
         let objects = Objects::open_trusting(events_url, store.roots)?;
-        Ok(EventStore::with(store, objects, settings))
+        Ok(EventStore::with(store, objects, settings, Some(records::read_older)))
+    }
+
+    /// As [`EventStore::open`], for a process that only appends events: it needs no reader of Parquet. Events that merge
+    /// persons are refused as long as persons that a release before the second form of imports has imported wait for
+    /// their first compaction.
+    pub fn open_to_append(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
+        let objects = Objects::open_trusting(events_url, store.roots)?;
+        Ok(EventStore::with(store, objects, Settings::default(), None))
     }
 
     /// The events in the tables of `store` and the objects of another object store, where calls that fail are tried
     /// again after waits no longer than `longest_wait`.
     pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
         let objects = Objects::over(objects, "").with_longest_wait(longest_wait);
-        EventStore::with(store, objects, Settings::default())
+        EventStore::with(store, objects, Settings::default(), Some(records::read_older))
     }
 
-    fn with(store: Store, objects: Objects, settings: Settings) -> EventStore {
+    fn with(store: Store, objects: Objects, settings: Settings, read_older: Option<ReadOlder>) -> EventStore {
         let inner = Inner {
             objects: objects.with_quarantine(Quarantine::new(store.clone())),
             store,
@@ -198,6 +210,8 @@ impl EventStore {
             waiting: Waiting::default(),
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
+            record_ids: Cache::new(PERSONS_REMEMBERED),
+            read_older,
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
             tails: merges::Tails::default(),
             looked: moved::Looked::default(),

@@ -18,12 +18,12 @@ impl EventStore {
     pub async fn named_objects(&self, project: ProjectId) -> Result<Vec<String>, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let live = manifest.segments.iter().flat_map(|entry| entry.objects());
-        let records = manifest.persons.iter().chain(&manifest.groups).map(|entry| &entry.object);
+        let records = manifest.persons.iter().chain(&manifest.groups).flat_map(|entry| entry.files());
         let merges = manifest.merges.iter().map(|entry| &entry.object);
         let links = manifest.links.iter().filter_map(|entry| entry.object.as_ref());
         let blocks = manifest.replaced_blocks().map(|blocks| &blocks.object);
-        let all = live.chain(records).chain(merges).chain(links).chain(blocks);
-        let named = all.flat_map(|object| [object.clone(), checksums::object_of(object)]);
+        let all = live.chain(merges).chain(links).chain(blocks).cloned().chain(records);
+        let named = all.flat_map(|object| [checksums::object_of(&object), object]);
         Ok(named.collect::<BTreeSet<_>>().into_iter().collect())
     }
 

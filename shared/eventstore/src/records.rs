@@ -1,18 +1,19 @@
 //! Imported persons and groups: immutable Parquet objects that the manifest lists, oldest first.
 //!
 //! Persons: columns `person` (16 bytes, derived from the first distinct id), `distinct_ids` (JSON list), `properties`
-//! (JSON object), `created_at` (µs UTC, or null). Groups: `type`, `index`, `key`, `properties`. Must stay true: a
+//! (JSON object), `created_at` (µs UTC, or null); beside them [`crate::record_ids`]. Groups: `type`, `index`, `key`, `properties`. Must stay true: a
 //! record's distinct ids are one person, that of the first of them which an earlier record knows, else the first; of
 //! records of one person the latest that has any tells its properties, of those of one group the latest; no event is ever
 //! counted because of a record.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
@@ -25,8 +26,9 @@ use crate::formats;
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::parquet_file::{Index, ParquetFile};
-use crate::person::{Link, derived};
+use crate::person::derived;
 use crate::profile::file::texts;
+use crate::record_ids::{RecordIds, beside};
 use crate::records_columns::{GroupColumns, PersonColumns};
 use crate::records_entry::RecordsEntry;
 use crate::retry::Turns;
@@ -59,17 +61,14 @@ pub struct GroupRecord {
 #[derive(Debug)]
 pub(crate) struct PersonsObject {
     pub file: ParquetFile,
-    /// Where in `ids` each record begins.
-    starts: Vec<u32>,
-    /// The persons that the distinct ids of all records are by themselves.
-    ids: Vec<Uuid>,
+    /// The persons that the distinct ids of the records are by themselves.
+    pub ids: Arc<RecordIds>,
 }
 
 impl PersonsObject {
     /// The persons that the distinct ids of each record are by themselves, in the order of the records.
     pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
-        let ends = self.starts.iter().skip(1).copied().chain([self.ids.len() as u32]);
-        self.starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
+        self.ids.records()
     }
 
     /// Records `rows` (ascending) as rows of their groups; groups without any are left out.
@@ -87,32 +86,50 @@ impl PersonsObject {
         }
         selections
     }
-
-    fn take(&mut self, project: ProjectId, batch: &RecordBatch) -> Result<(), EventStoreError> {
-        let column = texts(batch, "distinct_ids")?;
-        for row in 0..batch.num_rows() {
-            let distinct_ids: Vec<Cow<'_, str>> = serde_json::from_str(column.value(row))?;
-            self.starts.push(self.ids.len() as u32);
-            self.ids.extend(distinct_ids.iter().map(|id| derived(project, id)));
-        }
-        Ok(())
-    }
 }
 
-/// The links that the records of `objects`, oldest first, stand for.
-pub(crate) fn links(objects: &[Arc<PersonsObject>]) -> Vec<Link> {
-    let mut known = HashSet::new();
-    let mut links = Vec::new();
-    for ids in objects.iter().flat_map(|object| object.records()) {
-        let Some(to) = ids.iter().find(|id| known.contains(*id)).or(ids.first()).copied() else { continue };
-        links.extend(ids.iter().filter(|id| **id != to).map(|from| Link { from: *from, to }));
-        known.extend(ids.iter().copied());
+/// The persons that the column `distinct_ids` names.
+fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Result<(), EventStoreError> {
+    let column = texts(batch, "distinct_ids")?;
+    for row in 0..batch.num_rows() {
+        let distinct_ids: Vec<Cow<'_, str>> = serde_json::from_str(column.value(row))?;
+        ids.push(distinct_ids.iter().map(|id| derived(project, id)));
     }
-    links
+    Ok(())
+}
+
+/// The persons of records of the first form, which has nothing beside it.
+pub(crate) fn read_older<'a>(
+    events: &'a EventStore,
+    project: ProjectId,
+    entry: &'a RecordsEntry,
+) -> BoxFuture<'a, Result<RecordIds, EventStoreError>> {
+    Box::pin(async move {
+        let file = events.records_file(entry).await?;
+        let mut ids = RecordIds::default();
+        for group in 0..file.groups() {
+            let decoded = file.decode(&events.inner.objects, group, None, &["distinct_ids"]).await?;
+            let taken = tokio::task::spawn_blocking(move || {
+                decoded.batches.iter().try_for_each(|batch| take_ids(project, batch, &mut ids)).map(|()| ids)
+            });
+            ids = taken.await??;
+        }
+        Ok(ids)
+    })
 }
 
 /// The properties of a record that says nothing of them, as they are stored.
 pub(crate) const NOTHING_TOLD: &str = "{}";
+
+/// Persons or groups on their way into the manifest.
+struct NewRecords {
+    prefix: &'static str,
+    folder: &'static str,
+    rows: u64,
+    bytes: Bytes,
+    /// Of persons: [`RecordIds::encode`].
+    ids: Option<Bytes>,
+}
 
 impl EventStore {
     /// Stores persons as imported. Their events count as theirs at once, earlier and captured ones too.
@@ -135,8 +152,9 @@ impl EventStore {
         now: Micros,
     ) -> Result<(), EventStoreError> {
         let (project, rows) = (persons.project(), persons.len() as u64);
-        let bytes = tokio::task::spawn_blocking(move || persons.encode()).await??;
-        self.add_records(project, keys::PERSONS, "persons", rows, bytes, now).await
+        let (bytes, ids) = tokio::task::spawn_blocking(move || persons.encode()).await??;
+        let new = NewRecords { prefix: keys::PERSONS, folder: "persons", rows, bytes, ids: Some(ids) };
+        self.add_records(project, new, now).await
     }
 
     /// Stores groups as imported.
@@ -161,30 +179,32 @@ impl EventStore {
     ) -> Result<(), EventStoreError> {
         let rows = groups.len() as u64;
         let bytes = tokio::task::spawn_blocking(move || groups.encode()).await??;
-        self.add_records(project, keys::GROUPS, "groups", rows, bytes, now).await
+        let new = NewRecords { prefix: keys::GROUPS, folder: "groups", rows, bytes, ids: None };
+        self.add_records(project, new, now).await
     }
 
     async fn add_records(
         &self,
         project: ProjectId,
-        prefix: &str,
-        folder: &str,
-        rows: u64,
-        bytes: Bytes,
+        new: NewRecords,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        if rows == 0 {
+        if new.rows == 0 {
             return Ok(());
         }
         let mut turns = self.turns_of_a_command();
         let mut manifest = self.manifest_in_turn(project, &mut turns).await?;
         let id = manifest.records_id(now);
-        let object = format!("project={project}/{folder}/{id}.parquet");
-        let size = bytes.len() as u64;
-        self.inner.objects.create_all(&[(object.clone(), bytes)]).await?;
+        let object = format!("project={project}/{}/{id}.parquet", new.folder);
+        let (rows, size) = (new.rows, new.bytes.len() as u64);
+        let format = if new.ids.is_some() { formats::PERSONS } else { formats::GROUPS };
+        let files = [(object.clone(), new.bytes)].into_iter();
+        let files = files.chain(new.ids.map(|ids| (beside(&object), ids))).collect::<Vec<_>>();
+        self.inner.objects.create_all(&files).await?;
+        drop(files);
         let entry = RecordsEntry {
             id: id.clone(),
-            format: formats::RECORDS,
+            format,
             object,
             rows,
             bytes: size,
@@ -193,12 +213,12 @@ impl EventStore {
             before: Vec::new(),
         };
         loop {
-            if manifest.add(&self.inner.store, project, prefix, &id, &entry).await? {
+            if manifest.add(&self.inner.store, project, new.prefix, &id, &entry).await? {
                 return Ok(());
             }
             if let Err(error) = turns.lost().await {
                 // The manifest has said no to it.
-                self.inner.objects.delete_all(vec![entry.object]).await?;
+                self.inner.objects.delete_all(entry.files().collect()).await?;
                 return Err(error);
             }
             manifest = self.manifest_in_turn(project, &mut turns).await?;
@@ -243,30 +263,18 @@ impl EventStore {
                 objects.push(known);
                 continue;
             }
-            let object = Arc::new(self.persons_object(project, entry).await?);
+            let ids = self.record_ids(project, entry).await?;
+            let object = Arc::new(PersonsObject { file: self.records_file(entry).await?, ids });
             self.inner.persons.put(&entry.object, object.clone());
             objects.push(object);
         }
         Ok(objects)
     }
 
-    async fn persons_object(
-        &self,
-        project: ProjectId,
-        entry: &RecordsEntry,
-    ) -> Result<PersonsObject, EventStoreError> {
-        let bytes =
-            if entry.bytes > 0 { entry.bytes } else { self.inner.objects.size(&entry.object).await? };
-        let file = ParquetFile::open(&self.inner.objects, &entry.object, bytes, Index::Places).await?;
-        let mut object = PersonsObject { file, starts: Vec::new(), ids: Vec::new() };
-        for group in 0..object.file.groups() {
-            let decoded = object.file.decode(&self.inner.objects, group, None, &["distinct_ids"]).await?;
-            let taken = tokio::task::spawn_blocking(move || {
-                decoded.batches.iter().try_for_each(|batch| object.take(project, batch)).map(|()| object)
-            });
-            object = taken.await??;
-        }
-        Ok(object)
+    async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
+        let objects = &self.inner.objects;
+        let bytes = if entry.bytes > 0 { entry.bytes } else { objects.size(&entry.object).await? };
+        ParquetFile::open(objects, &entry.object, bytes, Index::Places).await
     }
 
     /// The properties that records `rows` (ascending) of `object` tell.

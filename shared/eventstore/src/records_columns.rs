@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::error::EventStoreError;
 use crate::person::derived;
 use crate::profile::file;
+use crate::record_ids::RecordIds;
 use crate::records::{GroupRecord, PersonRecord};
 
 /// Persons of a project.
@@ -22,6 +23,7 @@ pub struct PersonColumns {
     distinct_ids: Texts,
     properties: Texts,
     created_at: TimestampMicrosecondBuilder,
+    all_ids: RecordIds,
 }
 
 /// Groups of a project.
@@ -73,6 +75,7 @@ impl PersonColumns {
             distinct_ids: Texts::default(),
             properties: Texts::default(),
             created_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
+            all_ids: RecordIds::default(),
         }
     }
 
@@ -84,6 +87,7 @@ impl PersonColumns {
         self.properties.push_json(&person.properties)?;
         self.ids.append_value(derived(self.project, first).as_bytes())?;
         self.created_at.append_option(person.created_at);
+        self.all_ids.push(person.distinct_ids.iter().map(|id| derived(self.project, id)));
         Ok(())
     }
 
@@ -99,21 +103,23 @@ impl PersonColumns {
 
     /// About how many bytes they take.
     pub fn bytes(&self) -> usize {
-        self.distinct_ids.bytes() + self.properties.bytes() + self.len() * 24
+        self.distinct_ids.bytes() + self.properties.bytes() + self.len() * 24 + self.all_ids.bytes()
     }
 
     pub(crate) fn project(&self) -> ProjectId {
         self.project
     }
 
-    /// The file with them.
-    pub(crate) fn encode(mut self) -> Result<Bytes, EventStoreError> {
-        file::write(vec![
+    /// The file with them, and the object beside it.
+    pub(crate) fn encode(mut self) -> Result<(Bytes, Bytes), EventStoreError> {
+        let ids = self.all_ids.encode();
+        let file = file::write(vec![
             ("person", Arc::new(self.ids.finish())),
             ("distinct_ids", Arc::new(self.distinct_ids.builder.finish())),
             ("properties", Arc::new(self.properties.builder.finish())),
             ("created_at", Arc::new(self.created_at.finish())),
-        ])
+        ]);
+        Ok((file?, ids))
     }
 }
 

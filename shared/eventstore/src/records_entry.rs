@@ -7,6 +7,7 @@ use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::formats;
+use crate::record_ids::beside;
 
 /// The entry of an object with persons or groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,14 @@ pub(crate) struct Former {
     pub at: Micros,
 }
 
+impl Former {
+    /// The objects that are to go with it; the second is there only where it is of a form that has it.
+    pub(crate) fn files(self) -> [String; 2] {
+        let ids = beside(&self.object);
+        [self.object, ids]
+    }
+}
+
 /// Earlier releases knew one, and did not say since when.
 fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<Former>, D::Error> {
     #[derive(Deserialize)]
@@ -53,14 +62,24 @@ fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<Former>, D::E
 }
 
 impl RecordsEntry {
-    /// The entry with another object in the place of its own, as of `at`.
+    /// The entry with another object in the place of its own, as of `at`. Both are of one form.
     pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
         let own = Former { object: self.object.clone(), at };
         let before = self.before.iter().cloned().chain([own]).collect();
-        RecordsEntry { format: formats::RECORDS, object, bytes, rows, at, before, ..self.clone() }
+        RecordsEntry { object, bytes, rows, at, before, ..self.clone() }
     }
 
-    /// The object that it has, and those that it had.
+    /// The name of the object with the ids of its records; none for groups, and where an earlier release wrote it.
+    pub(crate) fn ids(&self) -> Option<String> {
+        (self.format >= formats::PERSONS).then(|| beside(&self.object))
+    }
+
+    /// The objects that it has.
+    pub(crate) fn files(&self) -> impl Iterator<Item = String> {
+        std::iter::once(self.object.clone()).chain(self.ids())
+    }
+
+    /// The object with its records, and those that it had.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.object).chain(self.before.iter().map(|former| &former.object))
     }

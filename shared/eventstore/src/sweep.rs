@@ -55,7 +55,7 @@ impl EventStore {
             let is_due = |former: &Former| former.at.saturating_add(GRACE_MICROS) <= now;
             let (gone, left): (Vec<Former>, Vec<Former>) = entry.before.iter().cloned().partition(is_due);
             if !gone.is_empty() {
-                let gone = gone.into_iter().map(|former| former.object).collect();
+                let gone = gone.into_iter().flat_map(Former::files).collect();
                 self.inner.objects.delete_all(gone).await?;
                 Manifest::settle(&self.inner.store, (*version, key.clone()), entry, left).await?;
             }

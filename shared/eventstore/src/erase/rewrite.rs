@@ -18,9 +18,11 @@ use super::Erase;
 use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::keys;
 use crate::manifest::{Manifest, SegmentEntry, new_id};
 use crate::profile::file;
+use crate::record_ids::beside;
 use crate::records_entry::RecordsEntry;
 use crate::resolution::Resolution;
 use crate::segment::read::times;
@@ -55,7 +57,8 @@ impl EventStore {
         for new in made.segments.values() {
             self.drop_objects(new).await?;
         }
-        let objects = made.records.into_values().map(|entry| entry.object).collect();
+        let objects =
+            made.records.into_values().flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
         self.inner.objects.delete_all(objects).await
     }
 }
@@ -122,11 +125,16 @@ impl EventStore {
                         );
                     }
                     let rows = stays.iter().filter(|stays| **stays).count() as u64;
-                    let bytes = tokio::task::spawn_blocking(move || filtered(&batches, &stays)).await??;
+                    let left = move || filtered(&batches, &stays).map(|left| (left, object.ids.kept(&stays)));
+                    let (bytes, ids) = tokio::task::spawn_blocking(left).await??;
                     let (id, size) = (new_id(now), bytes.len() as u64);
                     let name = format!("project={project}/persons/{id}.parquet");
-                    self.inner.objects.create_all(&[(name.clone(), bytes)]).await?;
-                    entry.with_object(name, size, rows, now)
+                    self.inner
+                        .objects
+                        .create_all(&[(name.clone(), bytes), (beside(&name), ids.encode())])
+                        .await?;
+                    let left = entry.with_object(name, size, rows, now);
+                    RecordsEntry { format: formats::PERSONS, ..left }
                 }
             };
             made.records.insert(entry.object.clone(), left.clone());

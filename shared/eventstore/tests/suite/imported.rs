@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
-use pennon_core::store::Query;
+use pennon_core::store::{Guard, Query};
 use pennon_eventstore::{Doomed, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
 use serde_json::{Map, json};
 use uuid::Uuid;
@@ -142,6 +142,74 @@ async fn an_object_that_is_damaged_changes_no_answer_and_is_made_anew() {
     // Gone altogether.
     hide(&place, "/links/");
     assert_eq!(scanned(&place.again()).await, want_now);
+}
+
+/// Who was imported under several ids has been identified: another's `$identify` does not take it over.
+#[tokio::test]
+async fn whoever_only_appends_knows_imported_persons_without_their_records() {
+    let place = Place::new().await;
+    let mut sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
+    place.events.add_persons(PROJECT, vec![person(&["d", "c"])], NOW + 1).await.unwrap();
+    hide(&place, ".parquet");
+    let identified =
+        |n, anonymous: &str| event(n, "$identify", "f", 6, json!({"$anon_distinct_id": anonymous}));
+    let taken = [identified(1002, "a"), identified(1003, "d"), identified(1004, "e")];
+    place.appending().append(PROJECT, &taken, NOW + 100).await.unwrap();
+    show(&place, ".parquet");
+    sent.extend(taken);
+    let now = [("b", "a"), ("d", "c"), ("e", "f")];
+    assert_eq!(scanned(&place.again()).await, want(&sent, &now));
+}
+
+#[tokio::test]
+async fn ids_beside_records_that_are_damaged_answer_nothing_and_lose_nothing() {
+    let place = Place::new().await;
+    let sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
+    let [file] = files(&place, ".ids")
+        .into_iter()
+        .filter(|file| file.ends_with(".ids"))
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    let mut bytes = whole.clone();
+    bytes[20] ^= 4;
+    std::fs::write(&file, bytes).unwrap();
+    assert!(place.again().scan(PROJECT, &[], &request(&[], &["k"])).await.is_err());
+    let merge = event(1002, "$identify", "f", 6, json!({"$anon_distinct_id": "a"}));
+    assert!(place.appending().append(PROJECT, &[merge], NOW + 1).await.is_err());
+    std::fs::write(&file, whole).unwrap();
+    place.again().check(PROJECT, true, &mut |_| {}).await.unwrap();
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a")]));
+}
+
+/// Rows that say nothing of a form are of the first, which has no ids beside the records.
+#[tokio::test]
+async fn imports_of_the_first_form_are_read_and_refuse_merges_until_compaction_where_only_appending_goes_on()
+{
+    let place = Place::new().await;
+    let mut sent = history(&place, 0).await;
+    place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
+    let rows = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("PERSONS#");
+    let mut row = place.store.records.query(rows).await.unwrap().remove(0);
+    row.text = row.text.replace("\"format\":2", "\"format\":1");
+    let version = row.version;
+    place.store.records.put(row.with_version(version + 1), Guard::Version(version)).await.unwrap();
+    for file in place.files().iter().filter(|file| file.ends_with(".ids")) {
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a")]));
+    let merge = [event(1002, "$identify", "f", 6, json!({"$anon_distinct_id": "e"}))];
+    let refused = place.appending().append(PROJECT, &merge, NOW + 1).await.unwrap_err();
+    assert!(refused.to_string().contains("compaction"), "{refused}");
+    place.appending().append(PROJECT, &[simple(1003, "seen", "b", 5)], NOW + 2).await.unwrap();
+    place.events.compact(PROJECT, NOW + 3).await.unwrap();
+    place.appending().append(PROJECT, &merge, NOW + 4).await.unwrap();
+    sent.push(simple(1003, "seen", "b", 5));
+    sent.extend(merge);
+    assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a"), ("e", "f")]));
 }
 
 #[tokio::test]

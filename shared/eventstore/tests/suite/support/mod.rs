@@ -48,6 +48,11 @@ impl Place {
         EventStore::open_with(self.store.clone(), &url(&self.directory), settings).unwrap()
     }
 
+    /// A process on the same data that only appends.
+    pub fn appending(&self) -> EventStore {
+        EventStore::open_to_append(self.store.clone(), &url(&self.directory)).unwrap()
+    }
+
     /// Files below the events directory.
     pub fn files(&self) -> Vec<String> {
         fn walk(directory: &std::path::Path, found: &mut Vec<String>) {
