@@ -24,7 +24,8 @@ use pennon_core::clock::Clock;
 use pennon_core::config::{Config, payload_keys};
 use pennon_core::store::Store;
 use pennon_eventstore::{CheckProgress, EventStore};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command.unwrap_or(Command::Serve(Serve::default()));
@@ -37,8 +38,11 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run(command: Command) -> ExitCode {
-    let filter = std::env::var("PENNON_LOG").unwrap_or_else(|_| "warn,dynoxide=error".to_owned());
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(pennon_core::config::logged("warn,dynoxide=error"))
+        .with(lines)
+        .init();
     let outcome = match command {
         Command::Serve(options) => match stop_signal() {
             Ok(stop) => serve(&options, stop).await,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing_subscriber::filter::Targets;
+
 use crate::payload_keys::{self, PayloadKeys};
 use crate::throttle::Rates;
 
@@ -141,18 +143,34 @@ fn is_plain(endpoint: &str) -> bool {
     endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }
 
-/// What `PENNON_LOG` says about log levels, in the form of `tracing_subscriber::EnvFilter`; `info` when absent.
-pub fn log_filter() -> String {
-    std::env::var("PENNON_LOG").unwrap_or_else(|_| "info".to_owned())
+/// What `PENNON_LOG` says of what is logged: a level (`info`), levels of crates (`pennon_core=debug`), or several of them with
+/// commas between. What is not understood is said once, and `absent` counts, as it does where nothing is said.
+pub fn logged(absent: &str) -> Targets {
+    let said = std::env::var("PENNON_LOG").ok();
+    said.and_then(|said| levels(&said)).or_else(|| levels(absent)).unwrap_or_default()
+}
+
+fn levels(said: &str) -> Option<Targets> {
+    said.parse().inspect_err(|error| eprintln!("PENNON_LOG: {said:?} says no levels: {error}")).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
 
     #[test]
     fn absent_names_are_those_of_the_embedded_tables() {
         assert_eq!(Config::read(|_| None).store, StoreConfig::local());
+    }
+
+    #[test]
+    fn levels_are_of_everything_or_of_a_crate() {
+        let levels = levels("warn,pennon_core=debug,dynoxide=error").unwrap_or_default();
+        let enabled = |target, level| levels.would_enable(target, &level);
+        assert!(enabled("hyper", Level::WARN) && !enabled("hyper", Level::INFO));
+        assert!(enabled("pennon_core::http", Level::DEBUG) && !enabled("dynoxide", Level::WARN));
+        assert!(super::levels("pennon_core=loud").is_none());
     }
 
     #[test]

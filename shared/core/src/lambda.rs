@@ -32,7 +32,7 @@ pub async fn run(router: Router, keys: KeyCache) -> Result<(), Error> {
 pub fn start_logging() {
     let metrics = crate::config::metrics_of().map(metrics::Metrics::of);
     tracing_subscriber::registry()
-        .with(tracing_subscriber::EnvFilter::new(crate::config::log_filter()))
+        .with(crate::config::logged("info"))
         .with(
             tracing_subscriber::fmt::layer().json().flatten_event(true).with_span_list(false).without_time(),
         )
