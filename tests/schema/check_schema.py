@@ -47,6 +47,14 @@ def token_of(url, key):
         return json.load(answer)["api_token"]
 
 
+def saved(url, directory):
+    """The document in a file: of one that is loaded from an address Schemathesis leaves out the operation that is asked there."""
+    path = Path(directory) / "openapi.json"
+    with urllib.request.urlopen(f"{url}/api/schema/") as answer:
+        path.write_bytes(answer.read())
+    return str(path)
+
+
 def ask(url, document, key, examples, more):
     """The exit status of Schemathesis."""
     command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(HERE / "schemathesis.toml"), "run", document, "--url", url,
@@ -69,7 +77,7 @@ def main():
         with open(Path(directory) / "serve.log", "wb") as log:
             process, server = start(pennon, data, log)
             try:
-                document = arguments.document or f"{server['http']}/api/schema/"
+                document = arguments.document or saved(server["http"], directory)
                 status = ask(server["http"], document, key_of(pennon, data), arguments.examples, [it for it in more if it != "--"])
                 if process.poll() is not None:
                     sys.exit("pennon serve has ended")
