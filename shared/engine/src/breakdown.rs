@@ -15,7 +15,8 @@ use crate::plan::Compiler;
 use crate::query::{Part, PartSource};
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, RowKey, Run};
 use crate::sql::{Expression, Program};
-use crate::text::text_of;
+use crate::text::{text_length, text_of};
+use crate::work::WorkBudget;
 
 /// A breakdown made ready: what each of its parts reads.
 #[derive(Debug, Clone, Default)]
@@ -89,14 +90,11 @@ impl Reader {
     }
 
     /// The texts of each part, in their order.
-    pub(crate) fn texts(&self, run: &Run) -> Vec<Texts> {
+    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<Texts>> {
         let texts = |part: &ReadPart| {
-            let texts = part.source.texts(run, part.normalize_url);
-            if self.urls_never_miss && part.normalize_url && part.may_miss {
-                texts.with_root()
-            } else {
-                texts
-            }
+            let texts = part.source.texts(run, part.normalize_url, work)?;
+            let has_root = self.urls_never_miss && part.normalize_url && part.may_miss;
+            Ok(if has_root { texts.with_root() } else { texts })
         };
         self.parts.iter().map(texts).collect()
     }
@@ -154,14 +152,14 @@ fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcRes
 }
 
 impl Source {
-    fn texts(&self, run: &Run, normalize_url: bool) -> Texts {
+    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
         match self {
             Self::Column(key) => {
-                run.column(key).map_or_else(|| nothing(run), |column| texts(column, normalize_url))
+                run.column(key).map_or_else(|| Ok(nothing(run)), |column| texts(column, normalize_url, work))
             }
-            Self::EventName => texts(&constant(run, Value::String(run.event.clone())), normalize_url),
-            Self::Time => times(run),
-            Self::Expression(program) => texts(&program.column(run), normalize_url),
+            Self::EventName => texts(&constant(run, Value::String(run.event.clone())), normalize_url, work),
+            Self::Time => times(run, work),
+            Self::Expression(program) => texts(&program.column(run, work)?, normalize_url, work),
         }
     }
 }
@@ -176,14 +174,19 @@ fn constant(run: &Run, value: Value) -> Column {
 }
 
 /// When each event happened, UTC.
-fn times(run: &Run) -> Texts {
+fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<Texts> {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
-    let values = run.times.iter().map(|time| Value::String(text(time))).collect();
-    texts(&Column::new((0..).take(run.times.len()).collect(), values), false)
+    let value = |time: &i64| {
+        work.consume(PER_TEXT)?;
+        Ok(Value::String(text(time)))
+    };
+    let values = run.times.iter().map(value).collect::<CalcResult<_>>()?;
+    texts(&Column::new((0..).take(run.times.len()).collect(), values), false, work)
 }
 
 /// The texts of a column, each once. Of a long dictionary only those are looked at that rows have.
-fn texts(column: &Column, normalize_url: bool) -> Texts {
+fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+    work.consume(column.codes.len())?;
     let length = column.values.len();
     let mut has_row = vec![length < SHORT_DICTIONARY && column.codes.len() / 4 > length; length];
     if has_row.first() == Some(&false) {
@@ -197,7 +200,12 @@ fn texts(column: &Column, normalize_url: bool) -> Texts {
     let mut values: Vec<String> = Vec::new();
     let mut table = Vec::with_capacity(length);
     for (value, has_row) in column.values.iter().zip(has_row) {
-        let text = if has_row { text_of(value).filter(|text| !text.is_empty()) } else { None };
+        if has_row {
+            work.consume(PER_TEXT + text_length(value))?;
+        }
+        // The empty text is no value, but as a URL it is the root.
+        let is_value = |text: &Cow<'_, str>| normalize_url || !text.is_empty();
+        let text = if has_row { text_of(value).filter(is_value) } else { None };
         let text = match text {
             Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(normalized(text))),
             Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(normalized(&text).to_owned())),
@@ -212,11 +220,14 @@ fn texts(column: &Column, normalize_url: bool) -> Texts {
         });
         table.push(index);
     }
-    Texts { codes: column.codes.clone(), table, missing: MISSING, values }
+    Ok(Texts { codes: column.codes.clone(), table, missing: MISSING, values })
 }
 
 /// Values of a dictionary that need not be proven to be those of rows: far fewer than a breakdown may have.
 const SHORT_DICTIONARY: usize = 1 << 14;
+
+/// Work that a text costs beside its bytes.
+const PER_TEXT: usize = 16;
 
 /// What is left of a URL of which nothing is left.
 const ROOT: &str = "/";
@@ -231,6 +242,8 @@ fn normalized(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use serde_json::json;
 
     use super::*;
@@ -243,7 +256,7 @@ mod tests {
     fn values_are_texts_and_nothing_is_one_value() {
         let values = vec![json!("a"), json!(""), json!(null), json!(5), json!("5"), json!(5.0), json!(true)];
         let column = Column::new(vec![0, 1, 2, 3, 4, 5, 6, MISSING], values);
-        let texts = texts(&column, false);
+        let texts = texts(&column, false, &WorkBudget::new(&|| false)).unwrap();
         assert_eq!(texts.values, ["a", "5", "true"]);
         assert_eq!(rows(&texts), [0, MISSING, MISSING, 1, 1, 1, 2, MISSING]);
     }
@@ -260,11 +273,11 @@ mod tests {
             assert_eq!(normalized(url), want);
         }
         let column = Column::new(vec![0, 1, 2], vec![json!("u/"), json!("u"), json!("")]);
-        assert_eq!(rows(&texts(&column, true)), [0, 0, MISSING]);
-        let rooted = texts(&column, true).with_root();
+        assert_eq!(rows(&texts(&column, true, &WorkBudget::new(&|| false)).unwrap()), [0, 0, 1]);
+        let rooted = texts(&column, true, &WorkBudget::new(&|| false)).unwrap().with_root();
         assert_eq!((rows(&rooted), rooted.values), (vec![0, 0, 1], vec!["u".to_owned(), "/".to_owned()]));
         let column = Column::new(vec![1, 0, MISSING], vec![json!("/?"), json!(null)]);
-        let rooted = texts(&column, true).with_root();
+        let rooted = texts(&column, true, &WorkBudget::new(&|| false)).unwrap().with_root();
         assert_eq!((rows(&rooted), rooted.values), (vec![0, 0, 0], vec!["/".to_owned()]));
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) now: DateTime<Tz>,
     /// What ids mean.
     pub(crate) definitions: &'a Definitions,
-    /// Who is counted.
-    pub(crate) actors: ActorKind,
+    /// The kinds of actors that are counted; none where only events are.
+    pub(crate) actors: BTreeSet<ActorKind>,
     budget: Budget,
     /// Counts the filters of all definitions together.
     parser: Parser,
@@ -57,7 +57,7 @@ impl<'a> Compiler<'a> {
         Self {
             now,
             definitions: &project.definitions,
-            actors: ActorKind::Persons,
+            actors: BTreeSet::new(),
             budget: Budget::default(),
             parser: Parser::default(),
             needs,
@@ -71,9 +71,9 @@ impl<'a> Compiler<'a> {
         self.needs.scan.to = self.needs.scan.to.max(to);
     }
 
-    /// Says who is counted: partitions will be of these, and rows that name none will be left out.
+    /// Adds a kind of actors to count: there will be partitions of these, without the rows that name none.
     pub(crate) fn count(&mut self, actors: ActorKind) {
-        self.actors = actors;
+        self.actors.insert(actors);
         self.needs.scan.arrivals |= actors != ActorKind::Persons;
         if let Some(column) = actors.column() {
             self.column(column);

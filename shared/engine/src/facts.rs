@@ -13,9 +13,10 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::codes::Codes;
-use crate::error::{CalcError, CalcResult};
-use crate::flag::json::text_bytes;
+use crate::error::CalcResult;
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
+use crate::text::text_length;
+use crate::work::WorkBudget;
 
 /// What has to be known for a calculation.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,20 +92,11 @@ struct Growing {
     value_bytes: usize,
 }
 
-/// Bytes of what a value holds, about.
-fn length(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(_) | Value::Object(_) => text_bytes(value),
-    }
-}
-
 impl Growing {
     fn add(&mut self, value: Option<&Value>) {
         let code = value.map_or(MISSING, |value| {
             self.known.get(value).unwrap_or_else(|| {
-                self.value_bytes += 2 * (size_of::<(Value, u32)>() + length(value));
+                self.value_bytes += 2 * (size_of::<(Value, u32)>() + text_length(value));
                 self.values.push(value.clone());
                 self.known.code(value.clone()).0
             })
@@ -198,26 +190,20 @@ impl<Id: Eq + Hash> Properties<Id> {
     }
 }
 
-/// Rows that are gone through between two questions whether to stop.
-pub(crate) const ROWS_BETWEEN: usize = 1 << 16;
-
-/// A timeout, if it is time to stop.
-pub(crate) fn asked(stop: &dyn Fn() -> bool) -> CalcResult<()> {
-    if stop() { Err(CalcError::timeout()) } else { Ok(()) }
-}
-
-/// Joins facts to the rows of a partition of persons. `stop` is asked before each column of a run. `members` are the answers of cohorts, one for each actor.
+/// Joins facts to the rows of a partition of persons. `members` are the
+/// answers of cohorts, one for each actor.
 pub(crate) fn join(
     partition: &mut Partition,
     wanted: &BTreeSet<FactKey>,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
-    stop: &dyn Fn() -> bool,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
     for key in wanted {
         let of_actors = of_actors(&partition.actors, key, facts, members);
         for run in &mut partition.runs {
-            asked(stop)?;
+            work.check()?;
+            work.consume(run.actors.len())?;
             let column = match (key, &of_actors) {
                 (_, Some(column)) => spread(column, &run.actors),
                 (FactKey::Group(index, property), None) => {

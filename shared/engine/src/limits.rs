@@ -20,6 +20,8 @@ pub const FILTER_VALUES: usize = 10_000;
 pub const REGEX_BYTES: usize = 4_096;
 /// Bytes that one compiled regular expression may take; above it the question is refused.
 pub const REGEX_COMPILED_BYTES: usize = 1 << 20;
+/// Bytes of a compiled regular expression times bytes of the text that it may search: half a second at its worst.
+pub const REGEX_SEARCH_WORK: usize = 1 << 30;
 /// Regular expressions in one query.
 pub const REGEXES: usize = 64;
 /// Entries of `breakdowns`.
@@ -30,6 +32,9 @@ pub const BREAKDOWN_KEYS: usize = 10;
 pub const BREAKDOWN_LIMIT: usize = 1_000;
 /// Distinct values of a breakdown: of a funnel or of a trend in one partition, and of each series and period.
 pub const BREAKDOWN_VALUES: usize = 100_000;
+/// Events of one person times the values that a step gives it, where each value takes a scan of its own: 10,000 values of
+/// 10,000 events.
+pub const STEP_VALUE_EVENTS: usize = 100_000_000;
 /// Bins that numeric values may be put into.
 pub const BREAKDOWN_BINS: u32 = 1_000;
 /// Cohorts of one breakdown.
@@ -54,6 +59,8 @@ pub const LINK_BYTES: usize = 8_192;
 pub const LINKS_BYTES: usize = 1 << 20;
 /// Bytes of one name: event, property key, custom name.
 pub const NAME_BYTES: usize = 4_096;
+/// Formulas of one trend.
+pub(crate) const FORMULAS: usize = 26;
 /// Bytes of one formula.
 pub const FORMULA_BYTES: usize = 4_096;
 /// Parentheses inside each other, and powers of powers, in a formula.
@@ -77,6 +84,12 @@ pub const WINDOW_SECONDS: i64 = 100 * 366 * 86_400;
 
 /// Steps of one action.
 pub const ACTION_STEPS: usize = 100;
+
+/// Comparisons of values in one share of the actors: each distinct value with what each filter compares it with, and each
+/// part of an SQL expression. Some ten seconds of one core.
+pub const EVALUATIONS: u64 = 1 << 29;
+/// Bytes of a text that are compared for the price of one more comparison.
+pub const EVALUATION_BYTES: usize = 64;
 
 /// Cohorts inside cohorts, actions between them not counted.
 pub const COHORT_DEPTH: usize = 32;
@@ -124,6 +137,26 @@ pub fn too_many_sessions(most: usize) -> CalcError {
     CalcError::coded("invalid_input", None, detail)
 }
 
+/// The refusal of a question that compares too many values.
+pub fn too_many_evaluations() -> CalcError {
+    let detail = format!(
+        "Filters and expressions compare too many values: at most {EVALUATIONS} comparisons, of distinct values times the \
+         filters and list entries that they are compared with, are made for one share of the persons. Narrow the dates or \
+         the events, or use fewer filters, shorter lists or shorter expressions."
+    );
+    CalcError::coded("invalid_input", None, detail)
+}
+
+/// The refusal of a funnel that scans the events of one person for too many values of a step.
+pub fn too_many_step_values() -> CalcError {
+    let detail = format!(
+        "One person has too many values of the breakdown for breakdown_attribution_type \"step\" in a funnel that is \
+         unordered, over time, with optional steps, or strict with exclusions: its events times its values may be at \
+         most {STEP_VALUE_EVENTS}. Narrow the dates or the events, or use first_touch, last_touch or all_events."
+    );
+    CalcError::invalid("breakdown_attribution_type", detail)
+}
+
 /// The refusal of a question that would take too much memory.
 pub fn holds_too_much() -> CalcError {
     let most = HELD_BYTES >> 20;
@@ -131,6 +164,11 @@ pub fn holds_too_much() -> CalcError {
         "Counting this takes more than {most} MiB of values at once. Narrow the dates, the events or the breakdown."
     );
     CalcError::coded("invalid_input", None, detail)
+}
+
+/// Whether the events of one person may be scanned for each of so many values of a step.
+pub fn step_values_fit(events: usize, values: usize) -> bool {
+    values <= 1 || events.saturating_mul(values) <= STEP_VALUE_EVENTS
 }
 
 /// Whether one number a bucket can be held for each of so many values of a breakdown.
@@ -141,4 +179,18 @@ pub fn numbers_fit(values: usize, buckets: usize) -> bool {
 /// Whether an answer can carry so many links of so many bytes each.
 pub fn links_fit(bytes: usize, links: usize) -> bool {
     bytes <= LINK_BYTES && bytes.saturating_mul(links) <= LINKS_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_step_fit_up_to_the_limit() {
+        assert!(step_values_fit(STEP_VALUE_EVENTS / 10_000, 10_000));
+        assert!(!step_values_fit(STEP_VALUE_EVENTS / 10_000 + 1, 10_000));
+        assert!(step_values_fit(usize::MAX, 1), "one scan is always made");
+        assert!(!step_values_fit(usize::MAX, 2));
+        assert!(too_many_step_values().detail.contains(&STEP_VALUE_EVENTS.to_string()));
+    }
 }

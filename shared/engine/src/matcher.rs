@@ -8,6 +8,7 @@ use crate::filter::{Filter, Mask, Predicate};
 use crate::plan::Compiler;
 use crate::query::EventSource;
 use crate::scan::Run;
+use crate::work::WorkBudget;
 
 /// Events that count for something.
 #[derive(Debug, Clone)]
@@ -47,16 +48,16 @@ impl Matcher {
     }
 
     /// The rows of a run that count.
-    pub(crate) fn mask(&self, run: &Run) -> Mask {
+    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         let mut mask = Mask::Nothing;
         for alternative in &self.alternatives {
             if alternative.event.as_ref().is_none_or(|name| *name == run.event) {
-                mask = mask.or(alternative.predicate.mask(run));
+                mask = mask.or(alternative.predicate.mask(run, work)?);
             }
         }
         match mask {
-            Mask::Nothing => Mask::Nothing,
-            mask => mask.and(self.filters.mask(run)),
+            Mask::Nothing => Ok(Mask::Nothing),
+            mask => Ok(mask.and(self.filters.mask(run, work)?)),
         }
     }
 }

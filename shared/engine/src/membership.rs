@@ -10,6 +10,7 @@ use crate::compiler::Compiler;
 use crate::error::CalcResult;
 use crate::facts::{Facts, Needs};
 use crate::plan::{ProjectContext, complete};
+use crate::work::WorkBudget;
 
 /// The question made ready.
 #[derive(Debug, Clone)]
@@ -37,7 +38,8 @@ impl Membership {
 
     /// How many of these persons belong to it. `stop` is asked from time to time; true ends with a timeout.
     pub fn count(&self, persons: &[Uuid], mut facts: Facts, stop: &dyn Fn() -> bool) -> CalcResult<usize> {
-        complete(&self.needs, &self.cohorts, &mut facts, stop)?;
-        self.cohorts.count(self.id, persons, &facts, stop)
+        let work = &WorkBudget::new(stop);
+        complete(&self.needs, &self.cohorts, &mut facts, work)?;
+        self.cohorts.count(self.id, persons, &facts, work)
     }
 }

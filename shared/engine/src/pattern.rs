@@ -6,14 +6,15 @@
 
 use std::fmt::Write;
 
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 
 use crate::error::CalcResult;
 use crate::filter::Budget;
 use crate::limits;
+use crate::regex_bounds::BoundedRegex;
 
 /// Makes a pattern ready; none when it is not one. `attr` is the field to blame for one that is too much.
-pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult<Option<Regex>> {
+pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult<Option<BoundedRegex>> {
     if text.len() > limits::REGEX_BYTES {
         return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
     }
@@ -23,7 +24,7 @@ pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult
         .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
     let Some(translated) = translate(text) else { return Ok(None) };
     match RegexBuilder::new(&translated).size_limit(limits::REGEX_COMPILED_BYTES).build() {
-        Ok(regex) => Ok(Some(regex)),
+        Ok(regex) => Ok(Some(BoundedRegex::new(regex, limits::REGEX_COMPILED_BYTES))),
         Err(regex::Error::CompiledTooBig(_)) => {
             Err(limits::too_long(attr, "compiled regular expression", limits::REGEX_COMPILED_BYTES))
         }

@@ -80,6 +80,6 @@ impl Selector {
         {
             return ActorKind::Groups(index);
         }
-        plan.actors()
+        plan.actors(self)
     }
 }

@@ -3,7 +3,7 @@
 //! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
 //! answer does not depend on how the actors were divided.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -20,10 +20,11 @@ use crate::filter::{Filter, Parser};
 use crate::funnel::{Funnel, Rows};
 use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
-use crate::regroup::{ActorKind, regroup};
+use crate::regroup::{ActorKind, regroup_by_kinds};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
 use crate::trends::{self, Trend};
+use crate::work::WorkBudget;
 
 /// What a calculation needs to know of the project.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ pub struct ProjectContext {
 #[derive(Debug, Clone)]
 pub struct Plan {
     needs: Needs,
-    actors: ActorKind,
+    actors: BTreeSet<ActorKind>,
     cohorts: Cohorts,
     task: Task,
 }
@@ -110,9 +111,13 @@ impl Plan {
         &self.needs.scan
     }
 
-    /// Who is counted. What is no person has keys in joined partitions.
-    pub fn actors(&self) -> ActorKind {
-        self.actors
+    /// The kind of actors that the number of `selector` counts, and that its joined partitions are of. Actors that are
+    /// no persons have keys in joined partitions.
+    pub fn actors(&self, selector: &Selector) -> ActorKind {
+        match (&self.task, selector) {
+            (Task::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
+            _ => self.actors.first().copied().unwrap_or_default(),
+        }
     }
 
     /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them: of all its partitions at
@@ -123,24 +128,26 @@ impl Plan {
         mut facts: Facts,
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
-        complete(&self.needs, &self.cohorts, &mut facts, stop)?;
+        let work = &WorkBudget::new(stop);
+        complete(&self.needs, &self.cohorts, &mut facts, work)?;
         for partition in &mut partitions {
-            self.cohorts.join(partition, &self.needs.facts, &facts, stop)?;
+            self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
         }
-        regroup(partitions, self.actors, stop)
+        regroup_by_kinds(partitions, &self.actors, work)
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
     pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
+        let work = &WorkBudget::new(stop);
         match &self.task {
             Task::Trend(trend) => {
-                Ok(Partial { trend: trend.partial(partition, stop)?, ..Partial::default() })
+                Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
             }
             Task::Funnel(funnel) => {
-                Ok(Partial { rows: funnel.partial(partition, stop)?, ..Partial::default() })
+                Ok(Partial { rows: funnel.partial(partition, work)?, ..Partial::default() })
             }
             Task::Correlation(correlation) => {
-                Ok(Partial { pairs: correlation.partial(partition, stop)?, ..Partial::default() })
+                Ok(Partial { pairs: correlation.partial(partition, work)?, ..Partial::default() })
             }
         }
     }
@@ -153,11 +160,12 @@ impl Plan {
         selector: &Selector,
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Matched>> {
+        let work = &WorkBudget::new(stop);
         match (&self.task, selector) {
-            (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, stop),
-            (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, stop),
+            (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
+            (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, work),
             (Task::Correlation(correlation), Selector::Correlation(point)) => {
-                correlation.people(partition, point, stop)
+                correlation.people(partition, point, work)
             }
             _ => Err(CalcError::invalid("insight", "The number is not one of this question.")),
         }
@@ -166,11 +174,12 @@ impl Plan {
     /// The answer from the sum of all parts; without any part it is the answer for no events. Many
     /// series take a while: `stop` is asked now and then, and a true one ends it as out of time.
     pub fn finish(&self, sum: Partial, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
+        let work = &WorkBudget::new(stop);
         match &self.task {
-            Task::Trend(trend) => trend.finish(sum.trend, stop),
-            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows)?, has_more: None }),
+            Task::Trend(trend) => trend.finish(sum.trend, work),
+            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None }),
             Task::Correlation(correlation) => {
-                Ok(Answer { result: correlation.finish(sum.pairs)?, has_more: None })
+                Ok(Answer { result: correlation.finish(sum.pairs, work)?, has_more: None })
             }
         }
     }
@@ -192,17 +201,17 @@ pub(crate) fn complete(
     needs: &Needs,
     cohorts: &Cohorts,
     facts: &mut Facts,
-    stop: &dyn Fn() -> bool,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
     let mut scans = std::mem::take(&mut facts.further).into_iter();
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();
-        facts.sessions = sessions::gather(&needs.session_fields, &partitions, stop)?;
+        facts.sessions = sessions::gather(&needs.session_fields, &partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
         let mut shown = HashSet::new();
         for partition in &mut partitions {
-            shown.extend(cohorts.behaved(index, partition, facts, stop)?);
+            shown.extend(cohorts.behaved(index, partition, facts, work)?);
         }
         facts.behaviours.push(shown);
     }

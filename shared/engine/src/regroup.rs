@@ -13,13 +13,14 @@ use uuid::Uuid;
 
 use crate::codes::Codes;
 use crate::error::CalcResult;
-use crate::facts::{asked, group_column};
+use crate::facts::group_column;
 use crate::plan::ProjectContext;
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, Micros, Partition, Run, Seq};
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 /// Who is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ActorKind {
     /// Persons, merges applied.
     #[default]
@@ -65,20 +66,39 @@ struct Row {
     row: u32,
 }
 
-/// The partitions with other actors; as many as there were. `stop` is asked from time to time.
-pub(crate) fn regroup(
+/// The partitions of persons as partitions of every kind of `kinds`, as many of each; of none of them persons stay.
+pub(crate) fn regroup_by_kinds(
     partitions: Vec<Partition>,
-    kind: ActorKind,
-    stop: &dyn Fn() -> bool,
+    kinds: &BTreeSet<ActorKind>,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<Vec<Partition>> {
-    let Some(column) = kind.column() else { return Ok(partitions) };
+    let mut regrouped = Vec::new();
+    for kind in kinds {
+        if let Some(column) = kind.column() {
+            regrouped.extend(regroup(&partitions, *kind, &column, work)?);
+        }
+    }
+    if kinds.is_empty() || kinds.contains(&ActorKind::Persons) {
+        regrouped.extend(partitions);
+    }
+    Ok(regrouped)
+}
+
+/// The partitions with the actors that `column` names; as many as there were.
+fn regroup(
+    partitions: &[Partition],
+    kind: ActorKind,
+    column: &ColumnKey,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Vec<Partition>> {
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
-    let named = Named::new(&runs, &column, stop)?;
+    let named = Named::new(&runs, column, work)?;
     let (lists, places) = named.divide(partitions.len().max(1));
     let mut dealt: Vec<BTreeMap<&str, Vec<Row>>> = vec![BTreeMap::new(); lists.len()];
     for (source, (run, of_rows)) in (0..).zip(runs.iter().zip(&named.of_runs)) {
-        asked(stop)?;
+        work.check()?;
         for (row, named) in (0..).zip(of_rows) {
+            work.consume(1)?;
             let Some((part, actor)) = place(*named).and_then(|named| places.get(named)) else { continue };
             let at = row as usize;
             let rows = dealt[*part].entry(&run.event).or_default();
@@ -91,8 +111,9 @@ pub(crate) fn regroup(
             keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
             runs: rows
                 .into_iter()
-                .map(|(event, rows)| run(event, rows, &runs, stop))
+                .map(|(event, rows)| run(event, rows, &runs, work))
                 .collect::<CalcResult<_>>()?,
+            counted: kind,
         })
     };
     lists.into_iter().zip(dealt).map(partition).collect()
@@ -109,11 +130,11 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn new(runs: &[&'a Run], column: &ColumnKey, stop: &dyn Fn() -> bool) -> CalcResult<Self> {
+    fn new(runs: &[&'a Run], column: &ColumnKey, work: &WorkBudget<'_>) -> CalcResult<Self> {
         let (mut keys, mut rows) = (Vec::<Cow<'a, str>>::new(), Vec::new());
         let mut known: HashMap<Cow<'a, str>, u32> = HashMap::new();
         let mut of_run = |run: &'a Run| {
-            asked(stop)?;
+            work.check()?;
             let Some(names) = run.columns.get(column) else { return Ok(Vec::new()) };
             // Only values that rows have become actors, so codes are looked at as they come.
             let mut of_codes: HashMap<u32, u32> = HashMap::new();
@@ -128,6 +149,7 @@ impl<'a> Named<'a> {
             };
             let mut of_rows = Vec::with_capacity(names.codes.len());
             for code in &names.codes {
+                work.consume(1)?;
                 of_rows.push(*of_codes.entry(*code).or_insert_with(|| actor(*code)));
             }
             of_rows.iter().filter_map(|actor| place(*actor)).for_each(|actor| rows[actor] += 1);
@@ -157,7 +179,8 @@ impl<'a> Named<'a> {
 }
 
 /// A run of rows that come from many.
-fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], stop: &dyn Fn() -> bool) -> CalcResult<Run> {
+fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], work: &WorkBudget<'_>) -> CalcResult<Run> {
+    work.check()?;
     rows.sort_unstable_by_key(|row| (row.actor, row.time, row.seq));
     let used: BTreeSet<u32> = rows.iter().map(|row| row.source).collect();
     let sources: BTreeMap<u32, &Run> =
@@ -168,11 +191,11 @@ fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], stop: &dyn Fn() -> boo
         event: event.to_owned(),
         columns: columns
             .into_iter()
-            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.columns.get(key), stop)?)))
+            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.columns.get(key), work)?)))
             .collect::<CalcResult<_>>()?,
         facts: facts
             .into_iter()
-            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.facts.get(key), stop)?)))
+            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.facts.get(key), work)?)))
             .collect::<CalcResult<_>>()?,
         actors: rows.iter().map(|row| row.actor).collect(),
         times: rows.iter().map(|row| row.time).collect(),
@@ -185,9 +208,9 @@ fn column<'a>(
     rows: &[Row],
     sources: &BTreeMap<u32, &'a Run>,
     of: impl Fn(&'a Run) -> Option<&'a Column>,
-    stop: &dyn Fn() -> bool,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<Column> {
-    asked(stop)?;
+    work.check()?;
     let mut codes_of = Codes::<&Value>::default();
     let mut values = Vec::new();
     let mut known: BTreeMap<u32, (&Column, Vec<Option<u32>>)> = sources
@@ -210,8 +233,12 @@ fn column<'a>(
         codes[old] = Some(code);
         Some(code)
     };
-    let codes = rows.iter().map(|row| code(row).unwrap_or(MISSING)).collect();
-    Ok(Column::new(codes, values))
+    let mut of_rows = Vec::with_capacity(rows.len());
+    for row in rows {
+        work.consume(4)?;
+        of_rows.push(code(row).unwrap_or(MISSING));
+    }
+    Ok(Column::new(of_rows, values))
 }
 
 /// A code as a place in a list; none for [`MISSING`].
@@ -305,7 +332,7 @@ mod tests {
             events in prop::collection::vec((0..5_u8, 0..4_i64, any::<bool>(), prop::option::of(0..4_u8), 0..3_u8), 0..30),
             parts in 1..5_u8,
         ) {
-            let groups = regroup(partitions(&events, parts), ActorKind::Groups(0), &|| false).unwrap();
+            let groups = regroup_by_kinds(partitions(&events, parts), &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false)).unwrap();
             assert_is_a_scan(&groups);
             prop_assert_eq!(groups.len(), usize::from(parts));
             let mut want = BTreeSet::new();
@@ -316,7 +343,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(rows(&groups), want);
-            let ids = regroup(partitions(&events, parts), ActorKind::DistinctIds, &|| false).unwrap();
+            let ids = regroup_by_kinds(partitions(&events, parts), &[ActorKind::DistinctIds].into(), &WorkBudget::new(&|| false)).unwrap();
             assert_is_a_scan(&ids);
             prop_assert_eq!(rows(&ids).len(), events.len());
         }
@@ -325,7 +352,12 @@ mod tests {
     #[test]
     fn parts_have_about_as_many_rows_each() {
         let events: Vec<Event> = (0..200).map(|index| (index, 0, true, Some(index), 0)).collect();
-        let parts = regroup(partitions(&events, 4), ActorKind::Groups(0), &|| false).unwrap();
+        let parts = regroup_by_kinds(
+            partitions(&events, 4),
+            &[ActorKind::Groups(0)].into(),
+            &WorkBudget::new(&|| false),
+        )
+        .unwrap();
         for part in &parts {
             assert_eq!(part.actors.len(), 50);
         }
@@ -338,7 +370,8 @@ mod tests {
         let mut values = groups.values.to_vec();
         values[1] = json!("");
         groups.values = Arc::new(values.into());
-        let parts = regroup(parts, ActorKind::Groups(0), &|| false).unwrap();
+        let parts =
+            regroup_by_kinds(parts, &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false)).unwrap();
         assert!(parts[0].actors.is_empty() && parts[0].runs.is_empty());
     }
 }

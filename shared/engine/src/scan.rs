@@ -12,6 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use crate::dictionary::Dictionary;
+use crate::regroup::ActorKind;
 
 /// An instant: microseconds since the Unix epoch, UTC.
 pub type Micros = i64;
@@ -228,4 +229,6 @@ pub struct Partition {
     pub keys: Vec<String>,
     /// One run per event name that occurs, ordered by name.
     pub runs: Vec<Run>,
+    /// What the actors are. A question that counts two kinds gets all of its events once as partitions of each.
+    pub counted: ActorKind,
 }

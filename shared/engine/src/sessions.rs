@@ -14,11 +14,11 @@ use crate::compiler::Compiler;
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::facts::{Properties, session_column};
-use crate::facts::{ROWS_BETWEEN, asked};
 use crate::filter::Operator;
 use crate::limits;
 use crate::scan::{ColumnKey, EventSelection, MISSING, Micros, Partition, RowKey, Run, ScanRequest, Seq};
 use crate::text::{number_of, text_of};
+use crate::work::WorkBudget;
 
 /// The last instant at which an event may happen: the end of the year 9999.
 const EVER_AFTER: Micros = 253_402_300_799_999_999;
@@ -77,6 +77,29 @@ const FIELDS: [(&str, Field); 26] = [
     ("$entry_msclkid", Field::OfEntry("msclkid")),
     ("$entry_gad_source", Field::OfEntry("gad_source")),
 ];
+
+/// What the values of a property of sessions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionValue {
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// An instant.
+    Instant,
+}
+
+/// The properties that sessions have, and what their values are.
+pub fn session_properties() -> impl Iterator<Item = (&'static str, SessionValue)> {
+    FIELDS.iter().map(|(name, field)| {
+        let value = match field {
+            Field::Duration | Field::Count(_) => SessionValue::Number,
+            Field::Start | Field::End => SessionValue::Instant,
+            _ => SessionValue::Text,
+        };
+        (*name, value)
+    })
+}
 
 fn field(name: &str) -> Option<Field> {
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
@@ -175,14 +198,17 @@ struct Session {
     counts: [u64; COUNTED.len()],
 }
 
-/// The fields of all sessions whose events these are. `stop` is asked from time to time.
+/// The fields of all sessions whose events these are.
 pub(crate) fn gather(
     fields: &BTreeSet<String>,
     partitions: &[Partition],
-    stop: &dyn Fn() -> bool,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<Properties<String>> {
-    gather_up_to(limits::SESSION_BYTES, fields, partitions, stop)
+    gather_up_to(limits::SESSION_BYTES, fields, partitions, work)
 }
+
+/// Work that reading the fields of a session costs.
+const PER_SESSION: usize = 64;
 
 /// What a session takes while it is one, and as somebody of whom fields are known: beside its place in a table, half of
 /// which may be empty, its name twice.
@@ -196,13 +222,13 @@ fn gather_up_to(
     most: usize,
     fields: &BTreeSet<String>,
     partitions: &[Partition],
-    stop: &dyn Fn() -> bool,
+    work: &WorkBudget<'_>,
 ) -> CalcResult<Properties<String>> {
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
     let mut held = 0;
     for (number, run) in (0..).zip(&runs) {
-        asked(stop)?;
+        work.check()?;
         let Some(ids) = run.columns.get(&session_column()) else { continue };
         let names: Vec<Option<Cow<'_, str>>> =
             ids.values.iter().map(|id| text_of(id).filter(|id| !id.is_empty())).collect();
@@ -210,9 +236,7 @@ fn gather_up_to(
         let counted = COUNTED.iter().position(|name| *name == run.event);
         for (row, code) in (0..).zip(&ids.codes) {
             let index = row as usize;
-            if index.is_multiple_of(ROWS_BETWEEN) {
-                asked(stop)?;
-            }
+            work.consume(1)?;
             let name =
                 usize::try_from(*code).ok().filter(|_| *code != MISSING).and_then(|code| names.get(code));
             let Some(Some(name)) = name else { continue };
@@ -231,10 +255,8 @@ fn gather_up_to(
         }
     }
     let mut known = Properties::new(fields);
-    for (done, (id, session)) in sessions.into_iter().enumerate() {
-        if done % ROWS_BETWEEN == 0 {
-            asked(stop)?;
-        }
+    for (id, session) in sessions {
+        work.consume(PER_SESSION)?;
         if held + known.value_bytes() > most {
             return Err(limits::too_many_sessions(most));
         }
@@ -370,7 +392,7 @@ mod tests {
             ),
         ] {
             let fields = BTreeSet::from([field.to_owned()]);
-            let gathered = |most| gather_up_to(most, &fields, &partitions, &|| false);
+            let gathered = |most| gather_up_to(most, &fields, &partitions, &WorkBudget::new(&|| false));
             let known = gathered(1 << 20).unwrap();
             let found = ["a", "b", "c"].map(|id| known.value(id, field).cloned());
             assert_eq!(found, want.map(Some), "{field}");

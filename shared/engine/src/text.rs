@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::{Number, Value};
 
+use crate::flag::json::text_bytes;
+
 /// The text form: strings as they are, booleans `true` and `false`, whole numbers without a fraction, the rest as
 /// compact JSON. None for null.
 pub fn text_of(value: &Value) -> Option<Cow<'_, str>> {
@@ -27,6 +29,15 @@ fn number_text(number: &Number) -> String {
             format!("{}", float as i64)
         }
         _ => number.to_string(),
+    }
+}
+
+/// Bytes of the text form, without making it; about, for what is no string.
+pub fn text_length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => text_bytes(value),
     }
 }
 

@@ -100,7 +100,7 @@ fn nothing(writer: &Writer<'_>) -> String {
 
 /// Who is counted.
 fn actor(writer: &Writer<'_>) -> CalcResult<String> {
-    match writer.compiler.actors {
+    match writer.compiler.actors.first().copied().unwrap_or_default() {
         ActorKind::DistinctIds => return Ok("assumeNotNull(distinct_id)".to_owned()),
         ActorKind::Groups(_) => return Err(refused("a count of groups")),
         ActorKind::Persons => {}

@@ -72,7 +72,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
 
 fn refuse(query: &TrendsQuery) -> CalcResult<()> {
     let what = match query {
-        TrendsQuery { formula: Some(_), .. } => "a formula",
+        TrendsQuery { formulas, .. } if !formulas.is_empty() => "a formula",
         TrendsQuery { comparison: Some(_), .. } => "a comparison with an earlier period",
         TrendsQuery { smoothing, .. } if *smoothing > 1 => "smoothed numbers",
         _ => return Ok(()),

@@ -17,12 +17,12 @@ use crate::dates::grammar::DateText;
 use crate::dates::range::floor;
 use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
-use crate::facts;
 use crate::filter::{Filter, Mask};
 use crate::limits;
 use crate::matcher::Matcher;
 use crate::query::{EventSource, whole};
 use crate::scan::{FactKey, Micros, Partition};
+use crate::work::WorkBudget;
 
 /// The first instant at which an event may have happened: the year 1.
 pub(crate) const EVER: Micros = -62_135_596_800_000_000;
@@ -87,12 +87,16 @@ fn matcher(
 
 impl Behaviour {
     /// Who of a joined partition of its scan showed it.
-    pub(super) fn shown(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Vec<Uuid>> {
+    pub(super) fn shown(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Uuid>> {
         let mut rows = Vec::new();
         for run in &partition.runs {
-            facts::asked(stop)?;
-            let first = self.first.mask(run);
-            let second = self.second.as_ref().map_or(Mask::Nothing, |second| second.mask(run));
+            work.check()?;
+            let first = self.first.mask(run, work)?;
+            let second = match &self.second {
+                Some(second) => second.mask(run, work)?,
+                None => Mask::Nothing,
+            };
+            work.consume(run.times.len())?;
             for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
                 let (first, second) = (first.has(row), second.has(row));
                 if first || second {
@@ -102,8 +106,14 @@ impl Behaviour {
         }
         rows.sort_unstable_by_key(|seen| (seen.actor, seen.time));
         let of_actors = rows.chunk_by(|left, right| left.actor == right.actor);
-        let shown = of_actors.filter(|rows| self.pattern.is_shown(rows));
-        Ok(shown.filter_map(|rows| partition.actors.get(rows[0].actor as usize).copied()).collect())
+        let mut shown = Vec::new();
+        for rows in of_actors {
+            work.consume(rows.len())?;
+            if self.pattern.is_shown(rows) {
+                shown.extend(partition.actors.get(rows[0].actor as usize));
+            }
+        }
+        Ok(shown)
     }
 }
 
@@ -141,7 +151,14 @@ impl Criterion<'_> {
                 let (from, to) = (edges[0] + 1, edges[edges.len() - 1]);
                 (Pattern::Regularly { edges, count: self.count()?, periods: self.periods()?.0 }, from, to)
             }
-            other => return Err(self.wrong(format!("There is no criterion \"{other}\" on events."))),
+            other => {
+                let detail = format!(
+                    "There is no criterion \"{other}\" on events. The value must be one of performed_event, \
+                     performed_event_multiple, performed_event_first_time, performed_event_sequence, \
+                     performed_event_regularly, stopped_performing_event, restarted_performing_event."
+                );
+                return Err(self.wrong(detail));
+            }
         })
     }
 
@@ -167,7 +184,9 @@ impl Criterion<'_> {
             None | Some(Value::Null) => self.ago("time_value", "time_interval"),
             Some(Value::String(text)) if text.trim().is_empty() => self.ago("time_value", "time_interval"),
             Some(Value::String(text)) => {
-                let text = DateText::read(text);
+                let text = DateText::parse(text).ok_or_else(|| {
+                    self.wrong(format!("explicit_datetime \"{text}\" is not {}.", DateText::FORMS))
+                })?;
                 let at = text.instant(self.now).ok_or_else(|| self.too_far("explicit_datetime"))?;
                 Ok(match text {
                     DateText::Absolute(..) => at,
@@ -191,8 +210,8 @@ impl Criterion<'_> {
     /// The start of the day so long ago.
     fn ago(&self, value: &str, unit: &str) -> CalcResult<DateTime<Tz>> {
         let letter = &self.unit(unit)?[..1];
-        let text = DateText::read(&format!("-{}{letter}", self.positive(value)?));
-        let at = text.instant(self.now).ok_or_else(|| self.too_far(value))?;
+        let text = DateText::parse(&format!("-{}{letter}", self.positive(value)?));
+        let at = text.and_then(|text| text.instant(self.now)).ok_or_else(|| self.too_far(value))?;
         Ok(floor(at, Interval::Day))
     }
 
@@ -218,7 +237,9 @@ impl Criterion<'_> {
                 "gt" => Ok(Count::AtLeast(number.saturating_add(1))),
                 "lte" => Ok(Count::AtMost(number)),
                 "lt" => Ok(Count::AtMost(number - 1)),
-                other => Err(self.wrong(format!("A number of events cannot be compared by {other}."))),
+                other => Err(self.wrong(format!(
+                    "A number of events cannot be compared by {other}. The operator must be one of eq, gt, gte, lt, lte."
+                ))),
             },
             Some(_) => Err(self.wrong("operator is not a text.")),
         }
@@ -258,8 +279,8 @@ impl Criterion<'_> {
             if back == 0 {
                 return Ok(self.now.timestamp_micros());
             }
-            let text = DateText::read(&format!("-{}{unit}", value.saturating_mul(back)));
-            text.instant(self.now)
+            let text = DateText::parse(&format!("-{}{unit}", value.saturating_mul(back)));
+            text.and_then(|text| text.instant(self.now))
                 .map(|at| at.timestamp_micros())
                 .ok_or_else(|| self.too_far("total_periods"))
         };

@@ -116,15 +116,26 @@ fn criterion(object: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &st
             let negative = matches!(&rule, Rule::All(rules) if matches!(rules.as_slice(), [Rule::Not(_)]));
             Ok(Part { rule, negative })
         }
-        Some(other) => Err(CalcError::invalid(attr, format!("A cohort has no criteria of type {other}."))),
+        Some(other) => Err(no_criteria(other, attr)),
     }
+}
+
+/// The refusal of a type of criteria that cohorts do not have.
+fn no_criteria(kind: &str, attr: &str) -> CalcError {
+    let detail = format!(
+        "A cohort has no criteria of type {kind}. The type must be one of person, cohort, behavioral; a criterion without \
+         one is of type person."
+    );
+    CalcError::invalid(attr, detail)
 }
 
 /// Property filters as rules. One that is incomplete would let everybody in, so it is refused.
 fn of_filters(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let filter = compiler.parse(Some(filters), attr)?;
     if filter.is_none() {
-        return Err(CalcError::invalid(attr, "A criterion is incomplete."));
+        let detail = "A criterion is incomplete: it needs a \"key\", and a \"value\" unless its operator is is_set or \
+                      is_not_set.";
+        return Err(CalcError::invalid(attr, detail));
     }
     of_filter(&filter, compiler, attr)
 }
@@ -150,10 +161,8 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             let member = Rule::Member(*id);
             Ok(if *negated { Rule::Not(Box::new(member)) } else { member })
         }
-        Filter::Expression(_) => Err(CalcError::invalid(attr, "A cohort has no criteria of type hogql.")),
-        Filter::Property(leaf) => {
-            Err(CalcError::invalid(attr, format!("A cohort has no criteria of type {}.", leaf.target.name())))
-        }
+        Filter::Expression(_) => Err(no_criteria("hogql", attr)),
+        Filter::Property(leaf) => Err(no_criteria(leaf.target.name(), attr)),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::facts::{self, Facts};
 use crate::filter::Test;
 use crate::limits;
 use crate::scan::{FactKey, Partition};
+use crate::work::WorkBudget;
 use behaviour::Behaviour;
 pub(crate) use behaviour::EVER;
 
@@ -95,11 +96,11 @@ impl Cohorts {
         partition: &mut Partition,
         wanted: &BTreeSet<FactKey>,
         facts: &Facts,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let asks = wanted.iter().any(|key| matches!(key, FactKey::Member(_)));
-        let members = if asks { self.members(&partition.actors, facts, stop)? } else { BTreeMap::new() };
-        facts::join(partition, wanted, facts, &members, stop)
+        let members = if asks { self.members(&partition.actors, facts, work)? } else { BTreeMap::new() };
+        facts::join(partition, wanted, facts, &members, work)
     }
 
     /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
@@ -108,11 +109,11 @@ impl Cohorts {
         index: usize,
         partition: &mut Partition,
         facts: &Facts,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Uuid>> {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
-        self.join(partition, &behaviour.facts, facts, stop)?;
-        behaviour.shown(partition, stop)
+        self.join(partition, &behaviour.facts, facts, work)?;
+        behaviour.shown(partition, work)
     }
 
     /// How many of these persons belong to the cohort `id`.
@@ -121,9 +122,9 @@ impl Cohorts {
         id: u64,
         persons: &[Uuid],
         facts: &Facts,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<usize> {
-        let members = self.members(persons, facts, stop)?;
+        let members = self.members(persons, facts, work)?;
         Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
     }
 
@@ -132,12 +133,12 @@ impl Cohorts {
         &self,
         actors: &[Uuid],
         facts: &Facts,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<BTreeMap<u64, Vec<bool>>> {
         let mut members = BTreeMap::new();
         for (id, rule) in &self.rules {
-            facts::asked(stop)?;
-            let answers = rule.answers(actors, facts, &members);
+            work.check()?;
+            let answers = rule.answers(actors, facts, &members, work)?;
             members.insert(*id, answers);
         }
         Ok(members)
@@ -146,27 +147,35 @@ impl Cohorts {
 
 impl Rule {
     /// One answer for each person.
-    fn answers(&self, actors: &[Uuid], facts: &Facts, members: &BTreeMap<u64, Vec<bool>>) -> Vec<bool> {
+    fn answers(
+        &self,
+        actors: &[Uuid],
+        facts: &Facts,
+        members: &BTreeMap<u64, Vec<bool>>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<bool>> {
+        work.consume(actors.len())?;
         let on = |list: Option<&std::collections::HashSet<Uuid>>| {
             actors.iter().map(|actor| list.is_some_and(|list| list.contains(actor))).collect()
         };
         let joined = |rules: &[Self], start: bool, join: fn(&mut bool, bool)| {
             let mut answers = vec![start; actors.len()];
             for rule in rules {
-                let more = rule.answers(actors, facts, members);
+                let more = rule.answers(actors, facts, members, work)?;
                 answers.iter_mut().zip(more).for_each(|(answer, more)| join(answer, more));
             }
-            answers
+            Ok(answers)
         };
-        match self {
-            Self::All(rules) => joined(rules, true, |answer, more| *answer &= more),
-            Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more),
+        Ok(match self {
+            Self::All(rules) => joined(rules, true, |answer, more| *answer &= more)?,
+            Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more)?,
             Self::Not(rule) => {
-                rule.answers(actors, facts, members).into_iter().map(|answer| !answer).collect()
+                rule.answers(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
             }
             Self::Person(key, test) => {
                 let column = facts.persons.column(actors.iter().map(Some), key);
-                let passes: Vec<bool> = column.values.iter().map(|value| test.holds(Some(value))).collect();
+                let passes = column.values.iter().map(|value| test.holds_within(Some(value), work));
+                let passes: Vec<bool> = passes.collect::<CalcResult<_>>()?;
                 let missing = test.holds(None);
                 let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
                 column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
@@ -174,6 +183,6 @@ impl Rule {
             Self::Listed(id) => on(facts.rosters.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
             Self::Behaved(index) => on(facts.behaviours.get(*index)),
-        }
+        })
     }
 }

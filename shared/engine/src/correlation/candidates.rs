@@ -14,6 +14,7 @@ use crate::limits;
 use crate::query::Factor;
 use crate::scan::{Column, ColumnKey, Partition, RowKey, Run};
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 /// The event whose elements are its one property.
 pub(super) const AUTOCAPTURE: &str = "$autocapture";
@@ -22,8 +23,8 @@ pub(super) const CHAIN: &str = "elements_chain";
 /// What stands between the type of such an event and its elements.
 pub(super) const CHAIN_SEPARATOR: &str = "__~~__";
 
-/// Rows between two looks at the clock.
-const ROWS_PER_LOOK: usize = 1 << 16;
+/// Work that finding a candidate costs beside the bytes of its texts.
+const PER_CANDIDATE: usize = 16;
 
 /// Called back with the index of a candidate, an actor that has it, and the actor's outcome.
 type Back<'a> = dyn FnMut(usize, u32, Entrant) + 'a;
@@ -87,17 +88,17 @@ impl Correlation {
         partition: &Partition,
         entrants: &[Option<Entrant>],
         found: &mut Found,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         back: &mut Back<'_>,
     ) -> CalcResult<()> {
         match &self.query.factor {
-            Factor::Properties { .. } => self.properties(partition, entrants, found, stop, back),
+            Factor::Properties { .. } => self.properties(partition, entrants, found, work, back),
             Factor::Events { .. } => {
                 for run in partition.runs.iter().filter(|run| !self.left_out.contains(&run.event)) {
                     let candidate = Candidate { event: run.event.clone(), ..Candidate::default() };
                     // Made when somebody has it.
                     let mut index = None;
-                    self.rows(run, entrants, stop, &mut |_, actor, entrant| {
+                    self.rows(run, entrants, work, &mut |_, actor, entrant| {
                         let index = match index {
                             Some(index) => index,
                             None => *index.insert(found.index(candidate.clone())?),
@@ -111,18 +112,23 @@ impl Correlation {
                 Ok(())
             }
             Factor::EventProperties { events, .. } => {
-                for run in partition.runs.iter().filter(|run| events.contains(&run.event)) {
+                let is_candidate = |event: &String| events.contains(event) && !self.left_out.contains(event);
+                for run in partition.runs.iter().filter(|run| is_candidate(&run.event)) {
                     let Some(column) = run.column(&RowKey::Event(ColumnKey::AllProperties)) else { continue };
                     let mut of_codes: HashMap<u32, Vec<usize>> = HashMap::new();
-                    self.rows(run, entrants, stop, &mut |row, actor, entrant| {
+                    self.rows(run, entrants, work, &mut |row, actor, entrant| {
                         let Some(code) = column.codes.get(row) else { return Ok(()) };
                         if !of_codes.contains_key(code) {
                             let pairs = column.value(row).and_then(Value::as_object);
                             let pairs = pairs.map(|pairs| self.pairs(&run.event, pairs)).unwrap_or_default();
-                            let indexes = pairs.into_iter().map(|pair| found.index(pair));
+                            let indexes = pairs.into_iter().map(|pair| {
+                                work.consume(PER_CANDIDATE + pair.bytes())?;
+                                found.index(pair)
+                            });
                             of_codes.insert(*code, indexes.collect::<CalcResult<Vec<_>>>()?);
                         }
                         for index in of_codes.get(code).into_iter().flatten() {
+                            work.consume(1)?;
                             if found.is_new(*index, actor) {
                                 back(*index, actor, entrant);
                             }
@@ -140,14 +146,12 @@ impl Correlation {
         &self,
         run: &Run,
         entrants: &[Option<Entrant>],
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         back: &mut dyn FnMut(usize, u32, Entrant) -> CalcResult<()>,
     ) -> CalcResult<()> {
         let (from, to) = (self.range.from.timestamp_micros(), self.range.to.timestamp_micros());
         for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
-            if row % ROWS_PER_LOOK == 0 && stop() {
-                return Err(CalcError::timeout());
-            }
+            work.consume(1)?;
             let Some(Some(entrant)) = entrants.get(*actor as usize) else { continue };
             let on_the_way = entrant.after < *time && *time < entrant.before;
             if on_the_way && from <= *time && *time < to {
@@ -182,14 +186,12 @@ impl Correlation {
         partition: &Partition,
         entrants: &[Option<Entrant>],
         found: &mut Found,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         back: &mut Back<'_>,
     ) -> CalcResult<()> {
         let mut places: Vec<Option<(usize, usize)>> = vec![None; partition.actors.len()];
         for (index, run) in partition.runs.iter().enumerate() {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
+            work.check()?;
             for (row, actor) in run.actors.iter().enumerate() {
                 if let Some(place @ None) = places.get_mut(*actor as usize) {
                     *place = Some((index, row));
@@ -199,13 +201,12 @@ impl Correlation {
         for (name, key) in &self.columns {
             let key = RowKey::Fact(key.clone());
             let columns: Vec<Option<&Column>> = partition.runs.iter().map(|run| run.column(&key)).collect();
-            for (looked, (actor, (entrant, place))) in (0..).zip(entrants.iter().zip(&places)).enumerate() {
-                if looked % ROWS_PER_LOOK == 0 && stop() {
-                    return Err(CalcError::timeout());
-                }
+            for (actor, (entrant, place)) in (0..).zip(entrants.iter().zip(&places)) {
+                work.consume(1)?;
                 let (Some(entrant), Some((run, row))) = (entrant, place) else { continue };
                 let value = columns.get(*run).copied().flatten().and_then(|column| column.value(*row));
                 for candidate in self.of_actor(name, value) {
+                    work.consume(PER_CANDIDATE + candidate.bytes())?;
                     let index = found.index(candidate)?;
                     if found.is_new(index, actor) {
                         back(index, actor, *entrant);

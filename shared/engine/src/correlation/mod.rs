@@ -20,6 +20,7 @@ use crate::funnel::Funnel;
 use crate::plan::{Compiler, ProjectContext};
 use crate::query::{CorrelationQuery, EventSource, Factor};
 use crate::scan::{ColumnKey, FactKey, Micros, Partition, RowKey};
+use crate::work::WorkBudget;
 use candidates::Found;
 pub use people::CorrelationPoint;
 pub(crate) use people::point;
@@ -116,15 +117,14 @@ impl Correlation {
     ) -> CalcResult<Self> {
         let funnel = Funnel::new(&query.funnel, project, range, compiler)?;
         let mut columns = Vec::new();
-        let mut left_out = BTreeSet::new();
+        let mut left_out = step_events(query, project);
         match &query.factor {
             Factor::Events { excluded } => {
                 compiler.event(None);
-                left_out.clone_from(excluded);
-                left_out.extend(step_events(query, project));
+                left_out.extend(excluded.iter().cloned());
             }
             Factor::EventProperties { events, .. } => {
-                events.iter().for_each(|event| compiler.event(Some(event)));
+                events.difference(&left_out).for_each(|event| compiler.event(Some(event)));
                 compiler.read(&RowKey::Event(ColumnKey::AllProperties), "funnel_correlation_event_names")?;
             }
             Factor::Properties { names, excluded } => {
@@ -138,15 +138,15 @@ impl Correlation {
         Ok(Self { query: query.clone(), funnel, project_id, range, left_out, columns })
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Counts> {
-        let entrants = self.entrants(partition, stop)?;
+    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Counts> {
+        let entrants = self.entrants(partition, work)?;
         let of = |success: bool| {
             let found = entrants.iter().flatten().filter(|entrant| entrant.success == success);
             u64::try_from(found.count()).unwrap_or(u64::MAX)
         };
         let mut found = Found::default();
         let mut counts: Vec<(u64, u64)> = Vec::new();
-        self.candidates(partition, &entrants, &mut found, stop, &mut |candidate, _, entrant| {
+        self.candidates(partition, &entrants, &mut found, work, &mut |candidate, _, entrant| {
             if counts.len() <= candidate {
                 counts.resize(candidate + 1, (0, 0));
             }
@@ -161,18 +161,19 @@ impl Correlation {
         Ok(sum)
     }
 
-    pub(crate) fn finish(&self, sum: Counts) -> CalcResult<Value> {
+    pub(crate) fn finish(&self, sum: Counts, work: &WorkBudget<'_>) -> CalcResult<Value> {
+        work.check()?;
         if sum.burst { Err(candidates::too_many()) } else { Ok(result::result(self, sum)) }
     }
 
     /// By actor, who is looked at.
-    fn entrants(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Vec<Option<Entrant>>> {
+    fn entrants(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Option<Entrant>>> {
         let mut entrants = vec![None; partition.actors.len()];
         let window = self.query.funnel.window.micros();
         let last = self.query.funnel.series.len() - 1;
         let step = usize::try_from(self.query.step.unsigned_abs()).unwrap_or(1) - 1;
         let dropped = self.query.step < 0;
-        self.funnel.each_outcome(partition, stop, |outcome| {
+        self.funnel.each_outcome(partition, work, |outcome| {
             let chosen = if dropped {
                 self.funnel.dropped_before(step, outcome.steps)
             } else {

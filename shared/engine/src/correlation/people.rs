@@ -11,6 +11,7 @@ use crate::people::Matched;
 use crate::query::{CorrelationQuery, Factor, switch};
 use crate::scan::Partition;
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 const ENTITY: &str = "funnel_correlation_person_entity";
 const CONVERTED: &str = "funnel_correlation_person_converted";
@@ -95,12 +96,12 @@ impl Correlation {
         &self,
         partition: &Partition,
         point: &CorrelationPoint,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Matched>> {
-        let entrants = self.entrants(partition, stop)?;
+        let entrants = self.entrants(partition, work)?;
         let mut found = Found::default();
         let mut have: Vec<(usize, u32)> = Vec::new();
-        self.candidates(partition, &entrants, &mut found, stop, &mut |candidate, actor, entrant| {
+        self.candidates(partition, &entrants, &mut found, work, &mut |candidate, actor, entrant| {
             if entrant.success == point.converted {
                 have.push((candidate, actor));
             }

@@ -21,8 +21,8 @@ pub enum Comparison {
 impl Comparison {
     /// The comparison with a period that starts `text` earlier.
     pub fn back(text: &str, attr: &str) -> CalcResult<Self> {
-        match DateText::read(text) {
-            DateText::Relative(_) => Ok(Self::Back(text.to_owned())),
+        match DateText::parse(text) {
+            Some(DateText::Relative(_)) => Ok(Self::Back(text.to_owned())),
             _ => Err(CalcError::invalid(
                 attr,
                 format!("\"{text}\" does not say how far back: expected a relative date such as -1w or -1m."),
@@ -39,7 +39,7 @@ impl Comparison {
         let out = || too_far("compare");
         let (from, to) = match self {
             Self::Back(text) => {
-                let DateText::Relative(back) = DateText::read(text) else { return Err(out()) };
+                let Some(DateText::Relative(back)) = DateText::parse(text) else { return Err(out()) };
                 let from = back.before(start).ok_or_else(out)?;
                 (from, from.checked_add_signed(length).ok_or_else(out)?)
             }
@@ -81,13 +81,13 @@ fn in_hour(hour: NaiveDateTime, rest: NaiveDateTime) -> NaiveDateTime {
 /// Whole weeks back in days, until now or a date of the calendar: the running day makes such a range a day longer, and
 /// its weekdays are to stand above each other.
 fn same_weekdays(spec: &DateSpec) -> bool {
-    let weeks = match spec.from.as_deref().map(DateText::read) {
-        Some(DateText::Relative(relative)) => {
+    let weeks = match spec.from.as_deref().map(DateText::parse) {
+        Some(Some(DateText::Relative(relative))) => {
             relative.whole_days().is_some_and(|days| days > 0 && days % 7 == 0)
         }
         // The start that goes without saying is seven days ago.
         None => true,
         Some(_) => false,
     };
-    weeks && !matches!(spec.to.as_deref().map(DateText::read), Some(DateText::Relative(_)))
+    weeks && !matches!(spec.to.as_deref().and_then(DateText::parse), Some(DateText::Relative(_)))
 }

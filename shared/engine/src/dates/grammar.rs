@@ -1,7 +1,7 @@
 //! The texts that say when: absolute dates, and relative ones such as `-7d`, `-1mStart`, `yStart`.
 //!
-//! Must stay true: every text has a meaning; one that says nothing about time means now. A number always goes into the
-//! past, whatever its sign.
+//! Must stay true: a text that is neither form has no meaning, and neither has one that begins like a date of the
+//! calendar and is none. A number always goes into the past, whatever its sign.
 
 use chrono::{
     DateTime, Datelike, Duration, FixedOffset, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike,
@@ -9,6 +9,7 @@ use chrono::{
 use chrono_tz::Tz;
 
 use super::zone;
+use crate::error::{CalcError, CalcResult};
 
 /// A text, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,6 @@ pub enum DateText {
     Absolute(NaiveDateTime, Option<FixedOffset>),
     /// A distance into the past.
     Relative(Relative),
-    /// Nothing that was recognised: now.
-    Now,
 }
 
 /// Which end of the unit is meant.
@@ -38,16 +37,28 @@ pub struct Relative {
 }
 
 impl DateText {
-    /// Reads a text.
-    pub fn read(text: &str) -> Self {
+    /// The two forms, for error texts.
+    pub const FORMS: &'static str =
+        "a date such as 2024-01-31 or 2024-01-31T12:00:00Z, or a relative date such as -7d, -1mStart or -24h";
+
+    /// Parses a text; none where it is neither form.
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some((local, offset)) = absolute(text) {
-            return Self::Absolute(local, offset);
+            return Some(Self::Absolute(local, offset));
         }
-        match find_relative(text) {
-            Some((relative, _)) => Self::Relative(relative),
-            None => Self::Now,
+        if begins_like_absolute(text) {
+            return None;
         }
+        find_relative(text).map(|(relative, _)| Self::Relative(relative))
+    }
+
+    /// Parses a text that the parameter `attr` sent: 400 naming both forms where it is neither.
+    pub fn parse_parameter(text: &str, attr: &str) -> CalcResult<Self> {
+        Self::parse(text).ok_or_else(|| {
+            let start: String = text.chars().take(TEXT_SHOWN_MAX).collect();
+            CalcError::invalid(attr, format!("\"{start}\" is not a date: expected {}.", Self::FORMS))
+        })
     }
 
     /// The instant meant, or none when it lies outside the years 1 to 9999.
@@ -61,7 +72,6 @@ impl DateText {
             Self::Relative(relative) => {
                 relative.before(now.naive_local()).map(|local| zone::end_at(local, zone))
             }
-            Self::Now => Some(now),
         }
     }
 
@@ -129,6 +139,12 @@ fn last_of_month(local: NaiveDateTime) -> Option<NaiveDateTime> {
     (28..=31).rev().find_map(|day| local.with_day(day))
 }
 
+/// Four digits and a dash, as no relative date begins.
+fn begins_like_absolute(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() > 4 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-'
+}
+
 /// The first relative date in a text, and how many bytes from the start of the text it ends at when it stands there.
 fn find_relative(text: &str) -> Option<(Relative, usize)> {
     // Every start looks at all digits that follow, so the text is bounded; a date is a few characters.
@@ -143,6 +159,8 @@ fn find_relative(text: &str) -> Option<(Relative, usize)> {
 
 /// Longest text in which a relative date is looked for.
 const RELATIVE_BYTES_MAX: usize = 256;
+/// Characters of an unreadable text that its error shows.
+const TEXT_SHOWN_MAX: usize = 64;
 
 fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
     let sign = usize::from(text.first() == Some(&b'-'));

@@ -14,7 +14,8 @@ use crate::scan::Micros;
 /// What a request says about its range, as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DateSpec {
-    /// Start; none is seven days before today. `all` is the project's earliest event.
+    /// Start; none is seven days before today. `all` is the project's earliest event. Both ends are in a form that
+    /// [`DateText::parse`] knows, or resolving refuses them.
     pub from: Option<String>,
     /// End; none is now.
     pub to: Option<String>,
@@ -45,6 +46,18 @@ pub struct DateRange {
 }
 
 impl DateSpec {
+    /// 400 naming the end that is no date.
+    pub fn validate(&self) -> CalcResult<()> {
+        for (text, attr) in [(&self.from, "date_from"), (&self.to, "date_to")] {
+            if let Some(text) = text
+                && !(attr == "date_from" && text == "all")
+            {
+                DateText::parse_parameter(text, attr)?;
+            }
+        }
+        Ok(())
+    }
+
     /// True when the start is the project's earliest event.
     pub fn needs_earliest(&self) -> bool {
         self.from.as_deref() == Some("all")
@@ -77,7 +90,7 @@ impl DateSpec {
             }
             Some("all") => earliest.map_or(now, |first| zone::from_micros(first, now.timezone())),
             Some(text) => {
-                let text = DateText::read(text);
+                let text = DateText::parse_parameter(text, "date_from")?;
                 let at = text.instant(now).ok_or_else(|| too_far("date_from"))?;
                 let cut = matches!(text, DateText::Relative(_))
                     && !untouched
@@ -90,7 +103,7 @@ impl DateSpec {
     }
 
     fn end(&self, rounding: Rounding, now: DateTime<Tz>) -> CalcResult<DateTime<Tz>> {
-        let text = self.to.as_deref().map(DateText::read);
+        let text = self.to.as_deref().map(|text| DateText::parse_parameter(text, "date_to")).transpose()?;
         let at = text.map_or(Some(now), |text| text.instant(now)).ok_or_else(|| too_far("date_to"))?;
         let absolute = text.is_some_and(DateText::is_absolute);
         if self.explicit || (rounding.exact && text.is_none()) || (rounding.interval.is_clock() && absolute) {
@@ -110,7 +123,7 @@ impl DateSpec {
 
 /// The first instant that a trend counts of a range that starts at `from`, which `spec` says in words.
 pub(super) fn first_instant(from: DateTime<Tz>, spec: &DateSpec, rounding: Rounding) -> DateTime<Tz> {
-    let text = spec.from.as_deref().filter(|text| *text != "all").map(DateText::read);
+    let text = spec.from.as_deref().filter(|text| *text != "all").and_then(DateText::parse);
     let relative = text.is_some_and(|text| !text.is_absolute());
     match rounding.interval {
         _ if spec.explicit || rounding.exact => from,

@@ -16,7 +16,8 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::Test;
 use crate::limits;
 use crate::scan::{Column, ColumnKey, Run};
-use crate::text::text_of;
+use crate::text::{text_length, text_of};
+use crate::work::WorkBudget;
 pub(crate) use selector::Selector;
 
 /// One element.
@@ -89,18 +90,31 @@ impl ElementTest {
     }
 
     /// One answer a row. Each distinct chain and each distinct list is looked at once.
-    pub(crate) fn rows(&self, run: &Run) -> Vec<bool> {
+    pub(crate) fn rows(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<bool>> {
+        work.consume(run.actors.len())?;
         let answers = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
-            let column = run.columns.get(key)?;
-            let answer = |value: &Value| tells(value).then(|| self.holds(&read(value)));
-            Some((column, column.values.iter().map(answer).collect::<Vec<_>>()))
+            let Some(column) = run.columns.get(key) else { return Ok(None) };
+            let answer = |value: &Value| {
+                self.pay(text_length(value), work)?;
+                Ok(tells(value).then(|| self.holds(&read(value))))
+            };
+            Ok(Some((column, column.values.iter().map(answer).collect::<CalcResult<Vec<_>>>()?)))
         };
-        let columns = [answers(&chain_column(), chain::of_chain), answers(&list_column(), chain::of_list)];
+        let columns = [answers(&chain_column(), chain::of_chain)?, answers(&list_column(), chain::of_list)?];
         let none = self.holds(&[]);
         let answer = |row: usize| {
             columns.iter().flatten().find_map(|(column, answers)| *answers.get(code(column, row)?)?)
         };
-        (0..run.actors.len()).map(|row| answer(row).unwrap_or(none)).collect()
+        Ok((0..run.actors.len()).map(|row| answer(row).unwrap_or(none)).collect())
+    }
+
+    /// Pays for the elements of an event, of so many bytes.
+    fn pay(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+        match self {
+            Self::Tag { .. } => work.evaluate(1, bytes),
+            Self::Selector { selectors, .. } => work.evaluate(selectors.len(), bytes),
+            Self::Href(test) | Self::Text { test, .. } => test.pay(bytes, work),
+        }
     }
 }
 

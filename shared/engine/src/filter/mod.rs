@@ -3,6 +3,7 @@
 //! Must stay true: parsing is strict about structure and lenient about incomplete filters, which restrict nothing; a
 //! filter of a type that is not calculated yet is refused, never skipped.
 
+mod events;
 mod json;
 mod operator;
 mod parse;
@@ -12,6 +13,7 @@ mod predicate;
 use serde_json::Value;
 
 use crate::sql::Expression;
+pub use events::{EventFilter, TestedEvent};
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
 pub(crate) use operator::{Bound, Budget, Order, Test};

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
-use regex::Regex;
 use serde_json::Value;
 
 use crate::dates::instants::{filter_second, property_micros, property_second};
@@ -16,9 +15,11 @@ use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::pattern;
+use crate::regex_bounds::BoundedRegex;
 use crate::scan::Micros;
 use crate::semver::{Range, Version};
-use crate::text::{number_of, text_of};
+use crate::text::{number_of, text_length, text_of};
+use crate::work::WorkBudget;
 
 /// A comparison of a property with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,11 @@ impl Operator {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
     }
 
+    /// The names that requests may use, for error texts.
+    pub fn names() -> String {
+        NAMES.map(|(name, _)| name).join(", ")
+    }
+
     /// The name that requests use.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
@@ -173,7 +179,7 @@ pub(crate) enum Test {
 pub(crate) struct Pattern {
     pub(crate) text: String,
     /// None for an invalid one, which nothing matches.
-    pub(crate) regex: Option<Regex>,
+    pub(crate) regex: Option<BoundedRegex>,
 }
 
 /// How a value must stand to its bound.
@@ -301,6 +307,37 @@ impl Test {
                 Err(CalcError::invalid(attr, "between needs two dates, the earlier one first."))
             }
             _ => Ok(Self::Moment { order, bounds, zone, negated }),
+        }
+    }
+
+    /// Whether a value passes, paid for; None is a missing one.
+    pub(crate) fn holds_within(&self, value: Option<&Value>, work: &WorkBudget<'_>) -> CalcResult<bool> {
+        self.pay(value.map_or(0, text_length), work)?;
+        Ok(self.holds(value))
+    }
+
+    /// Pays for a value whose text is so long.
+    pub(crate) fn pay(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+        work.evaluate(self.comparisons(), bytes)?;
+        if let Self::Matches { patterns, .. } = self {
+            for regex in patterns.iter().filter_map(|pattern| pattern.regex.as_ref()) {
+                regex.pay(bytes, work)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many comparisons one value takes.
+    pub(crate) fn comparisons(&self) -> usize {
+        match self {
+            Self::Always(_) | Self::Present { .. } | Self::OneOf { .. } | Self::Includes(_) => 1,
+            Self::Within { .. } | Self::Span { .. } => 1,
+            Self::Contains { needles, .. } => needles.len(),
+            Self::Matches { patterns, .. } => patterns.len(),
+            Self::Ordered { bounds, .. } => bounds.len(),
+            Self::Version { ranges, .. } => ranges.len(),
+            Self::Moment { bounds, .. } => bounds.len(),
+            Self::Instant { seconds, .. } => seconds.len(),
         }
     }
 

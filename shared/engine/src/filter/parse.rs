@@ -26,6 +26,10 @@ const ELSEWHERE: [&str; 8] = [
     "revenue_analytics",
 ];
 
+/// Types of filters that apply to events; one without a type is of the event.
+const KINDS: [&str; 9] =
+    ["event", "person", "cohort", "group", "session", "element", "feature", "event_metadata", "hogql"];
+
 /// Reads property filters and counts them, over all the places of one query.
 #[derive(Debug, Default)]
 pub struct Parser {
@@ -138,7 +142,10 @@ impl Parser {
                 // Whether a flag is on is a question between flags; among events it restricts nothing.
                 "flag" => return Ok(Some(Filter::none())),
                 other if ELSEWHERE.contains(&other) || other.starts_with("data_warehouse") => {
-                    let detail = format!("Property filters of type {other} do not apply to events.");
+                    let detail = format!(
+                        "Property filters of type {other} do not apply to events. The type must be one of {}.",
+                        KINDS.join(", ")
+                    );
                     return Err(CalcError::invalid(attr, detail));
                 }
                 _ => return Ok(None),
@@ -236,7 +243,10 @@ fn is_group(object: &Map<String, Value>) -> bool {
 }
 
 fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
-    let unknown = || CalcError::invalid(attr, format!("There is no operator \"{name}\"."));
+    let unknown = || {
+        let detail = format!("There is no operator \"{name}\": it must be one of {}.", Operator::names());
+        CalcError::invalid(attr, detail)
+    };
     Operator::from_name(name).ok_or_else(unknown)
 }
 

@@ -13,6 +13,7 @@ use super::{Budget, Parser, Predicate};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::scan::{FactKey, RowKey};
+use crate::work::WorkBudget;
 
 /// A filter of persons by their properties.
 #[derive(Debug, Clone)]
@@ -57,19 +58,36 @@ impl PersonFilter {
         keys
     }
 
-    /// Whether a person with these properties passes.
-    pub fn fits(&self, properties: &Map<String, Value>) -> bool {
-        fits(&self.0, properties)
+    /// Whether a person with these properties passes. An error when it was cancelled, or a text is too long for a regular
+    /// expression.
+    pub fn fits(&self, properties: &Map<String, Value>, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
+        fits(&self.0, properties, &WorkBudget::new(is_cancelled))
     }
 }
 
-fn fits(predicate: &Predicate, properties: &Map<String, Value>) -> bool {
+fn fits(predicate: &Predicate, properties: &Map<String, Value>, work: &WorkBudget<'_>) -> CalcResult<bool> {
     match predicate {
-        Predicate::All(members) => members.iter().all(|member| fits(member, properties)),
-        Predicate::Any(members) => members.iter().any(|member| fits(member, properties)),
-        Predicate::Column(RowKey::Fact(FactKey::Person(key)), test) => test.holds(properties.get(key)),
+        Predicate::All(members) => {
+            for member in members {
+                if !fits(member, properties, work)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Predicate::Any(members) => {
+            for member in members {
+                if fits(member, properties, work)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Predicate::Column(RowKey::Fact(FactKey::Person(key)), test) => {
+            test.holds_within(properties.get(key), work)
+        }
         // Parsing lets no other through.
-        _ => false,
+        _ => Ok(false),
     }
 }
 
@@ -91,7 +109,10 @@ fn of_person(value: &mut Value, attr: &str, depth: usize) -> CalcResult<()> {
             }
             Some(Value::String(kind)) if kind == "person" => Ok(()),
             Some(other) => {
-                let what = format!("a list of persons filtered by what is of type {other}");
+                let what = format!(
+                    "a list of persons filtered by what is of type {other}; filter it by properties of persons, with \
+                     \"type\": \"person\""
+                );
                 Err(CalcError::unsupported(attr, what))
             }
         },
@@ -113,7 +134,7 @@ mod tests {
     #[test]
     fn persons_pass_by_their_properties() {
         let ann = json!({"plan": "pro", "age": 41, "seen": "2024-05-10", "gone": null});
-        let fits = |filter: Value| parse(&filter).unwrap().fits(ann.as_object().unwrap());
+        let fits = |filter: Value| parse(&filter).unwrap().fits(ann.as_object().unwrap(), &|| false).unwrap();
         for (key, operator, value, want) in [
             ("plan", "exact", json!("pro"), true),
             ("plan", "exact", json!(["free", "pro"]), true),

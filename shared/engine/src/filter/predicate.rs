@@ -13,6 +13,7 @@ use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
 use crate::sessions;
 use crate::sql::Program;
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 /// A compiled filter.
 #[derive(Debug, Clone)]
@@ -114,25 +115,33 @@ impl Predicate {
     }
 
     /// The rows of a run that pass.
-    pub(crate) fn mask(&self, run: &Run) -> Mask {
-        match self {
-            Self::All(members) => members.iter().fold(Mask::Every, |mask, member| match mask {
-                Mask::Nothing => Mask::Nothing,
-                mask => mask.and(member.mask(run)),
-            }),
-            Self::Any(members) => members.iter().fold(Mask::Nothing, |mask, member| match mask {
-                Mask::Every => Mask::Every,
-                mask => mask.or(member.mask(run)),
-            }),
-            Self::Expression(program) => program.mask(run),
-            Self::EventName(test) => Mask::constant(test.holds(Some(&Value::String(run.event.clone())))),
-            Self::Time(test) => Mask::of(run.times.iter().map(|time| test.holds_at(*time)).collect()),
-            Self::Elements(test) => Mask::of(test.rows(run)),
+    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+        Ok(match self {
+            Self::All(members) => members.iter().try_fold(Mask::Every, |mask, member| match mask {
+                Mask::Nothing => Ok(Mask::Nothing),
+                mask => Ok(mask.and(member.mask(run, work)?)),
+            })?,
+            Self::Any(members) => members.iter().try_fold(Mask::Nothing, |mask, member| match mask {
+                Mask::Every => Ok(Mask::Every),
+                mask => Ok(mask.or(member.mask(run, work)?)),
+            })?,
+            Self::Expression(program) => program.mask(run, work)?,
+            Self::EventName(test) => {
+                Mask::constant(test.holds_within(Some(&Value::String(run.event.clone())), work)?)
+            }
+            Self::Time(test) => {
+                let answers = run.times.iter().map(|time| {
+                    work.evaluate(test.comparisons(), 0)?;
+                    Ok(test.holds_at(*time))
+                });
+                Mask::of(answers.collect::<CalcResult<_>>()?)
+            }
+            Self::Elements(test) => Mask::of(test.rows(run, work)?),
             Self::Column(key, test) => match run.column(key) {
-                Some(column) => column_mask(column, test),
+                Some(column) => column_mask(column, test, work)?,
                 None => Mask::constant(test.holds(None)),
             },
-        }
+        })
     }
 }
 
@@ -189,21 +198,24 @@ fn element_leaf(
     }
 }
 
-fn column_mask(column: &Column, test: &Test) -> Mask {
+fn column_mask(column: &Column, test: &Test, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+    work.consume(column.codes.len())?;
     let missing = test.holds(None);
     // A few rows of a long dictionary do not pay for its length.
     if column.codes.len() < column.values.len() {
         let value = |code: &u32| usize::try_from(*code).ok().and_then(|code| column.values.get(code));
-        let answer = |code: &u32| value(code).map_or(missing, |value| test.holds(Some(value)));
-        return Mask::of(column.codes.iter().map(answer).collect());
+        let answer =
+            |code: &u32| value(code).map_or(Ok(missing), |value| test.holds_within(Some(value), work));
+        return Ok(Mask::of(column.codes.iter().map(answer).collect::<CalcResult<_>>()?));
     }
-    let answers: Vec<bool> = column.values.iter().map(|value| test.holds(Some(value))).collect();
+    let answers = column.values.iter().map(|value| test.holds_within(Some(value), work));
+    let answers: Vec<bool> = answers.collect::<CalcResult<_>>()?;
     if answers.iter().all(|answer| *answer == missing) {
-        return Mask::constant(missing);
+        return Ok(Mask::constant(missing));
     }
     // A code outside of the dictionary is a row without a value.
     let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
-    Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect())
+    Ok(Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect()))
 }
 
 impl Mask {

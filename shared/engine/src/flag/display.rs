@@ -7,10 +7,12 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    Flag, UserRef, fields, filter_view as view, filters,
+    Flag, UserRef,
+    calls::{CallTimes, CalledFlag},
+    fields, filter_view as view, filters,
     json::Object,
     references,
     status::{Reason, Usage},
@@ -85,13 +87,11 @@ struct Late<'a> {
     has_encrypted_payloads: Option<bool>,
 }
 
-/// The fields after `status`.
+/// The fields between `status` and `last_called_at`.
 #[derive(Serialize)]
 struct Tail<'a> {
     evaluation_runtime: Option<&'a str>,
     bucketing_identifier: Option<&'a str>,
-    #[serde(with = "timestamp::nullable")]
-    last_called_at: Option<DateTime<Utc>>,
 }
 
 /// The text of a flag's record for every caller at any time: what depends on them is put between its pieces. Made once
@@ -102,6 +102,8 @@ pub struct Prepared {
     middle: String,
     late: String,
     tail: String,
+    id: i64,
+    key: String,
     usage: Usage,
     /// The cohorts that it names, and the names that are in the text.
     cohorts: Vec<(i64, Option<String>)>,
@@ -148,7 +150,6 @@ impl Prepared {
         let tail = Tail {
             evaluation_runtime: flag.evaluation_runtime.as_deref(),
             bucketing_identifier: flag.bucketing_identifier.as_deref(),
-            last_called_at: flag.last_called_at,
         };
         let name = |id: i64| (id, cohort_names.get(&id).cloned());
         Self {
@@ -156,6 +157,8 @@ impl Prepared {
             middle: fields_of(&middle),
             late: fields_of(&late),
             tail: fields_of(&tail),
+            id: flag.id,
+            key: flag.key.clone(),
             usage: flag.usage(),
             cohorts: flag.cohort_ids().into_iter().map(name).collect(),
         }
@@ -178,11 +181,16 @@ impl Prepared {
 
     /// About how long a text is.
     pub fn bytes(&self) -> usize {
-        self.head.len() + self.middle.len() + self.late.len() + self.tail.len() + 100
+        self.head.len() + self.middle.len() + self.late.len() + self.tail.len() + self.key.len() + 200
     }
 
-    /// The record as `viewer` sees it at an instant.
-    pub fn text(&self, viewer: Viewer, now: DateTime<Utc>) -> String {
+    /// The record as `viewer` sees it at an instant, with the calls that are known then.
+    pub fn text(&self, viewer: Viewer, now: DateTime<Utc>, calls: &CallTimes) -> String {
+        let Usage { deleted, last_called_at: recorded, .. } = self.usage;
+        let last_called_at =
+            calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded });
+        let usage = Usage { last_called_at, ..self.usage };
+        let last_called_at = json!(last_called_at.map(timestamp::format)).to_string();
         let level = match viewer.level {
             AccessLevel::Manager => "manager",
             AccessLevel::Editor => "editor",
@@ -201,9 +209,11 @@ impl Prepared {
             "\",",
             &self.late,
             ",\"status\":\"",
-            Reason::of(self.usage, now).status().in_records(),
+            Reason::of(usage, now).status().in_records(),
             "\",",
             &self.tail,
+            ",\"last_called_at\":",
+            &last_called_at,
             "}",
         ];
         pieces.concat()
@@ -229,7 +239,7 @@ impl Flag {
         cohort_names: &BTreeMap<i64, String>,
         now: DateTime<Utc>,
     ) -> Value {
-        let text = Prepared::new(self, cohort_names).text(viewer, now);
+        let text = Prepared::new(self, cohort_names).text(viewer, now, &CallTimes::none());
         // It is JSON, being made of JSON; null would be the honest answer if it were not.
         serde_json::from_str(&text).unwrap_or_default()
     }

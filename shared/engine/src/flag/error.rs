@@ -45,6 +45,15 @@ impl FieldError {
         Self::new("key", "unique", "There is already a feature flag with this key.")
     }
 
+    /// The key of the live flag `id`, for a deleted flag that should get it.
+    pub fn key_held_by(id: i64) -> Self {
+        let detail = format!(
+            "There is already a feature flag with this key (ID: {id}). To restore this flag, send another `key` in \
+             the same request."
+        );
+        Self::new("key", "unique", detail)
+    }
+
     /// A null where the field has to have a value.
     pub fn null(attr: &str) -> Self {
         Self::new(attr, "null", "This field may not be null.")

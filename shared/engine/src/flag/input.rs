@@ -14,8 +14,9 @@ use super::{
     fields::{self, Field, TextRule, boolean, choice, datetime},
     filters,
     json::{self, Object},
-    limits, properties,
+    known_fields, limits, properties,
 };
+use crate::spelling::check_spelling;
 
 /// Which kind of write a body belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub enum Write {
 pub struct Surroundings<'a> {
     /// The flag as stored; none on create.
     pub stored: Option<&'a Flag>,
-    /// Whether another live flag of the project has the key mentioned.
-    pub key_taken: bool,
+    /// The id of another live flag of the project that has the key mentioned.
+    pub key_holder: Option<i64>,
     /// The flags and cohorts mentioned.
     pub references: &'a References,
     /// Those of the dashboards mentioned that exist in the project.
@@ -86,10 +87,11 @@ const KEY: TextRule = TextRule { max_chars: limits::KEY_CHARS, blank: false, tri
 impl FlagInput {
     /// Judges a body. Errors are one 400 each: the first field that breaks a rule, or a rule about several fields.
     pub fn parse(body: &Object, write: Write, around: &Surroundings<'_>) -> Result<Self, FieldError> {
+        check_spelling(body, &known_fields::TAKEN, &known_fields::KNOWN)?;
         let field = |name| Field::of(body, name);
         // The order of evaluation is the order in which errors are reported.
         let name = field("name").sent(|name, value| fields::string(name, value, NAME))?;
-        let key = parse_key(field("key"), write, around.key_taken)?;
+        let key = parse_key(field("key"), write, around)?;
         let input = Self {
             name,
             filters: parse_filters(body, key.as_deref(), write, around)?,
@@ -185,11 +187,16 @@ fn is_plain(key: &str) -> bool {
     key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-fn parse_key(field: Field<'_>, write: Write, taken: bool) -> Result<Option<String>, FieldError> {
+fn parse_key(
+    field: Field<'_>,
+    write: Write,
+    around: &Surroundings<'_>,
+) -> Result<Option<String>, FieldError> {
     let rules = |name: &str, value: &Value| {
         let key = fields::string(name, value, KEY)?;
-        if taken {
-            return Err(FieldError::key_taken());
+        if let Some(holder) = around.key_holder {
+            let is_deleted = around.stored.is_some_and(|stored| stored.deleted);
+            return Err(if is_deleted { FieldError::key_held_by(holder) } else { FieldError::key_taken() });
         }
         if !is_plain(&key) {
             let detail = "Only letters, numbers, hyphens (-) & underscores (_) are allowed.";

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{FieldError, FlagRow, fields, limits};
+use super::{CallTimes, FieldError, FlagRow, fields, limits};
 
 /// Which flags a list shows, by their state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +80,13 @@ impl FlagQuery {
         })
     }
 
-    /// Whether the list shows this flag at an instant. Deleted flags are never shown.
-    pub fn matches(&self, row: &FlagRow, now: DateTime<Utc>) -> bool {
+    /// Whether the list shows this flag at an instant, with the calls that are known then. Deleted flags are never shown.
+    pub fn matches(&self, row: &FlagRow, now: DateTime<Utc>, calls: &CallTimes) -> bool {
         !row.deleted
             && self.state.is_none_or(|state| match state {
                 State::Active => row.active,
                 State::Inactive => !row.active,
-                State::Stale => row.is_listed_as_stale(now),
+                State::Stale => row.is_listed_as_stale(now, calls),
             })
             && self.created_by_id.is_none_or(|id| row.created_by_id == Some(id))
             && self.search.as_ref().is_none_or(|text| text.is_match(&row.key) || text.is_match(&row.name))
@@ -107,7 +107,7 @@ impl FlagQuery {
     }
 
     /// The order of two flags in the list.
-    pub fn compare(&self, left: &FlagRow, right: &FlagRow) -> Ordering {
+    pub fn compare(&self, left: &FlagRow, right: &FlagRow, calls: &CallTimes) -> Ordering {
         let order = match self.order {
             SortField::Id => Ordering::Equal,
             SortField::Key => left.key.cmp(&right.key),
@@ -117,8 +117,10 @@ impl FlagQuery {
             SortField::Active => left.active.cmp(&right.active),
             SortField::Version => left.version.cmp(&right.version),
             // A flag that was never called comes after all others, as the database of the original orders nulls.
-            SortField::LastCalledAt => (left.last_called_at.is_none(), left.last_called_at)
-                .cmp(&(right.last_called_at.is_none(), right.last_called_at)),
+            SortField::LastCalledAt => {
+                let [left, right] = [left, right].map(|row| row.latest_call(calls));
+                (left.is_none(), left).cmp(&(right.is_none(), right))
+            }
         };
         let order = order.then(left.id.cmp(&right.id));
         if self.descending { order.reverse() } else { order }
@@ -129,9 +131,10 @@ impl FlagQuery {
         &self,
         rows: impl IntoIterator<Item = &'a FlagRow>,
         now: DateTime<Utc>,
+        calls: &CallTimes,
     ) -> Vec<&'a FlagRow> {
-        let mut shown: Vec<&FlagRow> = rows.into_iter().filter(|row| self.matches(row, now)).collect();
-        shown.sort_by(|left, right| self.compare(left, right));
+        let mut shown: Vec<&FlagRow> = rows.into_iter().filter(|row| self.matches(row, now, calls)).collect();
+        shown.sort_by(|left, right| self.compare(left, right, calls));
         shown
     }
 }

@@ -11,6 +11,7 @@
 //! which clients find out the same themselves, [`blast`] whom a condition reaches.
 
 pub mod blast;
+pub mod calls;
 pub mod changes;
 pub mod cohort;
 pub mod conflict;
@@ -27,6 +28,7 @@ pub mod filters;
 pub mod hash;
 pub mod input;
 pub mod json;
+mod known_fields;
 pub mod limits;
 pub mod listing;
 pub mod mentions;
@@ -48,6 +50,7 @@ mod robustness;
 #[cfg(test)]
 mod testing;
 
+pub use calls::CallTimes;
 pub use display::{AccessLevel, Prepared, Viewer};
 pub use error::FieldError;
 pub use input::{FlagInput, Surroundings, Write, is_possible_key};

@@ -112,7 +112,7 @@ fn around<'a>(
     dashboards: &'a BTreeSet<i64>,
     stored: Option<&'a Flag>,
 ) -> Surroundings<'a> {
-    Surroundings { stored, key_taken: false, references, dashboards, linked_to_early_access: false }
+    Surroundings { stored, key_holder: None, references, dashboards, linked_to_early_access: false }
 }
 
 proptest! {
@@ -153,6 +153,6 @@ proptest! {
         let viewer = Viewer { can_edit: false, level: AccessLevel::Viewer };
         prop_assert!(flag.response(viewer, &BTreeMap::new(), testing::now()).is_object());
         let row = FlagRow::from(&flag);
-        row.is_listed_as_stale(testing::now());
+        row.is_listed_as_stale(testing::now(), &super::CallTimes::none());
     }
 }

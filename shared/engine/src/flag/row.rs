@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Flag, filter_view as view, references,
+    Flag,
+    calls::{CallTimes, CalledFlag},
+    filter_view as view, references,
     status::{self, Reason, Status, Usage},
 };
 
@@ -131,21 +133,27 @@ impl FlagRow {
         Self { name: String::new(), tags: Vec::new(), cohort_ids: Vec::new(), ..self.clone() }
     }
 
-    /// The status of the flag at an instant.
-    pub fn status(&self, now: DateTime<Utc>) -> Status {
+    /// When it was last called, as far as its record and `calls` say.
+    pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
+        let (deleted, recorded) = (self.deleted, self.last_called_at);
+        calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
+    }
+
+    /// The status of the flag at an instant, with the calls that are known then.
+    pub fn status(&self, now: DateTime<Utc>, calls: &CallTimes) -> Status {
         let usage = Usage {
             deleted: self.deleted,
             active: self.active,
             created_at: self.created_at,
-            last_called_at: self.last_called_at,
+            last_called_at: self.latest_call(calls),
             fully_rolled_out: self.fully_rolled_out,
         };
         Reason::of(usage, now).status()
     }
 
     /// Whether the list of stale flags shows the flag.
-    pub fn is_listed_as_stale(&self, now: DateTime<Utc>) -> bool {
-        self.status(now) == Status::Stale && !self.only_empty_groups
+    pub fn is_listed_as_stale(&self, now: DateTime<Utc>, calls: &CallTimes) -> bool {
+        self.status(now, calls) == Status::Stale && !self.only_empty_groups
     }
 }
 

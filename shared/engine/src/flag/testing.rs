@@ -37,7 +37,7 @@ pub fn judge_with(
     let write = if stored.is_some() { Write::Update } else { Write::Create };
     let around = Surroundings {
         stored,
-        key_taken: false,
+        key_holder: None,
         references,
         dashboards: &BTreeSet::from([1, 2]),
         linked_to_early_access: false,

@@ -22,16 +22,18 @@ pub struct Links<'a> {
     pub dependents: &'a [Related],
     /// The flags that it depends on.
     pub references: &'a References,
-    /// Whether another live flag has its key.
-    pub key_taken: bool,
+    /// The id of another live flag that has its key.
+    pub key_holder: Option<i64>,
 }
 
 /// Checks the change from `before` to `after`. Errors are one 400 each.
 pub fn check(before: &Flag, after: &Flag, links: &Links<'_>) -> Result<(), FieldError> {
     match (before.deleted, after.deleted) {
         (false, true) => check_delete(links)?,
-        (true, false) if links.key_taken => return Err(FieldError::key_taken()),
         (true, false) => {
+            if let Some(holder) = links.key_holder {
+                return Err(FieldError::key_held_by(holder));
+            }
             let own = Own { id: Some(after.id), key: &after.key };
             dependencies::check_circle(&after.filters, own, links.references)?;
         }
@@ -93,14 +95,6 @@ pub fn key_after_delete(before: &Flag, after: &Flag, links: &Links<'_>) -> Optio
     let is_delete = !before.deleted && after.deleted;
     let only_deleted = links.deleted_experiments && links.live_experiments.is_empty();
     (is_delete && only_deleted).then(|| format!("{}{DELETED}{}", after.key, after.id))
-}
-
-/// The refusal of a create whose key belongs to a deleted flag that an experiment still uses.
-pub fn replaced_flag_is_in_experiment() -> FieldError {
-    FieldError::general(
-        "Feature flag with this key already exists and is used in an experiment. \
-         Please delete the experiment before deleting the flag.",
-    )
 }
 
 #[cfg(test)]

@@ -6,12 +6,11 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::calls::{CALL_EVENT, CALLED_KEY};
 use super::{Flag, timestamp};
 
 /// Days that the dashboard and its insights look back.
 const LOOK_BACK: &str = "-30d";
-/// The property by which calls name their flag.
-const CALLED_FLAG: &str = "$feature_flag";
 
 /// An insight to be generated.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,9 +42,9 @@ pub fn dashboard_filters() -> Value {
 pub fn called(key: &str) -> [Question; 2] {
     let question = |name, description, math, display| {
         let series = json!([{
-            "kind": "EventsNode", "event": "$feature_flag_called", "name": "$feature_flag_called", "math": math,
+            "kind": "EventsNode", "event": CALL_EVENT, "name": CALL_EVENT, "math": math,
         }]);
-        let mut query = trends(&series, CALLED_FLAG, key, display);
+        let mut query = trends(&series, CALLED_KEY, key, display);
         query["source"]["breakdownFilter"] =
             json!({"breakdown": "$feature_flag_response", "breakdown_type": "event"});
         Question { name, description: Some(description), query }
@@ -113,7 +112,7 @@ pub fn after_rename(
     let groups = query.pointer_mut("/source/properties/values")?.as_array_mut()?;
     let [group] = groups.as_mut_slice() else { return None };
     let [leaf] = group.get_mut("values")?.as_array_mut()?.as_mut_slice() else { return None };
-    if leaf.get("key")? != CALLED_FLAG || leaf.get("value")? != old {
+    if leaf.get("key")? != CALLED_KEY || leaf.get("value")? != old {
         return None;
     }
     leaf["value"] = json!(new);

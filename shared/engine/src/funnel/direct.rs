@@ -8,9 +8,9 @@ use super::lane::{earliest, rows_of};
 use super::merge::{MarkedRun, RowMarks};
 use super::scan::{Marks, Rules};
 use super::values::{Codes, Touch};
-use super::watch::Watch;
 use crate::error::CalcResult;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 /// No path.
 const NONE: Micros = Micros::MIN;
@@ -88,12 +88,12 @@ impl<'a> Direct<'a> {
     /// Calls back for every actor that began a path, in their order.
     pub(super) fn run(
         mut self,
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
         mut back: impl FnMut(Told<'_>) -> CalcResult<()>,
     ) -> CalcResult<()> {
         while let Some(actor) = self.lanes.first().and_then(|first| first.actors.get(first.behind)).copied() {
             let reach = self.seek(actor);
-            watch.spend(1 + self.lanes.iter().map(|lane| lane.end - lane.next).sum::<usize>())?;
+            work.consume(1 + self.lanes.iter().map(|lane| lane.end - lane.next).sum::<usize>())?;
             if reach == 0 {
                 continue;
             }

@@ -5,9 +5,9 @@
 //! to where the other stands, so that the cost is that of the shorter list.
 
 use super::merge::{MarkedRun, RowMarks, leap};
-use super::watch::Watch;
 use crate::error::CalcResult;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 /// What happens at the end of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,39 +44,51 @@ pub(super) struct Gap {
 }
 
 /// Finds out what became of the gaps. Rows that take a step are the ends of gaps; all others that are seen break them.
-pub(super) fn settle(gaps: &mut [Gap], runs: &[MarkedRun<'_>], watch: &mut Watch<'_>) -> CalcResult<()> {
+pub(super) fn settle(gaps: &mut [Gap], runs: &[MarkedRun<'_>], work: &WorkBudget<'_>) -> CalcResult<()> {
     let mut open: Vec<usize> = (0..gaps.len()).collect();
     // The most frequent event breaks the most gaps.
     let mut order: Vec<&MarkedRun<'_>> = runs.iter().collect();
     order.sort_by_key(|marked| std::cmp::Reverse(marked.run.actors.len()));
+    let mut settled = 0;
     for marked in order {
         let rows = marked.run.actors.len();
         match &marked.marks {
             RowMarks::Same(marks) if marks.steps() != 0 => continue,
             RowMarks::Same(_) => {
-                watch.spend(open.len().min(rows))?;
-                settle_by(gaps, &open, marked, |_| true);
+                work.consume(1 + open.len().min(rows))?;
+                settled += settle_by(gaps, &open, marked, |_| true);
             }
             RowMarks::Each(marks) => {
-                watch.spend(open.len().min(rows) + rows / 16)?;
-                settle_by(gaps, &open, marked, |row| !marks[row].is_empty() && marks[row].steps() == 0);
+                work.consume(1 + open.len().min(rows) + rows / 16)?;
+                settled +=
+                    settle_by(gaps, &open, marked, |row| !marks[row].is_empty() && marks[row].steps() == 0);
             }
         }
-        open.retain(|gap| gaps[*gap].fate == Fate::Open);
+        // Not after each of thousands of names: all gaps are gone through once that pays.
+        if settled > open.len() / 4 {
+            work.consume(open.len())?;
+            open.retain(|gap| gaps[*gap].fate == Fate::Open);
+            settled = 0;
+        }
     }
     Ok(())
 }
 
-/// What the rows of a run that `breaks` names say of the open gaps.
-fn settle_by(gaps: &mut [Gap], open: &[usize], marked: &MarkedRun<'_>, breaks: impl Fn(usize) -> bool) {
+/// What the rows of a run that `breaks` names say of the open gaps, and of how many it is said.
+fn settle_by(
+    gaps: &mut [Gap],
+    open: &[usize],
+    marked: &MarkedRun<'_>,
+    breaks: impl Fn(usize) -> bool,
+) -> usize {
     let (actors, times) = (marked.run.actors.as_ref(), marked.run.times.as_ref());
     let rows = actors.len().min(times.len());
-    let (mut next, mut row) = (0, 0);
+    let (mut next, mut row, mut settled) = (0, 0, 0);
     while let Some(gap) = open.get(next).map(|gap| &mut gaps[*gap]) {
         let (actor, from) = (gap.actor, gap.from);
         row = leap(row, rows, |row| actors[row] < actor || (actors[row] == actor && times[row] < from));
         if row == rows {
-            return;
+            break;
         }
         let place = (actors[row], times[row]);
         if place > (actor, gap.to) {
@@ -86,10 +98,14 @@ fn settle_by(gaps: &mut [Gap], open: &[usize], marked: &MarkedRun<'_>, breaks: i
             });
         } else if breaks(row) {
             // The row may be at the beginning of the next gap too, so it stays.
-            gap.fate = if from < place.1 && place.1 < gap.to { Fate::Broken } else { Fate::Tied };
+            if gap.fate == Fate::Open {
+                gap.fate = if from < place.1 && place.1 < gap.to { Fate::Broken } else { Fate::Tied };
+                settled += 1;
+            }
             next += 1;
         } else {
             row += 1;
         }
     }
+    settled
 }

@@ -12,6 +12,7 @@ use crate::matcher::Matcher;
 use crate::plan::{Compiler, ProjectContext, shared_filter};
 use crate::query::{FirstTime, FunnelsQuery, Order, Series, StepRule};
 use crate::scan::{Micros, Partition, Run, Seq};
+use crate::work::WorkBudget;
 
 /// The matchers of a funnel.
 #[derive(Debug, Clone)]
@@ -71,17 +72,15 @@ impl Marker {
     pub(super) fn marked<'a>(
         &self,
         partition: &'a Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         mut values: impl FnMut(&Run) -> CalcResult<Option<Codes>>,
     ) -> CalcResult<Vec<MarkedRun<'a>>> {
-        let firsts = self.entries.iter().map(|entry| entry.firsts(partition, stop));
+        let firsts = self.entries.iter().map(|entry| entry.firsts(partition, work));
         let firsts = firsts.collect::<CalcResult<Vec<_>>>()?;
         let mut marked = Vec::new();
         for (index, run) in partition.runs.iter().enumerate() {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
-            if let Some(marks) = self.marks(index, run, &firsts) {
+            work.check()?;
+            if let Some(marks) = self.marks(index, run, &firsts, work)? {
                 marked.push(MarkedRun::new(run, marks, values(run)?));
             }
         }
@@ -89,25 +88,35 @@ impl Marker {
     }
 
     /// What the rows of a run match; none when no row matters.
-    fn marks(&self, index: usize, run: &Run, firsts: &[Option<Vec<Option<First>>>]) -> Option<RowMarks> {
+    fn marks(
+        &self,
+        index: usize,
+        run: &Run,
+        firsts: &[Option<Vec<First>>],
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Option<RowMarks>> {
         let mut marks = RowMarks::Same(Marks::default());
         let mut shared: Option<Mask> = None;
         if self.strict {
-            let mask = shared.insert(self.shared.mask(run));
+            let mask = shared.insert(self.shared.mask(run, work)?);
             marks = marks.with(Marks::seen(), mask);
         }
         for (entry, firsts) in self.entries.iter().zip(firsts) {
-            let own = entry.mask(index, run, firsts.as_deref());
+            let own = entry.mask(index, run, firsts.as_deref(), work)?;
+            work.consume(run.times.len())?;
             if own == Mask::Nothing {
                 continue;
             }
-            let shared = shared.get_or_insert_with(|| self.shared.mask(run));
+            let shared = match &shared {
+                Some(shared) => shared,
+                None => shared.insert(self.shared.mask(run, work)?),
+            };
             if *shared == Mask::Nothing {
-                return None;
+                return Ok(None);
             }
             marks = marks.with(entry.marks, &own.and(shared.clone()));
         }
-        (marks != RowMarks::Same(Marks::default())).then_some(marks)
+        Ok((marks != RowMarks::Same(Marks::default())).then_some(marks))
     }
 }
 
@@ -126,19 +135,13 @@ impl Entry {
         Ok(Self { matcher: matcher(&series.properties)?, marks, first_of })
     }
 
-    /// By actor, the first row; none when every row counts.
-    fn firsts(
-        &self,
-        partition: &Partition,
-        stop: &dyn Fn() -> bool,
-    ) -> CalcResult<Option<Vec<Option<First>>>> {
+    /// The first row of each actor, by run and row; none when every row counts.
+    fn firsts(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Option<Vec<First>>> {
         let Some(matcher) = &self.first_of else { return Ok(None) };
         let mut firsts: Vec<Option<First>> = vec![None; partition.actors.len()];
         for (index, run) in partition.runs.iter().enumerate() {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
-            let mask = matcher.mask(run);
+            work.check()?;
+            let mask = matcher.mask(run, work)?;
             if mask == Mask::Nothing {
                 continue;
             }
@@ -153,18 +156,28 @@ impl Entry {
                 }
             }
         }
+        let mut firsts: Vec<First> = firsts.into_iter().flatten().collect();
+        firsts.sort_unstable_by_key(|first| (first.run, first.row));
         Ok(Some(firsts))
     }
 
-    fn mask(&self, index: usize, run: &Run, firsts: Option<&[Option<First>]>) -> Mask {
-        let mask = self.matcher.mask(run);
-        let (Some(firsts), true) = (firsts, mask != Mask::Nothing) else { return mask };
+    fn mask(
+        &self,
+        index: usize,
+        run: &Run,
+        firsts: Option<&[First]>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Mask> {
+        let mask = self.matcher.mask(run, work)?;
+        let (Some(firsts), true) = (firsts, mask != Mask::Nothing) else { return Ok(mask) };
         let mut rows = vec![false; run.actors.len()];
-        for first in firsts.iter().flatten().filter(|first| first.run == index) {
+        let from = firsts.partition_point(|first| first.run < index);
+        for first in firsts[from..].iter().take_while(|first| first.run == index) {
+            work.consume(1)?;
             if let Some(row) = rows.get_mut(first.row) {
                 *row = true;
             }
         }
-        mask.and(Mask::Rows(rows))
+        Ok(mask.and(Mask::Rows(rows)))
     }
 }

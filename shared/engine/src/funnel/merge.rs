@@ -3,6 +3,10 @@
 //! Must stay true: instants ascend, events of an instant stand in order of arrival, rows that match nothing are not seen.
 //! Actors are visited in ascending order, so that each run is read once from its first row to its last.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
 use super::scan::{Marks, StepEvent};
 use super::values::Codes;
 use crate::filter::Mask;
@@ -123,16 +127,17 @@ pub(super) fn entrants(runs: &[MarkedRun<'_>], begins: impl Fn(Marks) -> bool) -
     actors
 }
 
-/// Walks through the instants of one actor after the other.
+/// Walks through the instants of one actor after the other. Runs are found by heaps, because there may be one for each of
+/// thousands of event names, and an actor has events of a few.
 pub(super) struct Ticks<'a> {
     runs: &'a [MarkedRun<'a>],
     bounds: (Micros, Micros),
     /// By run.
     heads: Vec<Head>,
-    /// The runs with events of the actor: of many names of events an actor has few.
-    active: Vec<usize>,
-    /// The run whose event comes next.
-    front: Option<usize>,
+    /// The runs that have more actors, by the next of these.
+    upcoming: BinaryHeap<Reverse<(u32, usize)>>,
+    /// The runs with events of the actor, by time and arrival of the next of these.
+    active: BinaryHeap<Reverse<(Micros, Seq, usize)>>,
     tick: Vec<StepEvent>,
 }
 
@@ -142,50 +147,65 @@ struct Head {
     /// The actor's first row that is not yet given out, and the row after its last.
     next: usize,
     end: usize,
-    /// Time of that row; none is left where it is [`NEVER`].
-    time: Micros,
 }
-
-/// Later than every event.
-const NEVER: Micros = Micros::MAX;
 
 impl<'a> Ticks<'a> {
     /// Only events from the first to the last of these instants are given out.
     pub(super) fn new(runs: &'a [MarkedRun<'a>], bounds: (Micros, Micros)) -> Self {
-        let heads = vec![Head { next: 0, end: 0, time: NEVER }; runs.len()];
-        Self { runs, bounds, heads, active: Vec::new(), front: None, tick: Vec::new() }
+        let heads = vec![Head { next: 0, end: 0 }; runs.len()];
+        let first = |(index, marked): (usize, &MarkedRun<'_>)| {
+            marked.run.actors.first().map(|actor| Reverse((*actor, index)))
+        };
+        let upcoming = runs.iter().enumerate().filter_map(first).collect();
+        Self { runs, bounds, heads, upcoming, active: BinaryHeap::new(), tick: Vec::new() }
     }
 
-    /// Goes on to an actor, who must stand behind the one before.
-    pub(super) fn seek(&mut self, actor: u32) {
+    /// Goes on to an actor, who must stand behind the one before. The number of runs that were looked at.
+    pub(super) fn seek(&mut self, actor: u32) -> usize {
         self.active.clear();
-        for (index, (marked, head)) in self.runs.iter().zip(&mut self.heads).enumerate() {
+        let mut visited = 0;
+        while let Some(mut top) = self.upcoming.peek_mut()
+            && top.0.0 <= actor
+        {
+            visited += 1;
+            let index = top.0.1;
+            let (marked, head) = (&self.runs[index], &mut self.heads[index]);
             let actors = &marked.run.actors;
             head.next = leap(head.end, actors.len(), |row| actors[row] < actor);
             head.end = head.next;
             while actors.get(head.end) == Some(&actor) {
                 head.end += 1;
             }
-            head.load(marked, self.bounds);
-            if head.time != NEVER {
-                self.active.push(index);
+            if let Some(time) = head.load(marked, self.bounds) {
+                self.active.push(Reverse((time, marked.run.order.at(head.next), index)));
+            }
+            match actors.get(head.end) {
+                Some(next) => *top = Reverse((*next, index)),
+                None => {
+                    PeekMut::pop(top);
+                }
             }
         }
-        self.front = self.earliest();
+        visited
     }
 
     /// The events of the actor's next instant.
     pub(super) fn next(&mut self) -> Option<&[StepEvent]> {
         self.tick.clear();
-        let time = self.heads[self.front?].time;
-        while let Some(index) = self.front
-            && self.heads[index].time == time
+        let Reverse((time, ..)) = *self.active.peek()?;
+        while let Some(mut top) = self.active.peek_mut()
+            && top.0.0 == time
         {
+            let index = top.0.2;
             let (marked, head) = (&self.runs[index], &mut self.heads[index]);
             self.tick.push(marked.event(head.next, time));
             head.next += 1;
-            head.load(marked, self.bounds);
-            self.front = self.earliest();
+            match head.load(marked, self.bounds) {
+                Some(next) => *top = Reverse((next, marked.run.order.at(head.next), index)),
+                None => {
+                    PeekMut::pop(top);
+                }
+            }
         }
         Some(&self.tick)
     }
@@ -197,45 +217,19 @@ impl<'a> Ticks<'a> {
             events.extend_from_slice(tick);
         }
     }
-
-    /// The run whose next event is the earliest; of equal times the first to arrive.
-    #[inline]
-    fn earliest(&self) -> Option<usize> {
-        let mut best = None;
-        let mut time = NEVER;
-        for index in self.active.iter().copied() {
-            let head = &self.heads[index];
-            if head.time < time {
-                (best, time) = (Some(index), head.time);
-            } else if head.time == time
-                && let Some(other) = best
-                && self.seq(index) < self.seq(other)
-            {
-                best = Some(index);
-            }
-        }
-        best
-    }
-
-    fn seq(&self, index: usize) -> Seq {
-        self.runs[index].run.order.at(self.heads[index].next)
-    }
 }
 
 impl Head {
-    /// Finds the next row that matters.
+    /// Finds the next row that matters, and when that was. None when the actor has no more of them.
     #[inline]
-    fn load(&mut self, marked: &MarkedRun<'_>, bounds: (Micros, Micros)) {
-        self.time = NEVER;
+    fn load(&mut self, marked: &MarkedRun<'_>, bounds: (Micros, Micros)) -> Option<Micros> {
         while self.next < self.end {
             let time = marked.run.times[self.next];
             if time >= bounds.0 && !marked.marks.of(self.next).is_empty() {
-                if time <= bounds.1 {
-                    self.time = time;
-                }
-                return;
+                return (time <= bounds.1).then_some(time);
             }
             self.next += 1;
         }
+        None
     }
 }

@@ -15,12 +15,12 @@ mod rank;
 mod result;
 mod rows;
 pub mod scan;
+mod step_values;
 mod strict;
 #[cfg(test)]
 mod tests;
 mod values;
 mod walk;
-mod watch;
 
 use serde_json::Value;
 
@@ -32,6 +32,7 @@ use crate::plan::{Compiler, ProjectContext};
 use crate::query::{FunnelsQuery, Viz};
 use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition};
+use crate::work::WorkBudget;
 use marks::Marker;
 pub(crate) use people::point;
 pub use people::{FunnelPoint, Which};
@@ -88,21 +89,22 @@ impl Funnel {
         Ok(Self { query: query.clone(), project_id, range, bounds, buckets, definitions, marker, split })
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Rows> {
+    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
         match (&self.buckets, self.query.viz) {
-            (Some(buckets), _) => self.period_rows(buckets, partition, stop),
-            (None, Viz::TimeToConvert) => self.time_rows(partition, stop),
-            (None, _) => self.step_rows(partition, stop),
+            (Some(buckets), _) => self.period_rows(buckets, partition, work),
+            (None, Viz::TimeToConvert) => self.time_rows(partition, work),
+            (None, _) => self.step_rows(partition, work),
         }
     }
 
-    pub(crate) fn finish(&self, sum: Rows) -> CalcResult<Value> {
+    pub(crate) fn finish(&self, sum: Rows, work: &WorkBudget<'_>) -> CalcResult<Value> {
+        work.check()?;
         Ok(match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => result::periods::series(self, buckets, sum),
             (None, Viz::TimeToConvert) => result::bins::bins(&self.query, sum),
             (None, _) => {
                 self.check_rows(&sum)?;
-                result::steps::steps(self, sum)
+                result::steps::steps(self, sum, work)?
             }
         })
     }
@@ -111,10 +113,10 @@ impl Funnel {
     pub(crate) fn each_outcome(
         &self,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         back: impl FnMut(Outcome<'_>),
     ) -> CalcResult<()> {
-        self.outcomes(partition, stop, back).map(drop)
+        self.outcomes(partition, work, back).map(drop)
     }
 
     /// The depths of an entry and of a conversion.

@@ -12,6 +12,7 @@ use crate::people::Matched;
 use crate::query::{BreakdownBy, FunnelsQuery, Viz, switch, whole};
 use crate::scan::{Micros, Partition};
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 /// Whose people are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,14 +129,14 @@ impl Funnel {
         &self,
         partition: &Partition,
         point: &FunnelPoint,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Matched>> {
         // Actor, value and times; values have a meaning when the pass is over.
         let mut found: Vec<(u32, u32, Vec<Micros>)> = Vec::new();
         let values = match (&point.which, &self.buckets) {
             (Which::Entered { start, dropped }, Some(buckets)) => {
                 let period = self.period(buckets, start)?;
-                self.entries(buckets, partition, stop, |actor, value, entries| {
+                self.entries(buckets, partition, work, |actor, value, entries| {
                     let counts =
                         entries.iter().any(|entry| entry.period == period && entry.converted != *dropped);
                     if counts {
@@ -147,7 +148,7 @@ impl Funnel {
                 return Err(CalcError::invalid("funnel_viz_type", "The funnel is not over time."));
             }
             (Which::Reached(_) | Which::Dropped(_), _) => {
-                self.outcomes(partition, stop, |Outcome { actor, value, times, steps }| {
+                self.outcomes(partition, work, |Outcome { actor, value, times, steps }| {
                     if self.did(&point.which, steps) {
                         found.push((actor, value, times.to_vec()));
                     }
@@ -167,8 +168,8 @@ impl Funnel {
 
     /// The period that starts at an instant.
     fn period(&self, buckets: &Buckets, start: &str) -> CalcResult<usize> {
-        let text = DateText::read(start);
-        let at = text.instant(self.range.to).filter(|_| text.is_absolute());
+        let text = DateText::parse(start).filter(|text| text.is_absolute());
+        let at = text.and_then(|text| text.instant(self.range.to));
         let at = at.map(|at| at.timestamp_micros());
         let starts = buckets.starts().iter().map(|start| start.timestamp_micros());
         starts.enumerate().find(|(_, start)| Some(*start) == at).map(|(period, _)| period).ok_or_else(|| {

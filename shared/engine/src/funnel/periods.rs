@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use super::queues::Queues;
 use super::scan::{Bound, Rules, StepEvent};
-use super::watch::Watch;
 use crate::dates::buckets::Buckets;
 use crate::error::CalcResult;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 /// One period of one actor: it got to `from_step`, and it got to `to_step` or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl PeriodScanner {
         bound: Option<Bound>,
         buckets: &Buckets,
         events: impl IntoIterator<Item = &'e StepEvent>,
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<&[Entry]> {
         self.bound = bound;
         self.spare.extend(self.open.drain(..).map(|open| open.starts));
@@ -95,7 +95,7 @@ impl PeriodScanner {
         self.current = (0, false);
         for event in events {
             if let Some(period) = buckets.index(event.time) {
-                self.event(event, period, watch)?;
+                self.event(event, period, work)?;
             }
         }
         while let Some(open) = self.open.pop_front() {
@@ -111,7 +111,7 @@ impl PeriodScanner {
         Ok(&self.entries)
     }
 
-    fn event(&mut self, event: &StepEvent, period: usize, watch: &mut Watch<'_>) -> CalcResult<()> {
+    fn event(&mut self, event: &StepEvent, period: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         if self.current.0 != period {
             self.current = (period, false);
         }
@@ -122,7 +122,7 @@ impl PeriodScanner {
         {
             self.put_aside(open);
         }
-        watch.spend(1 + self.open.len() * self.rules.work(event.marks))?;
+        work.consume(1 + self.open.len() * self.rules.work(event.marks))?;
         let mut gaps = event.marks.exclusions();
         while gaps != 0 {
             let gap = gaps.trailing_zeros() as usize;
@@ -260,13 +260,13 @@ impl UnorderedPeriodScanner {
         bound: Option<Bound>,
         buckets: &Buckets,
         events: impl IntoIterator<Item = &'e StepEvent>,
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<&[Entry]> {
         self.queues.begin(bound);
         self.depths.clear();
         self.entries.clear();
         for event in events {
-            watch.spend(1)?;
+            work.consume(1)?;
             while self.queues.leaving(event.time).is_some() {
                 self.drop_oldest(buckets);
             }

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use super::scan::{Bound, Reached, StepEvent};
-use super::watch::Watch;
 use crate::error::CalcResult;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 /// Events that wait for others, by the step that they serve.
 #[derive(Debug, Clone)]
@@ -106,12 +106,12 @@ impl UnorderedScanner {
         &mut self,
         bound: Option<Bound>,
         events: impl IntoIterator<Item = &'e StepEvent>,
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Option<Reached<'_>>> {
         self.queues.begin(bound);
         self.best.clear();
         for event in events {
-            watch.spend(1)?;
+            work.consume(1)?;
             while self.queues.leaving(event.time).is_some() {
                 self.record();
                 self.queues.drop_oldest();

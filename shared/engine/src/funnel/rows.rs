@@ -10,6 +10,7 @@ use crate::dates::buckets::Buckets;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::scan::{Micros, Partition};
+use crate::work::WorkBudget;
 
 /// Rows by the value of the breakdown; without one there is one, whose key is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -109,11 +110,11 @@ impl Sheet {
 
 impl Funnel {
     /// How many reached each step, and the hops.
-    pub(super) fn step_rows(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Rows> {
+    pub(super) fn step_rows(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
         let steps = self.query.series.len();
         let optional = self.rules().optional;
         let mut sheet = Sheet::new(steps, steps);
-        let values = self.outcomes(partition, stop, |Outcome { value, times, steps: reached, .. }| {
+        let values = self.outcomes(partition, work, |Outcome { value, times, steps: reached, .. }| {
             let Some(row) = sheet.row(value) else { return };
             let (mut left, mut before) = (reached, None);
             let mut times = times.iter();
@@ -137,10 +138,10 @@ impl Funnel {
     }
 
     /// How long those took who got from the one step to the other.
-    pub(super) fn time_rows(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Rows> {
+    pub(super) fn time_rows(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
         let (from, to) = self.query.step_range();
         let mut sheet = Sheet::new(1, 1);
-        let values = self.outcomes(partition, stop, |outcome| {
+        let values = self.outcomes(partition, work, |outcome| {
             if let (Some(first), Some(last)) = (outcome.times.get(from), outcome.times.get(to))
                 && let Some(row) = sheet.row(outcome.value)
             {
@@ -156,11 +157,11 @@ impl Funnel {
         &self,
         buckets: &Buckets,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Rows> {
         let periods = buckets.len();
         let mut sheet = Sheet::new(2 * periods, 0);
-        let values = self.entries(buckets, partition, stop, |_, value, entries| {
+        let values = self.entries(buckets, partition, work, |_, value, entries| {
             for entry in entries {
                 let Some(row) = sheet.row(value) else { return };
                 row.counts[entry.period] += 1;

@@ -5,9 +5,9 @@
 //! same instant are one tick: when they differ in what they match, they are taken in the order of the steps and no event
 //! stands twice on a path. In strict order an event ends all paths but those that it goes on or repeats.
 
-use super::watch::Watch;
 use crate::error::CalcResult;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 /// An event of one actor that matters to the funnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,14 +176,14 @@ impl Scanner {
         &mut self,
         bound: Option<Bound>,
         events: &[StepEvent],
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Option<Reached<'_>>> {
         self.begin(bound);
         let mut ticks = events.chunk_by(|one, next| one.time == next.time);
         while !self.is_complete()
             && let Some(tick) = ticks.next()
         {
-            watch.spend(tick.len())?;
+            work.consume(tick.len())?;
             self.tick(tick);
         }
         Ok(self.reached())

@@ -11,9 +11,9 @@ use super::gaps::{End, Fate, Gap, settle};
 use super::lane::{earliest, rows_of};
 use super::merge::{MarkedRun, RowMarks, leap};
 use super::scan::{Marks, Rules};
-use super::watch::Watch;
 use crate::error::CalcResult;
 use crate::scan::{Micros, Order};
+use crate::work::WorkBudget;
 
 /// More lanes than these are not merged quickly.
 const LANES: usize = 64;
@@ -85,25 +85,25 @@ impl<'a> Strict<'a> {
     /// Calls back for every actor that took the first step, in their order.
     pub(super) fn run(
         mut self,
-        watch: &mut Watch<'_>,
+        work: &WorkBudget<'_>,
         mut back: impl FnMut(Told<'_>) -> CalcResult<()>,
     ) -> CalcResult<()> {
         let (mut entrants, mut gaps) = (Vec::new(), Vec::new());
         while let Some(actor) = self.next_actor() {
             let reach = self.seek(actor);
-            watch.spend(1 + self.lanes.iter().map(|lane| lane.end - lane.next).sum::<usize>())?;
+            work.consume(1 + self.lanes.iter().map(|lane| lane.end - lane.next).sum::<usize>())?;
             let starts = self.lanes.iter().take_while(|lane| lane.step == 0).filter_map(Lane::time);
             let Some(first) = starts.min().filter(|_| reach > 0) else { continue };
             let tied = reach > 1 && !self.find_gaps(actor, &mut gaps);
             entrants.push(Entrant { actor, first, gaps: gaps.len(), tied });
         }
-        settle(&mut gaps, self.runs, watch)?;
+        settle(&mut gaps, self.runs, work)?;
         let (mut best, mut path) = (Vec::new(), Vec::new());
         let mut done = 0;
         for Entrant { actor, first, gaps: end, tied } in entrants {
             let own = &gaps[done..end];
             done = end;
-            watch.spend(1 + own.len())?;
+            work.consume(1 + own.len())?;
             best.clear();
             best.push(first);
             if tied || !follow(own, self.rules.steps, &mut path, &mut best) {

@@ -14,6 +14,7 @@ use crate::limits;
 use crate::plan::Compiler;
 use crate::query::{Attribution, BreakdownBy, CohortChoice, FunnelsQuery, Order, PartSource};
 use crate::scan::{FactKey, RowKey, Run};
+use crate::work::WorkBudget;
 
 /// How a funnel is split into rows.
 #[derive(Debug, Clone)]
@@ -149,6 +150,14 @@ impl Split {
         }
     }
 
+    /// The step whose events say which values an actor counts under.
+    pub(super) fn attributed_step(&self) -> Option<usize> {
+        match self {
+            Self::Values { attribution: Attribution::Step(step), .. } => Some(*step),
+            _ => None,
+        }
+    }
+
     /// No values yet.
     pub(super) fn values(&self) -> Values {
         let parts = match self {
@@ -160,11 +169,21 @@ impl Split {
     }
 
     /// The code of the value of each row of a run; none where there is nothing to tell apart.
-    pub(super) fn codes(&self, run: &Run, values: &mut Values) -> CalcResult<Option<Codes>> {
+    pub(super) fn codes(
+        &self,
+        run: &Run,
+        values: &mut Values,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Option<Codes>> {
         match self {
             Self::Whole => Ok(None),
-            Self::Values { reader, .. } => values.codes(reader.texts(run), run.actors.len()).map(Some),
-            Self::Cohorts(choices) => Ok(Some(Codes::Each(values.memberships(run, choices)))),
+            Self::Values { reader, .. } => {
+                values.codes(reader.texts(run, work)?, run.actors.len(), work).map(Some)
+            }
+            Self::Cohorts(choices) => {
+                work.consume(run.actors.len().saturating_mul(choices.len()))?;
+                Ok(Some(Codes::Each(values.memberships(run, choices))))
+            }
         }
     }
 
@@ -226,6 +245,9 @@ pub(super) fn is_plain(query: &FunnelsQuery) -> bool {
     }
 }
 
+/// Work that finding the code of a value costs beside the bytes of its text.
+const PER_VALUE: usize = 16;
+
 impl Values {
     fn new(parts: usize) -> Self {
         Self {
@@ -245,11 +267,20 @@ impl Values {
     }
 
     /// The codes of the values that the texts of the parts make.
-    pub(super) fn codes(&mut self, mut parts: Vec<Texts>, rows: usize) -> CalcResult<Codes> {
+    pub(super) fn codes(
+        &mut self,
+        mut parts: Vec<Texts>,
+        rows: usize,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Codes> {
         let mut owns = Vec::with_capacity(parts.len());
         for part in &mut parts {
             let texts = std::mem::take(&mut part.values);
-            owns.push(texts.into_iter().map(|text| self.text(text)).collect::<Vec<_>>());
+            let own = texts.into_iter().map(|text| {
+                work.consume(PER_VALUE + text.len())?;
+                Ok(self.text(text))
+            });
+            owns.push(own.collect::<CalcResult<Vec<_>>>()?);
         }
         if let ([texts], [own]) = (parts.as_slice(), owns.as_slice()) {
             let own = own.iter().map(|text| self.joined(0, 0, *text)).collect::<CalcResult<Vec<_>>>()?;
@@ -260,6 +291,7 @@ impl Values {
         let mut codes = vec![0; rows];
         for (part, (texts, own)) in parts.iter().zip(&owns).enumerate() {
             for (row, code) in codes.iter_mut().enumerate() {
+                work.consume(1)?;
                 // A row without a value has an index outside of the texts.
                 let text = own.get(texts.of(row) as usize).copied().unwrap_or(0);
                 *code = self.joined(part, *code, text)?;

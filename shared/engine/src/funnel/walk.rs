@@ -8,14 +8,16 @@ use super::merge::{self, MarkedRun, Ticks};
 use super::periods::{Entry, PeriodScanner, UnorderedPeriodScanner};
 use super::queues::UnorderedScanner;
 use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
+use super::step_values::StepValueScanner;
 use super::strict::Strict;
 use super::values::{Only, Pass, Split, Touch, Values};
-use super::watch::Watch;
 use super::{Funnel, Outcome};
 use crate::dates::buckets::Buckets;
 use crate::error::CalcResult;
+use crate::limits;
 use crate::query::Order;
 use crate::scan::{Micros, Partition};
+use crate::work::WorkBudget;
 
 /// The events of one actor after the other, as a pass sees them.
 #[derive(Default)]
@@ -66,7 +68,7 @@ impl Funnel {
     pub(super) fn outcomes(
         &self,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         mut back: impl FnMut(Outcome<'_>),
     ) -> CalcResult<Values> {
         let rules = self.rules();
@@ -77,26 +79,25 @@ impl Funnel {
         };
         if self.query.order == Order::Unordered {
             let mut scanner = UnorderedScanner::new(rules.steps, rules.window);
-            return self.passes(partition, stop, |actor, pass, events, watch| {
-                told(actor, pass.value, scanner.run(pass.bound, events, watch)?);
+            return self.passes(partition, work, |actor, pass, events, work| {
+                told(actor, pass.value, scanner.run(pass.bound, events, work)?);
                 Ok(())
             });
         }
-        let (values, runs) = self.marked(partition, stop)?;
-        let mut walk = Walk::new(self, &runs, &values, stop);
+        let (values, runs) = self.marked(partition, work)?;
+        let mut walk = Walk::new(self, &runs, &values, work);
         let mut scanner = Scanner::new(rules);
         let touch = self.split.touch();
         let whole = matches!(self.split, Split::Whole);
         let special = Special::new(rules, self.bounds, &runs, touch).filter(|_| whole || touch.is_some());
         if let Some(special) = special {
-            let mut watch = Watch::new(stop);
-            special.run(&mut watch, |told| match told {
+            special.run(work, |told| match told {
                 Told::Outcome(outcome) => {
                     back(outcome);
                     Ok(())
                 }
-                Told::Tied(actor) => walk.one(actor, |pass, events, watch| {
-                    if let Some(Reached { times, steps }) = scanner.run(pass.bound, events, watch)? {
+                Told::Tied(actor) => walk.one(actor, |pass, events, work| {
+                    if let Some(Reached { times, steps }) = scanner.run(pass.bound, events, work)? {
                         back(Outcome { actor, value: pass.value, times, steps });
                     }
                     Ok(())
@@ -104,11 +105,13 @@ impl Funnel {
             })?;
         } else if whole {
             walk.ordered(&mut scanner, told)?;
+        } else if let Some(mut scanner) = self.step_value_scanner(rules) {
+            walk.step_values(&mut scanner, told)?;
         } else {
             walk.all(
                 |marks| marks.takes(0),
-                |actor, pass, events, watch| {
-                    told(actor, pass.value, scanner.run(pass.bound, events, watch)?);
+                |actor, pass, events, work| {
+                    told(actor, pass.value, scanner.run(pass.bound, events, work)?);
                     Ok(())
                 },
             )?;
@@ -117,25 +120,31 @@ impl Funnel {
         Ok(values)
     }
 
+    /// The scan of all values of an attributed step at once; none where there is no such step or no such scan.
+    fn step_value_scanner(&self, rules: Rules) -> Option<StepValueScanner> {
+        let step = self.split.attributed_step()?;
+        StepValueScanner::new(rules, step, !self.query.exclusions.is_empty())
+    }
+
     /// Calls back for every actor and value with the periods in which it entered.
     pub(super) fn entries(
         &self,
         buckets: &Buckets,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
         mut back: impl FnMut(u32, u32, &[Entry]),
     ) -> CalcResult<Values> {
         let (rules, goal) = (self.rules(), self.goal());
         if self.query.order == Order::Unordered {
             let mut scanner = UnorderedPeriodScanner::new(rules, goal);
-            return self.passes(partition, stop, |actor, pass, events, watch| {
-                back(actor, pass.value, scanner.run(pass.bound, buckets, events, watch)?);
+            return self.passes(partition, work, |actor, pass, events, work| {
+                back(actor, pass.value, scanner.run(pass.bound, buckets, events, work)?);
                 Ok(())
             });
         }
         let mut scanner = PeriodScanner::new(rules, goal);
-        self.passes(partition, stop, |actor, pass, events, watch| {
-            back(actor, pass.value, scanner.run(pass.bound, buckets, events, watch)?);
+        self.passes(partition, work, |actor, pass, events, work| {
+            back(actor, pass.value, scanner.run(pass.bound, buckets, events, work)?);
             Ok(())
         })
     }
@@ -144,13 +153,13 @@ impl Funnel {
     fn passes(
         &self,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
-        back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+        work: &WorkBudget<'_>,
+        back: impl FnMut(u32, Pass, &[StepEvent], &WorkBudget<'_>) -> CalcResult<()>,
     ) -> CalcResult<Values> {
-        let (values, runs) = self.marked(partition, stop)?;
+        let (values, runs) = self.marked(partition, work)?;
         let unordered = self.query.order == Order::Unordered;
         let begins = |marks: Marks| if unordered { marks.steps() != 0 } else { marks.takes(0) };
-        Walk::new(self, &runs, &values, stop).all(begins, back)?;
+        Walk::new(self, &runs, &values, work).all(begins, back)?;
         drop(runs);
         Ok(values)
     }
@@ -159,10 +168,10 @@ impl Funnel {
     fn marked<'a>(
         &self,
         partition: &'a Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<(Values, Vec<MarkedRun<'a>>)> {
         let mut values = self.split.values();
-        let runs = self.marker.marked(partition, stop, |run| self.split.codes(run, &mut values))?;
+        let runs = self.marker.marked(partition, work, |run| self.split.codes(run, &mut values, work))?;
         Ok((values, runs))
     }
 }
@@ -190,10 +199,10 @@ impl<'a> Special<'a> {
     }
 
     /// Calls back for every actor that began a path, in their order.
-    fn run(self, watch: &mut Watch<'_>, back: impl FnMut(Told<'_>) -> CalcResult<()>) -> CalcResult<()> {
+    fn run(self, work: &WorkBudget<'_>, back: impl FnMut(Told<'_>) -> CalcResult<()>) -> CalcResult<()> {
         match self {
-            Self::Ordered(direct) => direct.run(watch, back),
-            Self::Strict(strict) => strict.run(watch, back),
+            Self::Ordered(direct) => direct.run(work, back),
+            Self::Strict(strict) => strict.run(work, back),
         }
     }
 }
@@ -204,7 +213,7 @@ struct Walk<'a> {
     runs: &'a [MarkedRun<'a>],
     values: &'a Values,
     ticks: Ticks<'a>,
-    watch: Watch<'a>,
+    work: &'a WorkBudget<'a>,
     sight: Sight,
     passes: Vec<Pass>,
 }
@@ -214,20 +223,20 @@ impl<'a> Walk<'a> {
         funnel: &'a Funnel,
         runs: &'a [MarkedRun<'a>],
         values: &'a Values,
-        stop: &'a dyn Fn() -> bool,
+        work: &'a WorkBudget<'_>,
     ) -> Self {
-        let (ticks, watch) = (Ticks::new(runs, funnel.bounds), Watch::new(stop));
-        Self { split: &funnel.split, runs, values, ticks, watch, sight: Sight::default(), passes: Vec::new() }
+        let ticks = Ticks::new(runs, funnel.bounds);
+        Self { split: &funnel.split, runs, values, ticks, work, sight: Sight::default(), passes: Vec::new() }
     }
 
     /// Calls back for every actor with an event that may begin a path.
     fn all(
         &mut self,
         begins: impl Fn(Marks) -> bool,
-        mut back: impl FnMut(u32, Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+        mut back: impl FnMut(u32, Pass, &[StepEvent], &WorkBudget<'_>) -> CalcResult<()>,
     ) -> CalcResult<()> {
         for actor in merge::entrants(self.runs, begins) {
-            self.one(actor, |pass, events, watch| back(actor, pass, events, watch))?;
+            self.one(actor, |pass, events, work| back(actor, pass, events, work))?;
         }
         Ok(())
     }
@@ -236,16 +245,41 @@ impl<'a> Walk<'a> {
     fn one(
         &mut self,
         actor: u32,
-        mut back: impl FnMut(Pass, &[StepEvent], &mut Watch<'_>) -> CalcResult<()>,
+        mut back: impl FnMut(Pass, &[StepEvent], &WorkBudget<'_>) -> CalcResult<()>,
     ) -> CalcResult<()> {
-        self.watch.spend(self.runs.len())?;
-        self.ticks.seek(actor);
-        self.ticks.collect(&mut self.sight.events);
-        self.sight.by_value.clear();
-        self.split.passes(&self.sight.events, self.values, &mut self.passes);
+        self.visit(actor)?;
+        let (events, passes) = (self.sight.events.len(), self.passes.len());
+        let is_bound = self.passes.first().is_some_and(|pass| pass.bound.is_some());
+        if is_bound && !limits::step_values_fit(events, passes) {
+            return Err(limits::too_many_step_values());
+        }
         for pass in &self.passes {
             let events = self.sight.of(*pass, self.values);
-            back(*pass, events, &mut self.watch)?;
+            back(*pass, events, self.work)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to an actor, and collects its events and the scans that they deserve.
+    fn visit(&mut self, actor: u32) -> CalcResult<()> {
+        self.work.consume(1 + self.ticks.seek(actor))?;
+        self.ticks.collect(&mut self.sight.events);
+        self.work.consume(self.sight.events.len())?;
+        self.sight.by_value.clear();
+        self.split.passes(&self.sight.events, self.values, &mut self.passes);
+        Ok(())
+    }
+
+    /// In order, broken down by the values of a step: one scan for all values of an actor.
+    fn step_values(
+        &mut self,
+        scanner: &mut StepValueScanner,
+        mut told: impl FnMut(u32, u32, Option<Reached<'_>>),
+    ) -> CalcResult<()> {
+        for actor in merge::entrants(self.runs, |marks| marks.takes(0)) {
+            self.visit(actor)?;
+            let (passes, events) = (&self.passes, &self.sight.events);
+            scanner.run(passes, events, self.work, |value, reached| told(actor, value, reached))?;
         }
         Ok(())
     }
@@ -257,13 +291,12 @@ impl<'a> Walk<'a> {
         mut told: impl FnMut(u32, u32, Option<Reached<'_>>),
     ) -> CalcResult<()> {
         for actor in merge::entrants(self.runs, |marks| marks.takes(0)) {
-            self.watch.spend(self.runs.len())?;
-            self.ticks.seek(actor);
+            self.work.consume(1 + self.ticks.seek(actor))?;
             scanner.begin(None);
             while !scanner.is_complete()
                 && let Some(tick) = self.ticks.next()
             {
-                self.watch.spend(tick.len())?;
+                self.work.consume(tick.len())?;
                 scanner.tick(tick);
             }
             told(actor, 0, scanner.reached());

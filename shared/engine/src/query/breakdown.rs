@@ -363,18 +363,20 @@ fn own_or<'a>(own: Field<'a>, asked: &Field<'a>, asker: Asker) -> Field<'a> {
     }
 }
 
+/// Types of breakdowns.
+const KINDS: [&str; 7] = ["event", "person", "cohort", "group", "session", "hogql", "event_metadata"];
+
 /// The type, `event` when none is named.
 fn kind(name: Option<&str>, attr: &str) -> CalcResult<&'static str> {
-    match name.map(str::trim) {
-        None | Some("event" | "events") => Ok("event"),
-        Some("person") => Ok("person"),
-        Some("cohort") => Ok("cohort"),
-        Some("group") => Ok("group"),
-        Some("session") => Ok("session"),
-        Some("hogql") => Ok("hogql"),
-        Some("event_metadata") => Ok("event_metadata"),
-        Some(other) => Err(CalcError::invalid(attr, format!("There is no breakdown of type \"{other}\"."))),
-    }
+    let name = match name.map(str::trim) {
+        None | Some("events") => "event",
+        Some(name) => name,
+    };
+    KINDS.into_iter().find(|kind| *kind == name).ok_or_else(|| {
+        let kinds = KINDS.join(", ");
+        let detail = format!("There is no breakdown of type \"{name}\". The type must be one of {kinds}.");
+        CalcError::invalid(attr, detail)
+    })
 }
 
 fn key_of(value: &Value, attr: &str) -> CalcResult<String> {

@@ -64,8 +64,8 @@ fn trend(query: &TrendsQuery) -> String {
         let words = of.split_whitespace().collect::<Vec<_>>().join(" ");
         text.push_str(&format!("\n-- {what}: {words}"));
     };
-    if let Some(formula) = &query.formula {
-        note("formula", formula.text());
+    for formula in &query.formulas {
+        note("formula", formula.formula.text());
     }
     if query.smoothing > 1 {
         note("trailing average", &format!("{} intervals", query.smoothing));

@@ -46,8 +46,8 @@ pub fn legacy(query: &Query) -> Map<String, Value> {
                     put("compare_to", json!(text));
                 }
             }
-            if let Some(formula) = &trends.formula {
-                put("formula", json!(formula.text()));
+            for (key, formulas) in super::formulas::to_fields(&trends.formulas) {
+                put(key, formulas);
             }
             if trends.smoothing > 1 {
                 put("smoothing_intervals", json!(trends.smoothing));

@@ -141,6 +141,10 @@ pub struct RawTrends<'a> {
     pub compare: Field<'a>,
     pub compare_to: Field<'a>,
     pub formula: Field<'a>,
+    /// A list of formulas as texts; counts before `formula`.
+    pub formulas: Field<'a>,
+    /// A list of formulas as objects, which may have names; counts before `formulas`.
+    pub formula_nodes: Field<'a>,
     pub smoothing_intervals: Field<'a>,
     pub conversion_goal: Field<'a>,
 }
@@ -166,6 +170,8 @@ pub struct RawFunnels<'a> {
     pub aggregate_by_hogql: Field<'a>,
     /// Present only when it asks for groups instead of persons.
     pub group_type: Field<'a>,
+    /// Asks for an earlier period beside, which is refused.
+    pub compare: Field<'a>,
 }
 
 /// An exclusion, before it is read.

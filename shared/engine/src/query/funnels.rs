@@ -177,6 +177,9 @@ pub fn build(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
     let order = choice(&raw.order_type, &Order::NAMES)?.unwrap_or_default();
     let group = group(&raw.group_type)?;
     refuse_other_actors(&raw.aggregate_by_hogql)?;
+    if raw.compare.switch()? {
+        return Err(CalcError::unsupported(raw.compare.attr, "a funnel beside that of an earlier period"));
+    }
     let mut common = common(&raw.common, &mut parser, Asker::Funnel)?;
     if let Some(breakdown) = &mut common.breakdown {
         breakdown.limit = breakdown.limit.or(Some(raw.default_limit));
@@ -230,7 +233,11 @@ fn choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<Option<
     let Some(text) = field.text()? else { return Ok(None) };
     match names.iter().find(|(name, _)| *name == text) {
         Some((_, value)) => Ok(Some(*value)),
-        None => Err(CalcError::invalid(field.attr, format!("\"{text}\" is not a valid choice."))),
+        None => {
+            let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            let detail = format!("\"{text}\" is not a valid choice. It must be one of {}.", names.join(", "));
+            Err(CalcError::invalid(field.attr, detail))
+        }
     }
 }
 

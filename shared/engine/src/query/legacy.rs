@@ -28,6 +28,8 @@ pub fn trends(request: &Object) -> CalcResult<Parsed> {
         compare: Field::of(request, "compare", "compare"),
         compare_to: Field::of(request, "compare_to", "compare_to"),
         formula: Field::of(request, "formula", "formula"),
+        formulas: Field::of(request, "formulas", "formulas"),
+        formula_nodes: Field::of(request, "formulaNodes", "formulaNodes"),
         smoothing_intervals: Field::of(request, "smoothing_intervals", "smoothing_intervals"),
         conversion_goal: Field { attr: "conversion_goal", value: None },
     };
@@ -43,6 +45,7 @@ pub fn funnel(request: &Object) -> CalcResult<Parsed> {
     let unit = Field::of(request, "funnel_window_interval_unit", "funnel_window_interval_unit");
     let raw = RawFunnels {
         common: common(request)?,
+        compare: Field::of(request, "compare", "compare"),
         display: Field::of(request, "display", "display"),
         viz_type: Field::of(request, "funnel_viz_type", "funnel_viz_type"),
         order_type: Field::of(request, "funnel_order_type", "funnel_order_type"),

@@ -9,6 +9,7 @@ use super::field::{Field, RawSeries};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::sql::Aggregate;
+use crate::text::number_of;
 
 /// What a series counts.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -68,7 +69,7 @@ pub enum NumberSource {
 }
 
 /// The arguments of `math` as they were sent, to be echoed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MathArguments {
     /// `math_property`.
     pub property: Option<String>,
@@ -78,6 +79,8 @@ pub struct MathArguments {
     pub expression: Option<String>,
     /// `math_group_type_index`.
     pub group_index: Option<u8>,
+    /// `math_multiplier`: by what numbers of properties are multiplied, such as milliseconds by 0.001.
+    pub multiplier: Option<f64>,
 }
 
 impl MathArguments {
@@ -96,6 +99,9 @@ impl MathArguments {
         }
         if let Some(index) = self.group_index {
             fields.insert("math_group_type_index".to_owned(), json!(index));
+        }
+        if let Some(multiplier) = self.multiplier {
+            fields.insert(MULTIPLIER.to_owned(), json!(multiplier));
         }
         fields
     }
@@ -122,6 +128,9 @@ impl Statistic {
 const UNKNOWN_HERE: [&str; 3] =
     ["first_time_for_user_with_filters", "first_matching_event_for_user", "sum_count_per_actor"];
 
+/// The field of the factor.
+const MULTIPLIER: &str = "math_multiplier";
+
 /// The arguments of an entry.
 pub fn arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
     let field = |key| Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
@@ -139,11 +148,32 @@ pub fn arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
         property_type: text("math_property_type")?,
         expression: text("math_hogql")?,
         group_index,
+        multiplier: multiplier(raw)?,
     })
+}
+
+/// The factor of an entry: a number above 0, so that the least number stays the least.
+fn multiplier(raw: &RawSeries<'_>) -> CalcResult<Option<f64>> {
+    let value = match raw.fields.get(MULTIPLIER) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let factor = number_of(value).filter(|factor| factor.is_finite() && *factor > 0.0);
+    let wrong = || CalcError::invalid(raw.attr, format!("{MULTIPLIER} must be a number above 0."));
+    factor.map(Some).ok_or_else(wrong)
 }
 
 /// What a name with its arguments counts.
 pub fn math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
+    let math = named_math(name, arguments, attr)?;
+    if arguments.multiplier.is_some_and(|factor| factor != 1.0) && !matches!(math, Math::Property(..)) {
+        let detail = format!("{MULTIPLIER} needs a math over a property, such as sum with math_property.");
+        return Err(CalcError::invalid(attr, detail));
+    }
+    Ok(math)
+}
+
+fn named_math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
     let Some(name) = name else { return Ok(Math::Total) };
     let who = arguments.group_index.map_or(Who::Actor, Who::Group);
     if UNKNOWN_HERE.contains(&name) {
@@ -179,7 +209,11 @@ fn of_property(statistic: Statistic, arguments: &MathArguments, attr: &str) -> C
         None | Some("event_properties" | "event") => NumberSource::Event(key),
         Some("person_properties" | "person") => NumberSource::Person(key),
         Some(other) => {
-            return Err(CalcError::unsupported(attr, format_args!("math over properties of type {other}")));
+            let what = format_args!(
+                "math over properties of type {other}; math_property_type must be one of event_properties, \
+                 person_properties"
+            );
+            return Err(CalcError::unsupported(attr, what));
         }
     };
     Ok(Math::Property(statistic, source))

@@ -9,6 +9,7 @@ mod describe;
 mod echo;
 mod exclusions;
 mod field;
+mod formulas;
 mod freshness;
 mod funnels;
 mod legacy;
@@ -38,6 +39,7 @@ use crate::definitions::{Definitions, Mentions};
 use crate::error::CalcResult;
 use crate::filter::Filter;
 pub use crate::trends::Formula;
+pub use formulas::NamedFormula;
 
 /// A question that can be calculated.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,8 +79,8 @@ pub struct TrendsQuery {
     pub smoothing: u32,
     /// The earlier period that is shown beside.
     pub comparison: Option<Comparison>,
-    /// One line that is calculated from the series instead of these.
-    pub formula: Option<Formula>,
+    /// Lines that are calculated from the series instead of these; none where the series themselves are the answer.
+    pub formulas: Vec<NamedFormula>,
 }
 
 /// What trends and funnels share.
@@ -182,6 +184,11 @@ impl Display {
         ("WorldMap", Self::WorldMap),
         ("BoldNumber", Self::BoldNumber),
     ];
+
+    /// The names that requests may use, for error texts.
+    pub fn names() -> String {
+        Self::NAMES.map(|(name, _)| name).join(", ")
+    }
 
     /// The display of a name.
     pub fn from_name(name: &str) -> Option<Self> {

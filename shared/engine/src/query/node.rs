@@ -47,8 +47,6 @@ pub fn kind_of(object: &Object) -> CalcResult<&str> {
 fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
     let filter = part(node, "trendsFilter")?;
     let compare = part(node, "compareFilter")?;
-    let formulas = first_of(filter, "formulas", "trendsFilter__formulas", |first| first.is_string());
-    let nodes = first_of(filter, "formulaNodes", "trendsFilter__formulaNodes", Value::is_object);
     Ok(RawTrends {
         common: common(node)?,
         display: Field::inside(filter, "display", "trendsFilter__display"),
@@ -62,22 +60,12 @@ fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
             "compare_to",
             "trendsFilter__compare_to",
         )),
-        formula: Field::inside(filter, "formula", "trendsFilter__formula").or(formulas).or(nodes),
+        formula: Field::inside(filter, "formula", "trendsFilter__formula"),
+        formulas: Field::inside(filter, "formulas", "trendsFilter__formulas"),
+        formula_nodes: Field::inside(filter, "formulaNodes", "trendsFilter__formulaNodes"),
         smoothing_intervals: Field::inside(filter, "smoothingIntervals", "trendsFilter__smoothingIntervals"),
         conversion_goal: Field::of(node, "conversionGoal", "conversionGoal"),
     })
-}
-
-/// The first entry of a list, when it is of the right sort.
-fn first_of<'a>(
-    object: Option<&'a Object>,
-    key: &str,
-    attr: &'static str,
-    right: fn(&Value) -> bool,
-) -> Field<'a> {
-    let list = object.and_then(|object| object.get(key)).and_then(Value::as_array);
-    let first = list.and_then(|list| list.first()).filter(|first| right(first));
-    Field { attr, value: first.map(Cow::Borrowed) }
 }
 
 fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
@@ -116,6 +104,7 @@ fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
             "funnelsFilter__funnelAggregateByHogQL",
         ),
         group_type: Field::of(node, "aggregation_group_type_index", "aggregation_group_type_index"),
+        compare: Field::inside(part(node, "compareFilter")?, "compare", "compareFilter__compare"),
     })
 }
 
@@ -176,7 +165,10 @@ fn series_of<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<RawSeries
         None | Some("EventsNode" | "FunnelExclusionEventsNode") => false,
         Some("ActionsNode" | "FunnelExclusionActionsNode") => true,
         Some(other) => {
-            return Err(CalcError::unsupported(attr, format_args!("series of kind {other}")));
+            return Err(CalcError::unsupported(
+                attr,
+                format_args!("series of kind {other}; the kind must be EventsNode or ActionsNode"),
+            ));
         }
     };
     let id = fields.get(if action { "id" } else { "event" }).filter(|id| !id.is_null()).cloned();

@@ -36,8 +36,11 @@ pub fn text(query: &Query) -> String {
             node["trendsFilter"] = json!({
                 "display": trends.display_given.then(|| trends.display.name()),
                 "smoothingIntervals": trends.smoothing,
-                "formula": trends.formula.as_ref().map(super::Formula::text),
+                "formula": null,
             });
+            for (key, formulas) in super::formulas::to_fields(&trends.formulas) {
+                node["trendsFilter"][key] = formulas;
+            }
         }
         Query::Funnels(funnels) => funnel(funnels, &mut node),
         Query::Correlation(correlation) => {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::breakdown::{self, Asker};
 use super::field::{Field, RawCommon, RawSeries, RawTrends, whole};
-use super::math;
-use super::{Common, Display, EventSource, Formula, Math, Parsed, Query, Series, TrendsQuery};
+use super::{Common, Display, EventSource, Math, Parsed, Query, Series, TrendsQuery};
+use super::{formulas, math};
 use crate::dates::Interval;
 use crate::dates::compare::Comparison;
 use crate::dates::range::DateSpec;
@@ -39,8 +39,8 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
     if series.is_empty() {
         return Ok(Parsed::Empty);
     }
-    let (comparison, formula) = (comparison(raw)?, formula(&raw.formula, series.len())?);
-    let query = TrendsQuery { series, common, display, display_given, smoothing, comparison, formula };
+    let (comparison, formulas) = (comparison(raw)?, formulas::parse(raw, series.len())?);
+    let query = TrendsQuery { series, common, display, display_given, smoothing, comparison, formulas };
     Ok(Parsed::Query(Query::Trends(query)))
 }
 
@@ -55,15 +55,6 @@ fn comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
     }))
 }
 
-/// The formula; a node may have it inside an object.
-fn formula(field: &Field<'_>, series: usize) -> CalcResult<Option<Formula>> {
-    let inner = match field.value.as_deref() {
-        Some(Value::Object(node)) => Field::of(node, "formula", field.attr),
-        _ => field.clone(),
-    };
-    inner.text()?.map(|text| Formula::parse(text, series, field.attr)).transpose()
-}
-
 /// Filters, range, interval and breakdown.
 pub fn common(raw: &RawCommon<'_>, parser: &mut Parser, asker: Asker) -> CalcResult<Common> {
     let date = |field: &Field<'_>| field.text().map(|text| text.map(|text| text.trim().to_owned()));
@@ -76,14 +67,16 @@ pub fn common(raw: &RawCommon<'_>, parser: &mut Parser, asker: Asker) -> CalcRes
             )
         })?,
     };
+    let dates = DateSpec {
+        from: date(&raw.date_from)?,
+        to: date(&raw.date_to)?,
+        explicit: raw.explicit_date.switch()?,
+    };
+    dates.validate()?;
     Ok(Common {
         properties: parser.parse(raw.properties.value.as_deref(), raw.properties.attr)?,
         filter_test_accounts: raw.filter_test_accounts.switch()?,
-        dates: DateSpec {
-            from: date(&raw.date_from)?,
-            to: date(&raw.date_to)?,
-            explicit: raw.explicit_date.switch()?,
-        },
+        dates,
         interval,
         breakdown: breakdown::build(&raw.breakdown, asker)?,
     })
@@ -128,14 +121,18 @@ fn source(raw: &RawSeries<'_>) -> CalcResult<EventSource> {
     Ok(EventSource::Event(event))
 }
 
-/// The display and whether it was a known one that was named.
+/// The display, and whether the request named it.
 fn display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
-    match field.text()? {
-        Some("CalendarHeatmap") => Err(CalcError::unsupported(field.attr, "the display CalendarHeatmap")),
-        name => {
-            let known = name.and_then(Display::from_name);
-            Ok((known.unwrap_or_default(), known.is_some()))
+    let Some(name) = field.text()? else { return Ok((Display::default(), false)) };
+    match Display::from_name(name) {
+        Some(display) => Ok((display, true)),
+        None if name == "CalendarHeatmap" => {
+            Err(CalcError::unsupported(field.attr, "the display CalendarHeatmap"))
         }
+        None => Err(CalcError::invalid(
+            "display",
+            format!("\"{name}\" is not a display. It must be one of {}.", Display::names()),
+        )),
     }
 }
 

@@ -69,6 +69,9 @@ const CONDITION_TYPES: &[&str] = &[
     "element",
     "session",
     "cohort",
+    "static-cohort",
+    "dynamic-cohort",
+    "precalculated-cohort",
     "group",
     "hogql",
     "flag",
@@ -104,6 +107,8 @@ const FIELDS: &[(&str, &str, Shape)] = &[
     ("compareFilter", "compare_to", Shape::Text),
     ("trendsFilter", "display", Shape::OneOf(DISPLAYS)),
     ("trendsFilter", "formula", Shape::Text),
+    ("trendsFilter", "formulas", Shape::List),
+    ("trendsFilter", "formulaNodes", Shape::List),
     ("trendsFilter", "smoothingIntervals", Shape::Whole),
     ("trendsFilter", "showLegend", Shape::Switch),
     ("trendsFilter", "yAxisScaleType", Shape::OneOf(&["linear", "log10"])),
@@ -137,6 +142,7 @@ const SERIES_FIELDS: &[(&str, Shape)] = &[
     ("math", Shape::Text),
     ("math_property", Shape::Text),
     ("math_group_type_index", Shape::Whole),
+    ("math_multiplier", Shape::Number),
     ("properties", Shape::List),
     ("optionalInFunnel", Shape::Switch),
 ];
@@ -203,7 +209,10 @@ fn conditions(value: Option<&Value>, deep: usize) -> CalcResult<()> {
             let operator = one.get("operator").filter(|operator| !operator.is_null());
             let is_known = |name: &str| Operator::from_name(name).is_some() || name == FLAG_OPERATOR;
             if operator.is_some_and(|operator| !operator.as_str().is_some_and(is_known)) {
-                return Err(CalcError::parse("\"properties.operator\" must be the name of an operator."));
+                return Err(CalcError::parse(format!(
+                    "\"properties.operator\" must be one of {}, {FLAG_OPERATOR}.",
+                    Operator::names()
+                )));
             }
             conditions(one.get("values"), deeper)
         }
@@ -223,7 +232,11 @@ fn series_entry(entry: &Value) -> CalcResult<()> {
         }
         Some(Value::String(kind))
             if matches!(kind.as_str(), "EventsNode" | "DataWarehouseNode" | "GroupNode") => {}
-        Some(other) => return Err(CalcError::parse(format!("There is no series of kind {other}."))),
+        Some(other) => {
+            let detail =
+                format!("There is no series of kind {other}. The kind must be EventsNode or ActionsNode.");
+            return Err(CalcError::parse(detail));
+        }
     }
     for (field, shape) in SERIES_FIELDS {
         check(fields.get(*field), *shape, "series", field)?;

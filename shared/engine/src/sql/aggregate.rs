@@ -9,7 +9,9 @@ use super::evaluate::Rows;
 use super::tree::Node;
 use super::value::Value;
 use crate::between::between;
+use crate::error::CalcResult;
 use crate::scan::{Micros, Run, Seq};
+use crate::work::WorkBudget;
 
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +150,16 @@ impl Aggregated {
     }
 
     /// The values of the rows of a run, as the slot takes them in.
-    pub(super) fn input(&self, of: Option<Rows>, when: Option<Rows>, zone: chrono_tz::Tz) -> Input {
+    pub(super) fn input(
+        &self,
+        of: Option<Rows>,
+        when: Option<Rows>,
+        zone: chrono_tz::Tz,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Input> {
+        for value in of.iter().flat_map(|rows| &rows.values) {
+            work.consume(value.bytes())?;
+        }
         let of = of.map(|rows| {
             let numbers = rows.values.iter().map(Value::number).collect();
             let texts = match self.what {
@@ -161,7 +172,7 @@ impl Aggregated {
             let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
             rows.codes.iter().map(|code| holds.get(*code as usize).copied().unwrap_or(false)).collect()
         });
-        Input { of, when }
+        Ok(Input { of, when })
     }
 
     /// The result of a slot; missing where nothing was there to aggregate.

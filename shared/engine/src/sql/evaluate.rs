@@ -6,19 +6,21 @@
 use std::collections::HashMap;
 
 use chrono_tz::Tz;
-use regex::Regex;
 use serde_json::Value as Json;
 
 use super::function::Function;
 use super::tree::{Arithmetic, Comparison, Node, Tables};
 use super::value::Value;
+use crate::error::CalcResult;
+use crate::regex_bounds::BoundedRegex;
 use crate::scan::{Column, MISSING, Micros, RowKey, Run};
+use crate::work::WorkBudget;
 
 /// What trees are calculated in: the columns and patterns that they name by index.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     columns: Vec<RowKey>,
-    patterns: Vec<Regex>,
+    patterns: Vec<BoundedRegex>,
     zone: Tz,
 }
 
@@ -36,10 +38,12 @@ struct Row<'a> {
     time: Micros,
     columns: &'a [Option<&'a Json>],
     aggregates: &'a [Value],
+    /// Where it is used up, values are missing; whoever began returns the refusal.
+    work: &'a WorkBudget<'a>,
 }
 
 impl Environment {
-    pub(crate) fn new(tables: &Tables, patterns: Vec<Regex>, zone: Tz) -> Self {
+    pub(crate) fn new(tables: &Tables, patterns: Vec<BoundedRegex>, zone: Tz) -> Self {
         Self { columns: tables.columns.clone(), patterns, zone }
     }
 
@@ -53,7 +57,7 @@ impl Environment {
     }
 
     /// The values of a tree over the rows of a run. Rows that agree in all columns are calculated once.
-    pub(crate) fn over(&self, node: &Node, run: &Run) -> Rows {
+    pub(crate) fn over(&self, node: &Node, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Rows> {
         let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();
         let mut codes = Vec::with_capacity(run.times.len());
         let mut values = Vec::new();
@@ -62,6 +66,7 @@ impl Environment {
         let mut tuple = vec![MISSING; columns.len()];
         let mut cells: Vec<Option<&Json>> = vec![None; columns.len()];
         for (row, time) in run.times.iter().enumerate() {
+            work.consume(1)?;
             for (code, column) in tuple.iter_mut().zip(&columns) {
                 *code = column.and_then(|column| column.codes.get(row)).copied().unwrap_or(MISSING);
             }
@@ -72,7 +77,7 @@ impl Environment {
             for (cell, column) in cells.iter_mut().zip(&columns) {
                 *cell = column.and_then(|column| column.value(row));
             }
-            let place = Row { event: &run.event, time: *time, columns: &cells, aggregates: &[] };
+            let place = Row { event: &run.event, time: *time, columns: &cells, aggregates: &[], work };
             let code = u32::try_from(values.len()).unwrap_or(MISSING);
             values.push(self.value(node, place));
             codes.push(code);
@@ -80,21 +85,29 @@ impl Environment {
                 known.insert(tuple.clone(), code);
             }
         }
-        Rows { codes, values }
+        // What the last value refused.
+        work.consume(1)?;
+        Ok(Rows { codes, values })
     }
 
     /// The value of a tree that looks at the results of aggregates alone.
-    pub(crate) fn of_aggregates(&self, node: &Node, aggregates: &[Value]) -> Value {
-        self.value(node, Row { event: "", time: 0, columns: &[], aggregates })
+    pub(crate) fn of_aggregates(&self, node: &Node, aggregates: &[Value], work: &WorkBudget<'_>) -> Value {
+        self.value(node, Row { event: "", time: 0, columns: &[], aggregates, work })
     }
 
     fn value(&self, node: &Node, row: Row<'_>) -> Value {
         let truth = |truth: Option<bool>| truth.map_or(Value::Missing, Value::Bool);
+        if row.work.evaluate(1, 0).is_err() {
+            return Value::Missing;
+        }
         match node {
             Node::Literal(value) => value.clone(),
             Node::Event => Value::text_of(row.event.to_owned()),
             Node::Timestamp => Value::Time { at: row.time, fine: true },
-            Node::Column(index) => Value::of_property(row.columns.get(*index).copied().flatten()),
+            Node::Column(index) => {
+                let value = Value::of_property(row.columns.get(*index).copied().flatten());
+                if row.work.allows(value.bytes()) { value } else { Value::Missing }
+            }
             Node::Aggregate(index) => row.aggregates.get(*index).cloned().unwrap_or(Value::Missing),
             Node::Not(inner) => truth(self.value(inner, row).truth().map(|holds| !holds)),
             Node::Negate(inner) => {
@@ -115,9 +128,9 @@ impl Environment {
                 let (text, pattern) = (self.value(text, row), self.value(pattern, row));
                 let found = match (text.text(self.zone), pattern.text(self.zone)) {
                     (Some(text), Some(pattern)) if *fold => {
-                        like(&text.to_lowercase(), &pattern.to_lowercase())
+                        like(&text.to_lowercase(), &pattern.to_lowercase(), row.work)
                     }
-                    (Some(text), Some(pattern)) => like(&text, &pattern),
+                    (Some(text), Some(pattern)) => like(&text, &pattern, row.work),
                     _ => false,
                 };
                 Value::Bool(found != *negated)
@@ -137,17 +150,23 @@ impl Environment {
                 self.search(text, *pattern, row, |pattern, text| Value::Bool(pattern.is_match(text)))
             }
             Node::Extract(text, pattern) => self.search(text, *pattern, row, |pattern, text| {
-                let found = pattern.captures(text);
+                let found = pattern.regex().captures(text);
                 let found = found.and_then(|found| found.get(1).or_else(|| found.get(0)));
                 Value::text_of(found.map_or_else(String::new, |found| found.as_str().to_owned()))
             }),
         }
     }
 
-    fn search(&self, text: &Node, pattern: usize, row: Row<'_>, of: impl Fn(&Regex, &str) -> Value) -> Value {
+    fn search(
+        &self,
+        text: &Node,
+        pattern: usize,
+        row: Row<'_>,
+        of: impl Fn(&BoundedRegex, &str) -> Value,
+    ) -> Value {
         let text = self.value(text, row);
         match (text.text(self.zone), self.patterns.get(pattern)) {
-            (Some(text), Some(pattern)) => of(pattern, &text),
+            (Some(text), Some(pattern)) if pattern.pay(text.len(), row.work).is_ok() => of(pattern, &text),
             _ => Value::Missing,
         }
     }
@@ -185,6 +204,9 @@ impl Environment {
             }
             (function, arguments) => {
                 let values: Vec<Value> = arguments.iter().map(|argument| self.value(argument, row)).collect();
+                if !row.work.allows(values.iter().map(Value::bytes).sum()) {
+                    return Value::Missing;
+                }
                 function.of(&values, self.zone)
             }
         }
@@ -220,8 +242,9 @@ impl Comparison {
 }
 
 /// Whether a text is what a pattern describes: `%` stands for any text, `_` for any character, `\` takes the meaning
-/// from the character behind it.
-fn like(text: &str, pattern: &str) -> bool {
+/// from the character behind it. It may take the length of the text times that of the pattern: no, where that is no
+/// longer allowed.
+fn like(text: &str, pattern: &str, work: &WorkBudget<'_>) -> bool {
     #[derive(Clone, Copy, PartialEq)]
     enum Part {
         Text(char),
@@ -243,6 +266,9 @@ fn like(text: &str, pattern: &str) -> bool {
     // Where the last `%` stands, and how much text it has taken.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
+        if !work.allows(1) {
+            return false;
+        }
         match parts.get(part) {
             Some(Part::Any) => {
                 retry = Some((part, at));

@@ -19,13 +19,14 @@ mod value;
 mod words;
 
 use chrono_tz::Tz;
-use regex::Regex;
 use serde_json::Value as Json;
 
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Budget, Mask};
 use crate::pattern;
+use crate::regex_bounds::BoundedRegex;
 use crate::scan::{Column, MISSING, RowKey, Run};
+use crate::work::WorkBudget;
 use aggregate::{Aggregated, Input, Slot};
 use evaluate::Environment;
 use tree::{Node, Reader, Tables};
@@ -124,7 +125,7 @@ impl Aggregate {
 
 /// Compiles the regular expressions. An invalid one is refused.
 fn environment(tables: &Tables, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Environment> {
-    let pattern = |text: &String| -> CalcResult<Regex> {
+    let pattern = |text: &String| -> CalcResult<BoundedRegex> {
         pattern::compile(text, budget, attr)?
             .ok_or_else(|| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
     };
@@ -139,12 +140,13 @@ impl Program {
     }
 
     /// Its values for the rows of a run.
-    pub(crate) fn column(&self, run: &Run) -> Column {
-        let rows = self.environment.over(&self.node, run);
+    pub(crate) fn column(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Column> {
+        let rows = self.environment.over(&self.node, run, work)?;
         let mut codes_of = Vec::with_capacity(rows.values.len());
         let mut values: Vec<Json> = Vec::new();
         let mut known = std::collections::HashMap::new();
         for value in rows.values {
+            work.consume(value.bytes())?;
             codes_of.push(value.json(self.environment.zone()).map_or(MISSING, |value| {
                 *known.entry(value).or_insert_with_key(|value: &Json| {
                     values.push(value.clone());
@@ -153,14 +155,14 @@ impl Program {
             }));
         }
         let code = |code: u32| codes_of.get(code as usize).copied().unwrap_or(MISSING);
-        Column::new(rows.codes.into_iter().map(code).collect(), values)
+        Ok(Column::new(rows.codes.into_iter().map(code).collect(), values))
     }
 
     /// The rows of a run for which it holds.
-    pub(crate) fn mask(&self, run: &Run) -> Mask {
-        let rows = self.environment.over(&self.node, run);
+    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+        let rows = self.environment.over(&self.node, run, work)?;
         let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
-        match holds.as_slice() {
+        Ok(match holds.as_slice() {
             [] => Mask::Nothing,
             answers if answers.iter().all(|holds| *holds) => Mask::Every,
             answers if !answers.iter().any(|holds| *holds) => Mask::Nothing,
@@ -168,7 +170,7 @@ impl Program {
                 let holds = |code: &u32| answers.get(*code as usize).copied().unwrap_or(false);
                 Mask::Rows(rows.codes.iter().map(holds).collect())
             }
-        }
+        })
     }
 }
 
@@ -179,13 +181,14 @@ impl Aggregation {
     }
 
     /// What the rows of a run give to it.
-    pub(crate) fn inputs<'a>(&self, run: &'a Run) -> Inputs<'a> {
+    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<Inputs<'a>> {
         let inputs = self.calls.iter().map(|call| {
             let (of, when) = call.nodes();
-            let over = |node: Option<&Node>| node.map(|node| self.environment.over(node, run));
-            call.input(over(of), over(when), self.environment.zone())
+            let over =
+                |node: Option<&Node>| node.map(|node| self.environment.over(node, run, work)).transpose();
+            call.input(over(of)?, over(when)?, self.environment.zone(), work)
         });
-        Inputs { run, inputs: inputs.collect() }
+        Ok(Inputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
     }
 
     /// Takes in a row of a run. A tally begins as [`Tally::default`].
@@ -200,13 +203,13 @@ impl Aggregation {
     }
 
     /// The number that a tally comes to; 0 where there is none.
-    pub(crate) fn finish(&self, tally: &Tally) -> f64 {
+    pub(crate) fn finish(&self, tally: &Tally, work: &WorkBudget<'_>) -> f64 {
         if tally.rows == 0 {
             return 0.0;
         }
         let results: Vec<_> =
             self.calls.iter().zip(&tally.slots).map(|(call, slot)| call.result(slot)).collect();
-        self.environment.of_aggregates(&self.node, &results).number().unwrap_or(0.0)
+        self.environment.of_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
     }
 }
 

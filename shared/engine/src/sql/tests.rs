@@ -48,7 +48,7 @@ fn program(text: &str) -> Program {
 /// The value of an expression for one event; null for what is missing.
 fn value(text: &str, properties: Json) -> Json {
     let run = run(&[properties]);
-    program(text).column(&run).value(0).cloned().unwrap_or(Json::Null)
+    program(text).column(&run, &WorkBudget::new(&|| false)).unwrap().value(0).cloned().unwrap_or(Json::Null)
 }
 
 fn refusal(text: &str) -> String {
@@ -244,17 +244,21 @@ fn each_distinct_row_is_calculated_once_and_rows_keep_their_order() {
     // A dictionary without repetitions, as the store makes it.
     let a = Column::new(vec![0, 1, 0, MISSING], vec![json!("x"), json!("y")]);
     run.columns.insert(ColumnKey::Property("a".to_owned()), a);
-    let column = program("concat(properties.a, '!')").column(&run);
+    let work = &WorkBudget::new(&|| false);
+    let column = program("concat(properties.a, '!')").column(&run, work).unwrap();
     assert_eq!(column.codes, [0, 1, 0, 2]);
     assert_eq!(**column.values, [json!("x!"), json!("y!"), json!("!")]);
-    assert_eq!(program("properties.a = 'x'").mask(&run), Mask::Rows(vec![true, false, true, false]));
-    assert_eq!(program("properties.a = 'z'").mask(&run), Mask::Nothing);
-    assert_eq!(program("event = 'sign up'").mask(&run), Mask::Every);
-    assert_eq!(program("1").mask(&run), Mask::Every);
-    assert_eq!(program("properties.a").mask(&run), Mask::Nothing);
-    let late = program("timestamp >= '2020-01-02T03:04:07Z'").mask(&run);
+    assert_eq!(
+        program("properties.a = 'x'").mask(&run, work).unwrap(),
+        Mask::Rows(vec![true, false, true, false])
+    );
+    assert_eq!(program("properties.a = 'z'").mask(&run, work).unwrap(), Mask::Nothing);
+    assert_eq!(program("event = 'sign up'").mask(&run, work).unwrap(), Mask::Every);
+    assert_eq!(program("1").mask(&run, work).unwrap(), Mask::Every);
+    assert_eq!(program("properties.a").mask(&run, work).unwrap(), Mask::Nothing);
+    let late = program("timestamp >= '2020-01-02T03:04:07Z'").mask(&run, work).unwrap();
     assert_eq!(late, Mask::Rows(vec![false, false, true, true]));
-    let days = program("toDate(timestamp)").column(&run);
+    let days = program("toDate(timestamp)").column(&run, work).unwrap();
     assert_eq!((&days.codes[..], days.values.len()), (&[0; 4][..], 1));
 }
 
@@ -353,20 +357,21 @@ fn aggregation(text: &str) -> Aggregation {
 fn number(text: &str, rows: &[Json]) -> f64 {
     let aggregation = aggregation(text);
     let run = run(rows);
-    let inputs = aggregation.inputs(&run);
+    let work = &WorkBudget::new(&|| false);
+    let inputs = aggregation.inputs(&run, work).unwrap();
     let tally = |rows: &mut dyn Iterator<Item = usize>| {
         let mut tally = Tally::default();
         rows.for_each(|row| aggregation.add(&mut tally, &inputs, row));
         tally
     };
-    let whole = aggregation.finish(&tally(&mut (0..rows.len())));
+    let whole = aggregation.finish(&tally(&mut (0..rows.len())), work);
     let (mut even, mut odd) =
         (tally(&mut (0..rows.len()).step_by(2)), tally(&mut (1..rows.len()).step_by(2)));
     let (first, second) = (even.clone(), odd.clone());
     even.merge(second);
     odd.merge(first);
     for merged in [even, odd] {
-        assert!((aggregation.finish(&merged) - whole).abs() < 1e-12, "{text}");
+        assert!((aggregation.finish(&merged, work) - whole).abs() < 1e-12, "{text}");
     }
     whole
 }
@@ -465,7 +470,7 @@ proptest! {
             && let Ok(program) = expression.compile(ZONE, &mut Budget::default(), "sql")
         {
             let run = run(&[json!({"a": 1}), json!({"a": "x"})]);
-            prop_assert_eq!(program.column(&run).codes.len(), 2);
+            prop_assert_eq!(program.column(&run, &WorkBudget::new(&|| false)).unwrap().codes.len(), 2);
         }
         let _ = Aggregate::parse(&text, "sql");
     }

@@ -74,6 +74,15 @@ impl Value {
         Self::Text(text)
     }
 
+    /// Bytes of its text, about.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::List(list) => list.iter().map(|text| text.len() + 3).sum(),
+            _ => 16,
+        }
+    }
+
     /// For a dictionary of values; none for what is missing.
     pub(crate) fn json(&self, zone: Tz) -> Option<Json> {
         match self {

@@ -12,8 +12,9 @@ use super::keys::Key;
 use super::result::smoothed;
 use super::rows::{Row, RowValue, Shape};
 use super::state::{Sum, Tally};
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::query::{BreakdownBy, CohortChoice, Display};
+use crate::work::WorkBudget;
 
 /// A row and what it is of.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(super) struct Output {
     pub(super) period: usize,
     /// Index of the series; of the first one for a formula.
     pub(super) series: usize,
+    /// Index of the formula, where there are formulas.
+    pub(super) formula: Option<usize>,
     pub(super) row: Row,
 }
 
@@ -30,35 +33,37 @@ type Channels = HashMap<usize, Vec<(Key, Tally)>>;
 
 impl Trend {
     /// All rows in their order, and whether values were cut off.
-    pub(super) fn outputs(&self, sum: Sum, stop: &dyn Fn() -> bool) -> CalcResult<(Vec<Output>, bool)> {
+    pub(super) fn outputs(&self, sum: Sum, work: &WorkBudget<'_>) -> CalcResult<(Vec<Output>, bool)> {
         let mut channels = Channels::new();
         for ((channel, key), tally) in sum.tallies {
             channels.entry(channel).or_default().push((key, tally));
         }
         let (mut outputs, mut cut) = (Vec::new(), false);
+        let mut of_formulas: Vec<Vec<Output>> = vec![Vec::new(); self.formulas.len()];
         for period in 0..self.periods.len() {
             let series: Vec<Vec<Row>> = (0..self.counters.len())
                 .map(|series| {
                     let tallies = channels.remove(&self.channel(period, series)).unwrap_or_default();
-                    let (rows, was_cut) = self.rows(period, series, tallies, stop)?;
+                    let (rows, was_cut) = self.rows(period, series, tallies, work)?;
                     cut |= was_cut;
                     Ok(rows)
                 })
                 .collect::<CalcResult<_>>()?;
-            let output = |(series, row)| Output { period, series, row };
-            match (&self.formula, self.cohorts_one_by_one()) {
-                (Some(formula), _) => {
-                    outputs
-                        .extend(self.formula_rows(formula, &series).into_iter().map(|row| output((0, row))));
-                }
-                (None, None) => {
+            let output = |(series, row)| Output { period, series, formula: None, row };
+            for (index, (formula, rows)) in self.formulas.iter().zip(&mut of_formulas).enumerate() {
+                let of_one = self.formula_rows(&formula.formula, &series).into_iter();
+                rows.extend(of_one.map(|row| Output { formula: Some(index), ..output((0, row)) }));
+            }
+            match self.cohorts_one_by_one() {
+                _ if !self.formulas.is_empty() => {}
+                None => {
                     let rows = series.into_iter().enumerate();
                     outputs.extend(
                         rows.flat_map(|(series, rows)| rows.into_iter().map(move |row| (series, row)))
                             .map(output),
                     );
                 }
-                (None, Some(choices)) => {
+                Some(choices) => {
                     for choice in choices {
                         let of_choice = |row: &&Row| row.value == RowValue::Cohort(*choice);
                         outputs.extend(series.iter().enumerate().flat_map(|(series, rows)| {
@@ -68,6 +73,8 @@ impl Trend {
                 }
             }
         }
+        // Both periods of a formula stand before the next formula.
+        outputs.extend(of_formulas.into_iter().flatten());
         Ok((outputs, cut))
     }
 
@@ -89,7 +96,7 @@ impl Trend {
         period: usize,
         series: usize,
         tallies: Vec<(Key, Tally)>,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<(Vec<Row>, bool)> {
         let Some(counter) = self.counters.get(series).and_then(Option::as_ref) else {
             return Ok((Vec::new(), false));
@@ -99,10 +106,10 @@ impl Trend {
         let breakdown = self.query.common.breakdown.as_ref();
         let mut counted = Vec::with_capacity(tallies.len());
         for (key, tally) in tallies {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
-            counted.push((key, tally.finish(width, counter, first)));
+            work.check()?;
+            let mut numbers = tally.finish(width, counter, first, work);
+            numbers.iter_mut().for_each(|number| *number *= counter.multiplier);
+            counted.push((key, numbers));
         }
         if counted.is_empty() && breakdown.is_none() {
             counted.push((Key::Whole, vec![0.0; width]));

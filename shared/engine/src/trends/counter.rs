@@ -19,7 +19,8 @@ use crate::plan::Compiler;
 use crate::query::{Math, NumberSource, Series, Statistic, Who};
 use crate::scan::{Column, ColumnKey, FactKey, Micros, RowKey, Run, Seq};
 use crate::sql::Aggregation;
-use crate::text::{number_of, text_of};
+use crate::text::{number_of, text_length, text_of};
+use crate::work::WorkBudget;
 
 /// A series that counts something.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub(super) struct Counter {
     pub(super) aggregation: Option<Aggregation>,
     /// What is counted.
     pub(super) math: Math,
+    /// By what its numbers are multiplied.
+    pub(super) multiplier: f64,
 }
 
 /// The rows of one series in one partition.
@@ -73,7 +76,8 @@ impl Counter {
         for key in reads(&math) {
             compiler.read(&key, series.source.list())?;
         }
-        Ok(Some(Self { matcher, unfiltered, aggregation, math }))
+        let multiplier = series.math_arguments.multiplier.unwrap_or(1.0);
+        Ok(Some(Self { matcher, unfiltered, aggregation, math, multiplier }))
     }
 
     /// The statistic that its numbers are for; none where it counts.
@@ -89,63 +93,75 @@ impl Counter {
         &self,
         rows: &Rows<'_>,
         slots: &Slots<'_>,
-        width: usize,
-        first: bool,
+        (width, first): (usize, bool),
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Tallies> {
         Ok(match &self.math {
             Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => {
-                dense::actors(rows, slots, width, first)?
+                dense::actors(rows, slots, (width, first), work)?
             }
-            Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who),
-            Math::PerActor(statistic) => per_actor(rows, slots, *statistic),
-            Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots),
+            Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who, work)?,
+            Math::PerActor(statistic) => per_actor(rows, slots, *statistic, work)?,
+            Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots, work)?,
             Math::Property(statistic, source) => {
-                dense::numbers(rows, slots, width, *statistic, &row_key(source))
+                dense::numbers(rows, slots, width, (*statistic, &row_key(source)), work)?
             }
-            Math::FirstTime => self.first_times(rows, slots, width)?,
-            Math::Expression(_) => self.aggregates(rows, slots),
-            Math::Total => dense::all_events(rows, slots, width)?,
+            Math::FirstTime => self.first_times(rows, slots, width, work)?,
+            Math::Expression(_) => self.aggregates(rows, slots, work)?,
+            Math::Total => dense::all_events(rows, slots, width, work)?,
         })
     }
 
-    fn aggregates(&self, rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
+    fn aggregates(&self, rows: &Rows<'_>, slots: &Slots<'_>, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
         let mut tallies = Tallies::new();
-        let Some(aggregation) = &self.aggregation else { return tallies };
-        let inputs: Vec<_> = rows.list.iter().map(|(run, ..)| aggregation.inputs(run)).collect();
-        each(rows, slots, |row| {
+        let Some(aggregation) = &self.aggregation else { return Ok(tallies) };
+        let inputs = rows.list.iter().map(|(run, ..)| aggregation.inputs(run, work));
+        let inputs: Vec<_> = inputs.collect::<CalcResult<_>>()?;
+        each(rows, slots, work, |row| {
             let (place, at) = row.at;
             let tally = tallies.entry(row.key).or_insert_with(|| Tally::Aggregates(HashMap::new()));
             if let (Tally::Aggregates(buckets), Some(inputs)) = (tally, inputs.get(place)) {
                 aggregation.add(buckets.entry(row.slot.from).or_default(), inputs, at);
             }
-        });
-        tallies
+        })?;
+        Ok(tallies)
     }
 
     /// The first event of each person, where it passes the filters.
-    fn first_times(&self, rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> CalcResult<Tallies> {
-        let firsts = self.first_time_rows(rows, slots);
-        dense::events(rows, slots, width, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
+    fn first_times(
+        &self,
+        rows: &Rows<'_>,
+        slots: &Slots<'_>,
+        width: usize,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Tallies> {
+        let firsts = self.first_time_rows(rows, slots, work)?;
+        dense::events(rows, slots, width, work, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
     }
 
     /// For each actor the row that counts, as its place in the list of runs and in its run: the earliest arrival among
     /// the rows that pass at the instant of the first of all its events.
-    fn first_time_rows(&self, rows: &Rows<'_>, slots: &Slots<'_>) -> Vec<Option<(usize, usize)>> {
+    fn first_time_rows(
+        &self,
+        rows: &Rows<'_>,
+        slots: &Slots<'_>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<Option<(usize, usize)>>> {
         let mut earliest = vec![Micros::MAX; rows.actors];
         if let Some(unfiltered) = &self.unfiltered {
             for (run, ..) in &rows.list {
-                let mask = unfiltered.mask(run);
-                each_of(run, &mask, |row| {
+                let mask = unfiltered.mask(run, work)?;
+                each_of(run, &mask, work, |row| {
                     if run.times[row] <= slots.bounds.1
                         && let Some(known) = earliest.get_mut(run.actors[row] as usize)
                     {
                         *known = run.times[row].min(*known);
                     }
-                });
+                })?;
             }
         }
         let mut firsts: Vec<Option<(Seq, (usize, usize))>> = vec![None; rows.actors];
-        each(rows, slots, |row| {
+        each(rows, slots, work, |row| {
             let actor = row.actor as usize;
             if earliest.get(actor) != Some(&row.time) {
                 return;
@@ -157,8 +173,8 @@ impl Counter {
             {
                 *first = Some((seq, row.at));
             }
-        });
-        firsts.into_iter().map(|first| first.map(|(_, at)| at)).collect()
+        })?;
+        Ok(firsts.into_iter().map(|first| first.map(|(_, at)| at)).collect())
     }
 
     /// Calls back with every row that counts into something: its place in the list of runs and in its run, and its key.
@@ -166,25 +182,26 @@ impl Counter {
         &self,
         rows: &Rows<'_>,
         slots: &Slots<'_>,
+        work: &WorkBudget<'_>,
         mut back: impl FnMut((usize, usize), u32),
-    ) {
+    ) -> CalcResult<()> {
         let firsts = match self.math {
-            Math::FirstTime => Some(self.first_time_rows(rows, slots)),
+            Math::FirstTime => Some(self.first_time_rows(rows, slots, work)?),
             _ => None,
         };
         let group = match self.math {
             Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
-                Some(ids(rows, &group_column(index), None))
+                Some(ids(rows, &group_column(index), None, work)?)
             }
             _ => None,
         };
-        each(rows, slots, |row| {
+        each(rows, slots, work, |row| {
             let first =
                 firsts.as_ref().is_none_or(|firsts| firsts.get(row.actor as usize) == Some(&Some(row.at)));
             if first && group.as_ref().is_none_or(|ids| ids[row.at.0].of(row.at.1).is_some()) {
                 back(row.at, row.key);
             }
-        });
+        })
     }
 }
 
@@ -211,19 +228,35 @@ fn row_key(source: &NumberSource) -> RowKey {
 }
 
 /// Calls back with the places that a mask lets through.
-fn each_of(run: &Run, mask: &Mask, mut back: impl FnMut(usize)) {
-    match mask {
-        Mask::Nothing => {}
-        Mask::Every => (0..run.actors.len()).for_each(back),
-        Mask::Rows(passes) => {
-            passes.iter().enumerate().filter(|(_, passes)| **passes).for_each(|(row, _)| back(row));
+#[inline]
+fn each_of(run: &Run, mask: &Mask, work: &WorkBudget<'_>, mut back: impl FnMut(usize)) -> CalcResult<()> {
+    let rows = run.actors.len();
+    for start in (0..rows).step_by(ROWS_AT_ONCE) {
+        let chunk = start..rows.min(start + ROWS_AT_ONCE);
+        work.consume(ROWS_AT_ONCE)?;
+        match mask {
+            Mask::Nothing => return Ok(()),
+            Mask::Every => chunk.for_each(&mut back),
+            Mask::Rows(passes) => {
+                let passes = passes.get(chunk.clone()).unwrap_or_default();
+                chunk.zip(passes).filter(|(_, passes)| **passes).for_each(|(row, _)| back(row));
+            }
         }
     }
+    Ok(())
 }
+
+/// Rows between two checks for cancellation.
+const ROWS_AT_ONCE: usize = 1 << 14;
 
 /// Calls back with every row in a slot, once for each of its layers.
 #[inline]
-pub(super) fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)) {
+pub(super) fn each(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    work: &WorkBudget<'_>,
+    mut back: impl FnMut(Row),
+) -> CalcResult<()> {
     for (place, (run, mask, layers)) in rows.list.iter().enumerate() {
         for layer in *layers {
             let members;
@@ -234,27 +267,34 @@ pub(super) fn each(rows: &Rows<'_>, slots: &Slots<'_>, mut back: impl FnMut(Row)
                     &members
                 }
             };
-            each_of(run, mask, |row| {
+            each_of(run, mask, work, |row| {
                 let (actor, time) = (run.actors[row], run.times[row]);
                 if let Some(slot) = slots.at(time) {
                     back(Row { at: (place, row), actor, time, slot, key: layer.codes.of(row) });
                 }
-            });
+            })?;
         }
     }
+    Ok(())
 }
 
-fn per_actor(rows: &Rows<'_>, slots: &Slots<'_>, statistic: Statistic) -> Tallies {
+fn per_actor(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    statistic: Statistic,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
     let mut places: Vec<(u32, u32, u32)> = Vec::new();
-    each(rows, slots, |row| places.push((row.key, row.slot.from, row.actor)));
+    each(rows, slots, work, |row| places.push((row.key, row.slot.from, row.actor)))?;
     places.sort_unstable();
     let mut tallies = Tallies::new();
     for of_one in places.chunk_by(|left, right| left == right) {
+        work.consume(of_one.len())?;
         let Some((key, bucket, _)) = of_one.first() else { continue };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
         push(&mut tallies, *key, *bucket, statistic, Some(of_one.len() as f64));
     }
-    tallies
+    Ok(tallies)
 }
 
 /// Adds a number; a value without any number is known all the same.
@@ -265,20 +305,21 @@ fn push(tallies: &mut Tallies, key: u32, bucket: u32, statistic: Statistic, numb
     }
 }
 
-fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: Who) -> Tallies {
+fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: Who, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
     let ids = match who {
-        Who::Group(index) => ids(rows, &group_column(index), None),
-        _ => ids(rows, &session_column(), Some(0)),
+        Who::Group(index) => ids(rows, &group_column(index), None, work)?,
+        _ => ids(rows, &session_column(), Some(0), work)?,
     };
-    gather_seen(rows, slots, |row| Some((ids[row.at.0].of(row.at.1)?, None)))
+    gather_seen(rows, slots, work, |row| Some((ids[row.at.0].of(row.at.1)?, None)))
 }
 
 /// The length of each session, once a bucket.
-fn durations(rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
-    let ids = ids(rows, &session_column(), None);
+fn durations(rows: &Rows<'_>, slots: &Slots<'_>, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
+    let ids = ids(rows, &session_column(), None, work)?;
     let key = row_key(&NumberSource::SessionDuration);
-    let lengths: Vec<_> = rows.list.iter().map(|(run, ..)| Coded::new(run.column(&key), number_of)).collect();
-    gather_seen(rows, slots, |row| {
+    let lengths = rows.list.iter().map(|(run, ..)| Coded::new(run.column(&key), number_of, work));
+    let lengths: Vec<_> = lengths.collect::<CalcResult<_>>()?;
+    gather_seen(rows, slots, work, |row| {
         let (place, at) = row.at;
         Some(match (ids[place].of(at), lengths[place].of(at)) {
             (Some(id), Some(length)) => (id, Some(length)),
@@ -290,20 +331,27 @@ fn durations(rows: &Rows<'_>, slots: &Slots<'_>) -> Tallies {
 fn gather_seen(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
+    work: &WorkBudget<'_>,
     who: impl Fn(&Row) -> Option<(u128, Option<f64>)>,
-) -> Tallies {
+) -> CalcResult<Tallies> {
     let mut by_key: HashMap<u32, Vec<Seen>> = HashMap::new();
-    each(rows, slots, |row| {
+    each(rows, slots, work, |row| {
         let Some((id, number)) = who(&row) else { return };
         let seen = by_key.entry(row.key).or_default();
         let one = Seen { id, slot: row.slot, number };
         if seen.last() != Some(&one) {
             seen.push(one);
         }
-    });
-    let tally = |(key, seen): (u32, Vec<Seen>)| (key, Tally::Seen(Crowd::new(seen)));
+    })?;
+    let tally = |(key, seen): (u32, Vec<Seen>)| {
+        work.consume(seen.len())?;
+        Ok((key, Tally::Seen(Crowd::new(seen))))
+    };
     by_key.into_iter().map(tally).collect()
 }
+
+/// Work that reading a value costs beside the bytes of its text.
+const PER_VALUE: usize = 16;
 
 /// A column with its dictionary read as something else.
 pub(super) struct Coded<'a, T> {
@@ -317,11 +365,22 @@ pub(super) struct Coded<'a, T> {
 }
 
 impl<'a, T: Copy> Coded<'a, T> {
-    pub(super) fn new(column: Option<&'a Column>, read: fn(&serde_json::Value) -> Option<T>) -> Self {
+    pub(super) fn new(
+        column: Option<&'a Column>,
+        read: fn(&serde_json::Value) -> Option<T>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Self> {
         let (codes, column): (&[u32], &[serde_json::Value]) =
             column.map_or((&[], &[]), |column| (&column.codes, &column.values));
-        let values = (codes.len() >= column.len()).then(|| column.iter().map(read).collect());
-        Self { codes, column, values, read, missing: None }
+        let read_all = || {
+            let values = column.iter().map(|value| {
+                work.consume(PER_VALUE + text_length(value))?;
+                Ok(read(value))
+            });
+            values.collect::<CalcResult<Vec<_>>>()
+        };
+        let values = (codes.len() >= column.len()).then(read_all).transpose()?;
+        Ok(Self { codes, column, values, read, missing: None })
     }
 
     #[inline]
@@ -336,9 +395,15 @@ impl<'a, T: Copy> Coded<'a, T> {
 }
 
 /// The hashes of a column's texts, for each run. Empty texts are missing.
-fn ids<'a>(rows: &Rows<'a>, key: &ColumnKey, missing: Option<u128>) -> Vec<Coded<'a, u128>> {
+fn ids<'a>(
+    rows: &Rows<'a>,
+    key: &ColumnKey,
+    missing: Option<u128>,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Vec<Coded<'a, u128>>> {
     fn id(value: &serde_json::Value) -> Option<u128> {
         text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text))
     }
-    rows.list.iter().map(|(run, ..)| Coded { missing, ..Coded::new(run.columns.get(key), id) }).collect()
+    let of_run = |run: &'a Run| Ok(Coded { missing, ..Coded::new(run.columns.get(key), id, work)? });
+    rows.list.iter().map(|(run, ..)| of_run(run)).collect()
 }

@@ -16,9 +16,12 @@ use crate::limits;
 use crate::query::Statistic;
 use crate::scan::{MISSING, RowKey};
 use crate::text::number_of;
+use crate::work::WorkBudget;
 
-/// A cell for each bucket of each key that occurs.
-struct Blocks<T> {
+/// A cell for each bucket of each key that occurs. Each block is paid for as work before it is made, so that a calculation
+/// that was cancelled, or needs more memory than there is, stops before many more are.
+struct Blocks<'w, T> {
+    work: &'w WorkBudget<'w>,
     width: usize,
     /// Cells that there may be.
     most: usize,
@@ -28,12 +31,12 @@ struct Blocks<T> {
     cells: Vec<T>,
 }
 
-impl<T: Copy + Default> Blocks<T> {
-    fn new(width: usize, most: usize) -> Self {
-        Self { width, most, places: Vec::new(), keys: Vec::new(), cells: Vec::new() }
+impl<'w, T: Copy + Default> Blocks<'w, T> {
+    fn new(width: usize, most: usize, work: &'w WorkBudget<'w>) -> Self {
+        Self { work, width, most, places: Vec::new(), keys: Vec::new(), cells: Vec::new() }
     }
 
-    /// The place of a key; none when there is no room for one more. Keys are small: codes of values in a partition.
+    /// The place of a key; none when there is no room for one more, or the work is refused. Keys are small: codes of values in a partition.
     #[inline]
     fn place(&mut self, key: u32) -> Option<usize> {
         match self.places.get(key as usize) {
@@ -45,7 +48,10 @@ impl<T: Copy + Default> Blocks<T> {
     #[cold]
     fn add(&mut self, key: u32) -> Option<usize> {
         let place = self.keys.len();
-        if (place + 1).saturating_mul(self.width) > self.most || key == MISSING {
+        if (place + 1).saturating_mul(self.width) > self.most
+            || key == MISSING
+            || !self.work.allows(self.width)
+        {
             return None;
         }
         if self.places.len() <= key as usize {
@@ -64,10 +70,19 @@ impl<T: Copy + Default> Blocks<T> {
     }
 }
 
-impl Blocks<u64> {
-    fn tallies(self) -> Tallies {
-        let blocks = self.cells.chunks(self.width.max(1)).map(<[u64]>::to_vec);
-        self.keys.into_iter().zip(blocks).map(|(key, counts)| (key, Tally::Counts(counts))).collect()
+impl Blocks<'_, u64> {
+    fn tallies(self) -> CalcResult<Tallies> {
+        let tally = |(key, counts): (u32, &[u64])| {
+            self.work.consume(counts.len())?;
+            Ok((key, Tally::Counts(counts.to_vec())))
+        };
+        self.keys.iter().copied().zip(self.cells.chunks(self.width.max(1))).map(tally).collect()
+    }
+
+    /// Why there was no place for a key.
+    fn refused<R>(&self) -> CalcResult<R> {
+        self.work.check()?;
+        Err(limits::holds_too_much())
     }
 }
 
@@ -81,11 +96,12 @@ pub(super) fn events(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
     width: usize,
+    work: &WorkBudget<'_>,
     counts: impl Fn(&Row) -> bool,
 ) -> CalcResult<Tallies> {
-    let mut blocks = Blocks::new(width, COUNTS);
+    let mut blocks = Blocks::new(width, COUNTS, work);
     let mut fits = true;
-    each(rows, slots, |row| {
+    each(rows, slots, work, |row| {
         if counts(&row) {
             match blocks.place(row.key) {
                 Some(place) => {
@@ -96,29 +112,40 @@ pub(super) fn events(
                 None => fits = false,
             }
         }
-    });
-    if fits { Ok(blocks.tallies()) } else { Err(limits::holds_too_much()) }
+    })?;
+    if fits { blocks.tallies() } else { blocks.refused() }
 }
 
 /// How many rows fall into each bucket, of a question that counts each of them.
-pub(super) fn all_events(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> CalcResult<Tallies> {
+pub(super) fn all_events(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    width: usize,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
     let plain = slots.is_here() && slots.bounds.0 <= slots.bounds.1;
-    match if plain { arrays(rows, slots, width) } else { None } {
+    match if plain { arrays(rows, slots, width, work)? } else { None } {
         Some(tallies) => Ok(tallies),
-        None => events(rows, slots, width, |_| true),
+        None => events(rows, slots, width, work, |_| true),
     }
 }
 
 /// The same where each row has one key and one bucket. Rows that do not count are counted too, behind the last bucket.
 /// None where it is not so, and where the values of those rows take too much room.
-fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
-    let mut blocks = Blocks::<u64>::new(width + 1, COUNTS);
+fn arrays(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    width: usize,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Option<Tallies>> {
+    let mut blocks = Blocks::<u64>::new(width + 1, COUNTS, work);
     let bucketing = Bucketing::new(slots.buckets, slots.bounds, width);
     for (run, mask, layers) in &rows.list {
-        let [layer] = layers else { return None };
+        let [layer] = layers else { return Ok(None) };
         if layer.mask != Mask::Every {
-            return None;
+            return Ok(None);
         }
+        work.consume(run.times.len())?;
         let passes = match mask {
             Mask::Nothing => continue,
             Mask::Every => None,
@@ -128,7 +155,10 @@ fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
             if passes.is_some_and(|passes| !passes[row]) {
                 continue;
             }
-            let place = blocks.place(layer.codes.of(row))?;
+            let Some(place) = blocks.place(layer.codes.of(row)) else {
+                work.check()?;
+                return Ok(None);
+            };
             let bucket = bucketing.of(*time);
             blocks.block(place)[bucket] += 1;
         }
@@ -136,26 +166,40 @@ fn arrays(rows: &Rows<'_>, slots: &Slots<'_>, width: usize) -> Option<Tallies> {
     // A key that no row in the range has is not known.
     let counted = |(key, block): (u32, &[u64])| {
         let counts = &block[..width];
-        counts.iter().any(|count| *count > 0).then(|| (key, Tally::Counts(counts.to_vec())))
+        if counts.iter().all(|count| *count == 0) {
+            return None;
+        }
+        Some(work.consume(width).map(|()| (key, Tally::Counts(counts.to_vec()))))
     };
-    Some(blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted).collect())
+    let counted = blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted);
+    counted.collect::<CalcResult<_>>().map(Some)
 }
 
 /// How many actors are seen in each bucket; with `first` an actor counts in the first of its buckets only.
-pub(super) fn actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> CalcResult<Tallies> {
+pub(super) fn actors(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    (width, first): (usize, bool),
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
     match rows.list.as_slice() {
         // The rows of a run come by actor and time, so that nothing has to be remembered but the newest of a key.
-        [(.., [_])] => actors_of_run(rows, slots, width, first),
-        _ => sorted_actors(rows, slots, width, first),
+        [(.., [_])] => actors_of_run(rows, slots, (width, first), work),
+        _ => sorted_actors(rows, slots, (width, first), work),
     }
 }
 
-fn actors_of_run(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> CalcResult<Tallies> {
+fn actors_of_run(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    (width, first): (usize, bool),
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
     // What is added in the one bucket is taken away behind the last: counts are sums of these.
-    let mut steps = Blocks::<u64>::new(width + 1, COUNTS);
+    let mut steps = Blocks::<u64>::new(width + 1, COUNTS, work);
     let mut newest: Vec<(u32, Slot)> = Vec::new();
     let (mut fits, mut ordered) = (true, true);
-    each(rows, slots, |Row { key, actor, slot: Slot { from, until }, .. }| {
+    each(rows, slots, work, |Row { key, actor, slot: Slot { from, until }, .. }| {
         let Some(place) = steps.place(key) else {
             fits = false;
             return;
@@ -176,48 +220,55 @@ fn actors_of_run(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) 
         let (start, end) = ((start as usize).min(width), (end as usize).min(width));
         block[start] = block[start].wrapping_add(1);
         block[end] = block[end].wrapping_sub(1);
-    });
+    })?;
     if !fits {
-        return Err(limits::holds_too_much());
+        return steps.refused();
     }
     // Where a clock change shows midnight twice, days do not ascend with time.
     if !ordered {
-        return sorted_actors(rows, slots, width, first);
+        return sorted_actors(rows, slots, (width, first), work);
     }
-    let counts = |block: &[u64]| {
+    let counts = |(key, block): (u32, &[u64])| {
+        work.consume(width)?;
         let sum = |sum: &mut u64, step: &u64| {
             *sum = sum.wrapping_add(*step);
             Some(*sum)
         };
-        Tally::Counts(block[..width].iter().scan(0, sum).collect())
+        Ok((key, Tally::Counts(block[..width].iter().scan(0, sum).collect())))
     };
-    Ok(steps.keys.iter().copied().zip(steps.cells.chunks(width + 1).map(counts)).collect())
+    steps.keys.iter().copied().zip(steps.cells.chunks(width + 1)).map(counts).collect()
 }
 
-fn sorted_actors(rows: &Rows<'_>, slots: &Slots<'_>, width: usize, first: bool) -> CalcResult<Tallies> {
+fn sorted_actors(
+    rows: &Rows<'_>,
+    slots: &Slots<'_>,
+    (width, first): (usize, bool),
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
     let mut places: Vec<(u32, u32, Slot)> = Vec::new();
-    each(rows, slots, |row| {
+    each(rows, slots, work, |row| {
         let place = (row.key, row.actor, row.slot);
         if places.last() != Some(&place) {
             places.push(place);
         }
-    });
+    })?;
     // Each run is in order of its actors already: a stable sort merges what is in order.
     places.sort();
-    let mut blocks = Blocks::<u64>::new(width, COUNTS);
+    let mut blocks = Blocks::<u64>::new(width, COUNTS, work);
     for of_one in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
+        work.consume(of_one.len())?;
         let Some((key, ..)) = of_one.first() else { continue };
-        let place = blocks.place(*key).ok_or_else(limits::holds_too_much)?;
+        let Some(place) = blocks.place(*key) else { return blocks.refused() };
         count_one(of_one.iter().map(|(.., slot)| *slot), first, blocks.block(place));
     }
-    Ok(blocks.tallies())
+    blocks.tallies()
 }
 
 /// Numbers by key and bucket.
-struct Gathered {
+struct Gathered<'w> {
     statistic: Statistic,
     /// By key and bucket one more than the place of its numbers, 0 for none.
-    blocks: Blocks<u32>,
+    blocks: Blocks<'w, u32>,
     /// Where there is no room for all buckets of a key: those of it that have numbers.
     sparse: HashMap<(u32, u32), usize>,
     numbers: Vec<((u32, u32), Numbers)>,
@@ -225,7 +276,7 @@ struct Gathered {
     bare: HashSet<u32>,
 }
 
-impl Gathered {
+impl Gathered<'_> {
     /// Adds a number; a key without any number is known all the same.
     #[inline]
     fn add(&mut self, key: u32, bucket: u32, number: Option<f64>) {
@@ -268,15 +319,16 @@ pub(super) fn numbers(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
     width: usize,
-    statistic: Statistic,
-    key: &RowKey,
-) -> Tallies {
-    let columns: Vec<_> = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of)).collect();
+    (statistic, key): (Statistic, &RowKey),
+    work: &WorkBudget<'_>,
+) -> CalcResult<Tallies> {
+    let columns = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of, work));
+    let columns: Vec<_> = columns.collect::<CalcResult<_>>()?;
     let (sparse, numbers, bare) = (HashMap::new(), Vec::new(), HashSet::new());
-    let mut gathered = Gathered { statistic, blocks: Blocks::new(width, CELLS), sparse, numbers, bare };
-    each(rows, slots, |row| {
+    let mut gathered = Gathered { statistic, blocks: Blocks::new(width, CELLS, work), sparse, numbers, bare };
+    each(rows, slots, work, |row| {
         let (place, at) = row.at;
         gathered.add(row.key, row.slot.from, columns.get(place).and_then(|column| column.of(at)));
-    });
-    gathered.tallies()
+    })?;
+    Ok(gathered.tallies())
 }

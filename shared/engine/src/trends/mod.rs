@@ -25,13 +25,14 @@ use crate::dates::Interval;
 use crate::dates::buckets::Buckets;
 use crate::dates::range::{DateRange, Rounding};
 use crate::definitions::Definitions;
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::filter::{Mask, Predicate};
 use crate::limits;
 use crate::plan::{Answer, Compiler, ProjectContext, shared_filter};
-use crate::query::{BreakdownBy, Display, Math, Query, TrendsQuery, Who};
+use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, Who};
 use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition, Run};
+use crate::work::WorkBudget;
 use count::{Counted, Per};
 use counter::{Counter, Rows};
 pub use formula::Formula;
@@ -52,9 +53,11 @@ pub(crate) struct Trend {
     periods: Vec<Period>,
     shared: Predicate,
     split: Split,
+    /// For each series the kind of partitions that it is counted on.
+    actors: Vec<ActorKind>,
     /// None for an action that does not exist.
     counters: Vec<Option<Counter>>,
-    formula: Option<Formula>,
+    formulas: Vec<NamedFormula>,
 }
 
 impl Trend {
@@ -64,9 +67,6 @@ impl Trend {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        if query.series.iter().any(|series| counts_actors(&series.math)) {
-            compiler.count(ActorKind::of(project, None));
-        }
         let periods = periods(query, project, range, compiler.now)?;
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
         let counters = query
@@ -79,13 +79,25 @@ impl Trend {
                     let from = if math == Math::FirstTime { Micros::MIN } else { first };
                     compiler.cover(from, period.whole().bounds.1);
                 }
+                if let Some(actors) = actors_of(&math, project) {
+                    compiler.count(actors);
+                }
                 Counter::new(series, math, compiler)
             })
             .collect::<CalcResult<Vec<_>>>()?;
+        // What counts events is counted on any one kind of partitions, once.
+        let events_on = compiler.actors.first().copied().unwrap_or_default();
+        let actors = query.series.iter();
+        let actors = actors.map(|series| actors_of(&series.math, project).unwrap_or(events_on)).collect();
         let split = split(query, compiler)?;
         let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
-        let (query, formula) = (query.clone(), query.formula.clone());
-        Ok(Self { query, project_id, definitions, periods, shared, split, counters, formula })
+        let (query, formulas) = (query.clone(), query.formulas.clone());
+        Ok(Self { query, project_id, definitions, periods, shared, split, actors, counters, formulas })
+    }
+
+    /// The kind of actors that a series is counted on.
+    pub(crate) fn actors(&self, series: usize) -> ActorKind {
+        self.actors.get(series).copied().unwrap_or_default()
     }
 
     /// Where the tallies of a series in a period are kept.
@@ -99,35 +111,33 @@ impl Trend {
             && matches!(math, Math::Unique(Who::Actor | Who::Group(_)))
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Sum> {
-        if let Some(sum) = self.text_counts(partition, stop)? {
+    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Sum> {
+        if let Some(sum) = self.text_counts(partition, work)? {
             return if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) };
         }
         let mut keys = Keys::default();
-        let layers: Vec<Vec<Layer>> =
-            partition.runs.iter().map(|run| keys.layers(&self.split, run)).collect();
-        if keys.keys.len() > limits::BREAKDOWN_VALUES {
-            return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
-        }
-        let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
+        let layers = partition.runs.iter().map(|run| keys.layers(&self.split, run, work));
+        let layers: Vec<Vec<Layer>> = layers.collect::<CalcResult<_>>()?;
+        let shared = self.shared_masks(partition, work)?;
         let mut sum = Sum::default();
         for (series, counter) in self.counters.iter().enumerate() {
             let Some(counter) = counter else { continue };
-            let rows = self.rows_of(counter, partition, (&shared, &layers), stop)?;
+            if self.actors(series) != partition.counted {
+                continue;
+            }
+            let rows = self.rows_of(counter, partition, (&shared, &layers), work)?;
             for (index, period) in self.periods.iter().enumerate() {
                 if period.width() == 0 {
                     continue;
                 }
-                if stop() {
-                    return Err(CalcError::timeout());
-                }
+                work.check()?;
                 let channel = self.channel(index, series);
                 match self.plain(counter, period, &rows) {
                     Some(counts) => sum.add(channel, Key::Whole, Tally::Counts(counts)),
                     None => {
                         let once = self.counts_once(&counter.math);
                         let slots = period.slots(&counter.math);
-                        for (code, tally) in counter.tallies(&rows, &slots, period.width(), once)? {
+                        for (code, tally) in counter.tallies(&rows, &slots, (period.width(), once), work)? {
                             if let Some(key) = keys.keys.get(code as usize) {
                                 sum.add(channel, key.clone(), tally);
                             }
@@ -139,15 +149,20 @@ impl Trend {
         if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) }
     }
 
+    /// The rows of each run that pass the filters of the whole question.
+    fn shared_masks(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Mask>> {
+        partition.runs.iter().map(|run| self.shared.mask(run, work)).collect()
+    }
+
     /// The rows of a series.
     fn rows_of<'a>(
         &self,
         counter: &Counter,
         partition: &'a Partition,
         (shared, layers): (&[Mask], &'a [Vec<Layer>]),
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Rows<'a>> {
-        let masks = self.masks(counter, partition, shared, stop)?;
+        let masks = self.masks(counter, partition, shared, work)?;
         let row = |(run, mask): (usize, Mask)| (&partition.runs[run], mask, layers[run].as_slice());
         Ok(Rows { list: masks.into_iter().map(row).collect(), actors: partition.actors.len() })
     }
@@ -158,16 +173,14 @@ impl Trend {
         counter: &Counter,
         partition: &Partition,
         shared: &[Mask],
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<(usize, Mask)>> {
         let mut list = Vec::new();
         for (index, (run, shared)) in partition.runs.iter().zip(shared).enumerate() {
-            if stop() {
-                return Err(CalcError::timeout());
-            }
+            work.check()?;
             let mask = match shared {
                 Mask::Nothing => Mask::Nothing,
-                shared => counter.matcher.mask(run).and(shared.clone()),
+                shared => counter.matcher.mask(run, work)?.and(shared.clone()),
             };
             // Where the first event of all matters, those that pass no filter are looked at too.
             if mask != Mask::Nothing || counter.math == Math::FirstTime {
@@ -194,8 +207,10 @@ impl Trend {
         Some(counts)
     }
 
-    pub(crate) fn finish(&self, mut sum: Sum, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
+    pub(crate) fn finish(&self, mut sum: Sum, work: &WorkBudget<'_>) -> CalcResult<Answer> {
+        work.check()?;
         sum.settle();
+        work.check()?;
         let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
         if sum.burst || !limits::numbers_fit(sum.values(), width) {
             return Err(limits::holds_too_much());
@@ -203,7 +218,7 @@ impl Trend {
         if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
-        let (outputs, cut) = self.outputs(sum, stop)?;
+        let (outputs, cut) = self.outputs(sum, work)?;
         if outputs.len().saturating_mul(width) > limits::ANSWER_POINTS {
             return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
         }
@@ -261,21 +276,24 @@ fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> 
     })
 }
 
-/// Over buckets as wide as the days looked back on, looking back is plain counting.
+/// Over buckets as wide as the days looked back on, looking back is plain counting; of a total too, which is then one
+/// over the whole range.
 fn effective(math: &Math, query: &TrendsQuery) -> Math {
     match (math, query.common.interval) {
-        _ if query.display.is_total() => math.clone(),
         (Math::Rolling(7, who), Interval::Week | Interval::Month)
         | (Math::Rolling(30, who), Interval::Month) => Math::Unique(*who),
         _ => math.clone(),
     }
 }
 
-/// Whether distinct ids instead of persons make another number.
-fn counts_actors(math: &Math) -> bool {
+/// The kind of actors that make the number; none where distinct ids instead of persons make no other number.
+fn actors_of(math: &Math, project: &ProjectContext) -> Option<ActorKind> {
     match math {
-        Math::Unique(who) | Math::Rolling(_, who) => *who == Who::Actor,
-        Math::FirstTime | Math::PerActor(_) => true,
-        Math::Total | Math::Property(..) | Math::Expression(_) => false,
+        Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) | Math::PerActor(_) => {
+            Some(ActorKind::of(project, None))
+        }
+        // A person begins once, whatever the project counts.
+        Math::FirstTime => Some(ActorKind::Persons),
+        Math::Unique(_) | Math::Rolling(..) | Math::Total | Math::Property(..) | Math::Expression(_) => None,
     }
 }

@@ -8,14 +8,15 @@ use uuid::Uuid;
 
 use super::keys::{Key, Keys, Layer, Split};
 use super::rows::{NULL, edges_of};
-use super::{Mask, Trend, TrendPoint};
+use super::{Trend, TrendPoint};
 use crate::dictionary::text_id;
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::facts::group_column;
 use crate::people::Matched;
 use crate::query::{BreakdownBy, CohortChoice, Math, Part, Who};
 use crate::scan::{Partition, Run};
 use crate::text::{numeric, text_of};
+use crate::work::WorkBudget;
 
 impl Trend {
     /// Who counts into a number, and when, in the order of their ids.
@@ -23,22 +24,26 @@ impl Trend {
         &self,
         partition: &Partition,
         point: &TrendPoint,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Matched>> {
         let (Some(Some(counter)), Some(period)) = (self.counters.get(point.series), self.periods.first())
         else {
             return Ok(Vec::new());
         };
+        if self.actors(point.series) != partition.counted {
+            return Ok(Vec::new());
+        }
         // Without a value everybody is meant, whatever the value.
         let all = Split::Whole;
         let split = if point.value.is_some() { &self.split } else { &all };
         let mut keys = Keys::default();
-        let layers: Vec<Vec<Layer>> = partition.runs.iter().map(|run| keys.layers(split, run)).collect();
+        let layers = partition.runs.iter().map(|run| keys.layers(split, run, work));
+        let layers: Vec<Vec<Layer>> = layers.collect::<CalcResult<_>>()?;
         let wanted: Vec<bool> = keys.keys.iter().map(|key| self.is_wanted(point, key)).collect();
-        let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
-        let rows = self.rows_of(counter, partition, (&shared, &layers), stop)?;
+        let shared = self.shared_masks(partition, work)?;
+        let rows = self.rows_of(counter, partition, (&shared, &layers), work)?;
         let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
-        counter.each_counted(&rows, &period.whole(), |(place, row), key| {
+        counter.each_counted(&rows, &period.whole(), work, |(place, row), key| {
             let Some((run, ..)) = rows.list.get(place) else { return };
             let is_wanted = usize::try_from(key).ok().and_then(|key| wanted.get(key)).copied();
             let (Some(true), Some((actor, key))) = (is_wanted, who(&counter.math, partition, run, row))
@@ -47,10 +52,8 @@ impl Trend {
             };
             let one = people.entry(actor).or_insert_with(|| Matched { actor, key, times: Vec::new() });
             one.times.extend(run.times.get(row));
-        });
-        if stop() {
-            return Err(CalcError::timeout());
-        }
+        })?;
+        work.check()?;
         let mut people: Vec<Matched> = people.into_values().collect();
         people.iter_mut().for_each(|one| one.times.sort_unstable());
         Ok(people)

@@ -66,9 +66,13 @@ impl Context<'_> {
             "order": 0,
             "filter": self.filter,
         });
-        if self.trend.formula.is_none() {
-            object["action"] = self.action(output.series, series, if total { &[] } else { &self.instants });
-            object["order"] = json!(output.series);
+        match output.formula {
+            Some(formula) => object["order"] = json!(formula),
+            None => {
+                object["action"] =
+                    self.action(output.series, series, if total { &[] } else { &self.instants });
+                object["order"] = json!(output.series);
+            }
         }
         if let Some(breakdown) = &query.common.breakdown {
             object["breakdown_value"] = output.row.value.json(breakdown);
@@ -80,27 +84,32 @@ impl Context<'_> {
         let data = &output.row.data;
         if total {
             object["aggregated_value"] = number(data.first().copied().unwrap_or(0.0));
-            object["data"] = if self.trend.formula.is_some() { Value::Null } else { json!([]) };
+            object["data"] = if output.formula.is_some() { Value::Null } else { json!([]) };
             object["days"] = json!([]);
             object["count"] = json!(0);
             return object;
         }
-        let running = query.display == Display::ActionsLineGraphCumulative && self.trend.formula.is_none();
+        let running = query.display == Display::ActionsLineGraphCumulative && output.formula.is_none();
         let count = if running { data.last().copied().unwrap_or(0.0) } else { data.iter().sum() };
         object["count"] = json!(finite(count));
         object["data"] = data.iter().copied().map(number).collect();
         object["labels"] = json!(self.labels);
         object["days"] = json!(self.days);
-        if self.trend.formula.is_none() {
-            object["persons_urls"] = self.persons_urls(output, series);
+        if output.formula.is_none() {
+            let (links, omitted) = self.persons_urls(output, series);
+            object["persons_urls"] = links;
+            if let Some(why) = omitted {
+                object["persons_urls_omitted"] = json!(why);
+            }
         }
         object
     }
 
     /// The name of the series and the value of the breakdown, whichever tell rows apart.
     fn label(&self, output: &Output, series: &Series) -> String {
-        if let Some(formula) = &self.trend.formula {
-            return format!("Formula ({})", formula.text());
+        if let Some(formula) = output.formula.and_then(|index| self.trend.formulas.get(index)) {
+            let unnamed = || format!("Formula ({})", formula.formula.text());
+            return formula.custom_name.clone().unwrap_or_else(unnamed);
         }
         let name = series.source.name(&self.trend.definitions).unwrap_or("All events");
         let questions =
@@ -135,12 +144,12 @@ impl Context<'_> {
         })
     }
 
-    /// A link to the people of each bucket, with the bucket's own absolute dates. Its `url` is null where links would be
-    /// too long, all of it where what they say would be.
-    fn persons_urls(&self, output: &Output, series: &Series) -> Value {
+    /// A link to the people of each bucket, with the bucket's own absolute dates. Their `url` is null where links would
+    /// be too long, all of it where their filters would be; the text says so then.
+    fn persons_urls(&self, output: &Output, series: &Series) -> (Value, Option<String>) {
         let trend = self.trend;
         let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {
-            return Value::Null;
+            return (Value::Null, None);
         };
         let mut own = Map::new();
         own.insert("entity_id".to_owned(), series.source.id());
@@ -179,7 +188,7 @@ impl Context<'_> {
         let short = limits::links_fit(base.len(), spans.len() * self.rows);
         let own_bytes = serde_json::to_vec(&own).map_or(usize::MAX, |own| own.len());
         if own_bytes.saturating_mul(spans.len() * self.rows) > limits::LINKS_BYTES {
-            return Value::Null;
+            return (Value::Null, Some(links_omitted(spans.len() * self.rows)));
         }
         let text = |at| utc_text(&from_micros(at, chrono_tz::UTC));
         let link = |(from, to): (i64, i64)| {
@@ -195,8 +204,19 @@ impl Context<'_> {
             filter.insert("date_to".to_owned(), json!(to));
             json!({"filter": filter, "url": url})
         };
-        spans.into_iter().map(link).collect()
+        let omitted = (!short).then(|| links_omitted(spans.len() * self.rows));
+        (spans.into_iter().map(link).collect(), omitted)
     }
+}
+
+/// Why an answer has no links to people.
+fn links_omitted(links: usize) -> String {
+    format!(
+        "{links} links to people would take more than {} bytes together, or one of them more than {}. For links, use a \
+         longer interval, a shorter range or fewer values of the breakdown.",
+        limits::LINKS_BYTES,
+        limits::LINK_BYTES
+    )
 }
 
 fn is_rest(value: &RowValue) -> bool {

@@ -12,6 +12,7 @@ use super::slot::Slot;
 use super::texts::TextCounts;
 use crate::limits;
 use crate::sql;
+use crate::work::WorkBudget;
 
 /// What was counted, by channel (a series in a period) and value.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -182,7 +183,13 @@ impl Tally {
 
     /// The numbers by bucket of what a series has counted. `first` counts everybody in the first of their buckets only.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    pub(super) fn finish(self, width: usize, counter: &Counter, first: bool) -> Vec<f64> {
+    pub(super) fn finish(
+        self,
+        width: usize,
+        counter: &Counter,
+        first: bool,
+        work: &WorkBudget<'_>,
+    ) -> Vec<f64> {
         let statistic = counter.statistic();
         let mut data = vec![0.0; width];
         let mut put = |bucket: u32, value: f64| {
@@ -216,7 +223,7 @@ impl Tally {
             }
             (Self::Aggregates(buckets), _) => {
                 if let Some(aggregation) = &counter.aggregation {
-                    buckets.iter().for_each(|(bucket, tally)| put(*bucket, aggregation.finish(tally)));
+                    buckets.iter().for_each(|(bucket, tally)| put(*bucket, aggregation.finish(tally, work)));
                 }
             }
             (Self::Numbers(_), None) => {}

@@ -15,11 +15,12 @@ use super::slot::Slots;
 use super::state::Sum;
 use super::{Mask, Trend};
 use crate::dictionary::{Dictionary, NO_TEXT};
-use crate::error::{CalcError, CalcResult};
+use crate::error::CalcResult;
 use crate::limits;
 use crate::query::Math;
 use crate::scan::{Column, Partition, Run};
 use crate::text::text_of;
+use crate::work::WorkBudget;
 
 /// Cells for each row of a run that may be made room for.
 const CELLS_PER_ROW: usize = 8;
@@ -149,24 +150,23 @@ impl Trend {
     pub(super) fn text_counts(
         &self,
         partition: &Partition,
-        stop: &dyn Fn() -> bool,
+        work: &WorkBudget<'_>,
     ) -> CalcResult<Option<Sum>> {
         let Some(columns) = self.text_columns(partition) else { return Ok(None) };
         let mut sum = Sum::default();
-        let shared: Vec<Mask> = partition.runs.iter().map(|run| self.shared.mask(run)).collect();
+        let shared = self.shared_masks(partition, work)?;
         for (series, counter) in self.counters.iter().enumerate() {
             let Some(counter) = counter else { continue };
-            let masks = self.masks(counter, partition, &shared, stop)?;
+            let masks = self.masks(counter, partition, &shared, work)?;
             for (index, period) in self.periods.iter().enumerate() {
                 if period.width() == 0 {
                     continue;
                 }
                 let mut counts = TextCounts::new(period.width());
                 for (run, mask) in &masks {
-                    if stop() {
-                        return Err(CalcError::timeout());
-                    }
+                    work.check()?;
                     let slots = period.slots(&counter.math);
+                    work.consume(partition.runs[*run].times.len())?;
                     counts.add_run(&partition.runs[*run], columns[*run], mask, &slots);
                 }
                 sum.add_texts(self.channel(index, series), counts);

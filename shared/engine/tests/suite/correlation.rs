@@ -104,6 +104,20 @@ fn steps_and_excluded_names_are_no_candidates_of_an_action_its_events() {
 }
 
 #[test]
+fn properties_of_the_steps_own_events_are_no_candidates() {
+    let at = |person: &'static str, event: &'static str, minute| (person, event, minute, json!({"k": 1}));
+    // A value counts where more than two people had it: s, g and h had x, and each of them another "in" too.
+    let mut events = vec![at("s", "in", 10), at("s", "out", 20), at("s", "in", 11), at("s", "x", 15)];
+    for person in ["g", "h"] {
+        events.extend([at(person, "in", 10), at(person, "in", 11), at(person, "x", 12)]);
+    }
+    let asked = json!({
+        "funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["in", "x", "out"],
+    });
+    assert_eq!(rows(&answer(&world(&events), &request(asked))), [row("x::k::1", 1, 2)]);
+}
+
+#[test]
 fn the_end_of_the_range_is_outside() {
     let world = walks(&[("f", "x", 29, json!({})), ("f", "y", 30, json!({}))]);
     let until = json!({"date_to": "2024-01-01T00:30:00Z", "explicit_date": true});

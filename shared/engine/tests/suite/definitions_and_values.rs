@@ -252,13 +252,8 @@ fn a_client_gets_from_the_document_what_the_service_says() {
             .collect();
         let distinct_id = format!("person-{round}");
         let nowhere = BTreeSet::new();
-        let subject = Subject {
-            distinct_id: &distinct_id,
-            properties: &person,
-            groups: BTreeMap::new(),
-            static_cohorts: &nowhere,
-        };
-        let evaluator = Evaluator::new(&flags, cohorts.values().cloned(), chrono_tz::Tz::UTC, now);
+        let subject = Subject::person(&distinct_id, &person, &nowhere, now);
+        let evaluator = Evaluator::new(&flags, cohorts.values().cloned(), chrono_tz::Tz::UTC);
         let evaluations = evaluator.evaluate_all(&subject);
         for form in [CohortForm::Sent, CohortForm::Flattened] {
             let text = Definitions::new(1, &flags).document(&cohorts, &[], form, 1 << 20).unwrap();

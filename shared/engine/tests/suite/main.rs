@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
 mod actions;
+mod allowed_values;
 mod answers;
 mod any_input;
 mod cohorts;
@@ -19,5 +20,6 @@ mod questions;
 mod sessions;
 mod support;
 mod trend_ranges;
+mod trend_rules;
 mod trend_texts;
 mod trends;

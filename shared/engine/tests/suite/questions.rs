@@ -28,7 +28,7 @@ fn a_request_and_its_node_are_one_question() {
     let request = json!({
         "events": "[{\"id\": \"b\", \"order\": \"2\", \"math\": \"dau\"}, \"dropped\", {\"id\": \"a\", \"properties\": {\"p__icontains\": 5}}]",
         "properties": "[{\"key\": \"q\", \"value\": [\"x\", null], \"type\": \"events\"}, {\"key\": \"incomplete\"}]",
-        "date_from": "-14d", "interval": "WEEK", "filter_test_accounts": "true", "display": "NoSuchDisplay",
+        "date_from": "-14d", "interval": "WEEK", "filter_test_accounts": "true",
         "insight": "TRENDS", "smoothing_intervals": "1", "compare": "false", "formula": "", "breakdown": null,
     });
     let node = json!({"kind": "InsightVizNode", "source": {

@@ -20,7 +20,11 @@ pub fn check(property: &Value) -> Result<(), FieldError> {
     }
     let operator = view::operator(property);
     if !OPERATORS.contains(&operator) {
-        return Err(FieldError::general(format!("Operator '{operator}' is not supported for {GROUP_KEY}.")));
+        let detail = format!(
+            "Operator '{operator}' is not supported for {GROUP_KEY}. The operator must be one of {}.",
+            OPERATORS.join(", ")
+        );
+        return Err(FieldError::general(detail));
     }
     if SINGLE.contains(&operator) && property.get("value").is_some_and(Value::is_array) {
         let detail = format!("Operator '{operator}' is not supported with a list of values for {GROUP_KEY}.");

@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::flag::testing;
+use crate::flag::{FieldError, limits, testing};
 
-fn parse(body: Value) -> Result<Condition, FieldError> {
-    Condition::parse(&testing::object(body))
+fn parse(body: Value) -> Result<Conditions, FieldError> {
+    Conditions::parse(&testing::object(body))
 }
 
 fn blast_with(body: Value, cohorts: Vec<Cohort>) -> Blast {
@@ -53,6 +53,69 @@ fn whom_a_condition_is_about() {
         let blast = blast_with(body.clone(), Vec::new());
         assert_eq!((blast.actors(), blast.reaches_all()), (actors, all), "{body}");
     }
+}
+
+#[test]
+fn filters_of_a_flag_reach_whoever_matches_one_of_their_groups() {
+    let person = |key: &str| json!({"key": key, "type": "person", "value": "x"});
+    let groups = |groups: Value| json!({"filters": {"groups": groups}, "key": "a", "active": "no"});
+    let two = groups(json!([
+        {"properties": [person("a"), person("b")], "rollout_percentage": 5},
+        {"properties": [person("c")], "variant": "none"},
+    ]));
+    let blast = blast_with(two, Vec::new());
+    assert_eq!((blast.actors(), blast.reaches_all()), (Actors::Persons, false));
+    for (person, reached) in [
+        (json!({"a": "x"}), false),
+        (json!({"a": "x", "b": "x"}), true),
+        (json!({"c": "x"}), true),
+        (json!({"a": "x", "b": "x", "c": "x"}), true),
+        (json!({}), false),
+    ] {
+        assert_eq!(blast.matches_person(&testing::object(person.clone()), &[].into()), reached, "{person}");
+    }
+    for everybody in [
+        json!({}),
+        json!({"filters": null}),
+        json!({"filters": {}}),
+        json!({"key": "a", "name": "b"}),
+        groups(json!([{}, {"properties": [person("a")]}])),
+    ] {
+        let blast = blast_with(everybody.clone(), Vec::new());
+        assert_eq!((blast.actors(), blast.reaches_all()), (Actors::Persons, true), "{everybody}");
+    }
+    let nobody = blast_with(groups(json!([])), Vec::new());
+    assert!(!nobody.reaches_all() && !nobody.matches_person(&Object::new(), &[].into()));
+    let group = json!({"aggregation_group_type_index": 0, "groups": [{"properties": [of_group("a", "exact", json!(1))]}]});
+    let blast = blast_with(json!({"filters": group}), Vec::new());
+    assert_eq!(blast.actors(), Actors::Groups(0));
+    assert!(blast.matches_group("g", &testing::object(json!({"a": 1}))));
+    // A condition wins over filters.
+    let both = json!({"condition": null, "filters": {"groups": []}});
+    assert!(blast_with(both, Vec::new()).reaches_all());
+}
+
+#[test]
+fn filters_that_are_refused() {
+    let filters = |filters: Value, code: &str, detail: &str| {
+        refuses(json!({"filters": filters}), Some("filters"), code, detail);
+    };
+    let invalid = |sent: Value, detail: &str| filters(sent, "invalid_input", detail);
+    filters(json!([]), "not_a_dict", "Expected a dictionary of items but got type \"list\".");
+    invalid(json!({"groups": {}}), "groups must be a list, got dict");
+    invalid(json!({"groups": [{}, 1]}), "groups[1] must be a dictionary, got int");
+    invalid(json!({"groups": [{"properties": "x"}]}), "groups[0].properties must be a list, got str");
+    let nameless = json!({"groups": [{}, {"properties": [{"value": 1}]}]});
+    invalid(nameless, "groups[1].properties[0].key: a property key is required");
+    let odd = json!({"aggregation_group_type_index": "x"});
+    invalid(odd, "A valid integer is required.");
+    let many = |count: usize| json!({"groups": vec![json!({"properties": []}); count]});
+    assert!(parse(json!({"filters": many(limits::CONDITIONS)})).is_ok());
+    invalid(many(limits::CONDITIONS + 1), "groups must not have more than 1000 entries");
+    let pattern = json!({"properties": [{"key": "a", "type": "person", "operator": "regex", "value": "a"}]});
+    let patterns = |count: usize| json!({"groups": vec![pattern.clone(); count]});
+    assert!(parse(json!({"filters": patterns(limits::PATTERNS)})).is_ok());
+    invalid(patterns(limits::PATTERNS + 1), "filters must not have more than 100 regular expressions");
 }
 
 #[test]
@@ -118,7 +181,10 @@ fn the_key_of_a_group() {
         ["gt", "is_set", "is_date_before", "starts_with", "between", "semver_eq", "icontains_multi"]
     {
         let properties = json!([of_group("$group_key", operator, json!("1"))]);
-        let detail = format!("Operator '{operator}' is not supported for $group_key.");
+        let detail = format!(
+            "Operator '{operator}' is not supported for $group_key. The operator must be one of exact, is_not, in, not_in, \
+             icontains, not_icontains, regex, not_regex."
+        );
         let body = json!({"group_type_index": 0, "condition": {"properties": properties}});
         refuses(body, None, "invalid_input", &detail);
     }
@@ -169,8 +235,6 @@ fn bodies_that_are_refused() {
     let condition = |properties: Value, detail: &str| {
         refuses(on(properties), Some("condition"), "invalid_input", detail);
     };
-    general(json!({}), "Missing condition for which to get blast radius");
-    general(json!({"filters": {"groups": []}}), "Missing condition for which to get blast radius");
     let dictionary = "Expected a dictionary of items but got type \"list\".";
     refuses(json!({"condition": []}), Some("condition"), "not_a_dict", dictionary);
     for (index, code, detail) in [

@@ -97,8 +97,12 @@ fn a_prepared_text_is_reused_only_for_the_same_names() {
     flag.filters = object(json!({"groups": [{"properties": [{"type": "cohort", "key": "id", "value": 4}]}]}));
     let (named, unnamed) = (BTreeMap::from([(4, "four".to_owned())]), BTreeMap::new());
     let prepared = Prepared::new(&flag, &named);
-    assert!(prepared.text(EDITOR, now()).contains(r#""cohort_name":"four""#));
+    assert!(prepared.text(EDITOR, now(), &CallTimes::none()).contains(r#""cohort_name":"four""#));
     assert!(prepared.has_names(&named) && !prepared.has_names(&unnamed));
-    assert!(Prepared::new(&flag, &unnamed).text(EDITOR, now()).contains(r#""cohort_name":null"#));
-    assert!(prepared.bytes() >= prepared.text(EDITOR, now()).len());
+    assert!(
+        Prepared::new(&flag, &unnamed)
+            .text(EDITOR, now(), &CallTimes::none())
+            .contains(r#""cohort_name":null"#)
+    );
+    assert!(prepared.bytes() >= prepared.text(EDITOR, now(), &CallTimes::none()).len());
 }

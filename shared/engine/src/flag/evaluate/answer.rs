@@ -3,26 +3,78 @@
 //! Must stay true: [`Reason::as_str`] gives the codes of the HTTP contract, [`FlagValue`] serializes as clients read it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::{needs::Unavailable, slow_searches::SlowSearches};
 use crate::flag::json::Object;
+use crate::work::CancellationToken;
 
 /// The person asked about, and the groups of the request.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
-    /// What is hashed, but for flags on groups.
+    /// What is hashed, but for flags on groups and those named below.
     pub distinct_id: &'a str,
+    /// What is hashed for flags by device. None: the request names no device, and no condition of such a flag matches.
+    /// Callers who are never told a device put the distinct id here.
+    pub device_id: Option<&'a str>,
+    /// The id before a login: hashed for flags with experience continuity that have no override.
+    pub anonymous_id: Option<&'a str>,
+    /// The overrides of the person: by flag, the id that is hashed for it.
+    pub overrides: Option<&'a BTreeMap<i64, String>>,
     /// The person's properties; empty for an unknown one.
     pub properties: &'a Object,
     /// By index of the group type; a type that the caller named no group of is absent.
     pub groups: BTreeMap<u32, GroupSubject<'a>>,
     /// The static cohorts of which the person is a member.
     pub static_cohorts: &'a BTreeSet<i64>,
+    /// The instant from which relative dates count.
+    pub now: DateTime<Utc>,
+    /// What of all this could not be looked up. Flags that need it have no value.
+    pub unavailable: Unavailable,
+    /// Whether regular expressions may take long.
+    pub slow_searches: SlowSearches<'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// A person of whom everything is known, without groups, device and overrides.
+    pub fn person(
+        distinct_id: &'a str,
+        properties: &'a Object,
+        static_cohorts: &'a BTreeSet<i64>,
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            distinct_id,
+            device_id: Some(distinct_id),
+            anonymous_id: None,
+            overrides: None,
+            properties,
+            groups: BTreeMap::new(),
+            static_cohorts,
+            now,
+            unavailable: Unavailable::default(),
+            slow_searches: SlowSearches::Allowed,
+        }
+    }
+
+    /// The same person, evaluated until that is cancelled; the evaluation means nothing then.
+    #[must_use]
+    pub fn until_cancelled(self, cancellation: &'a CancellationToken) -> Self {
+        Self { slow_searches: SlowSearches::UntilCancelled(cancellation), ..self }
+    }
+
+    /// The same person, with these groups.
+    #[must_use]
+    pub fn with_groups(self, groups: BTreeMap<u32, GroupSubject<'a>>) -> Self {
+        Self { groups, ..self }
+    }
 }
 
 /// A group of the request.
@@ -49,6 +101,14 @@ impl FlagValue {
     /// Whether the flag is on, with or without a variant.
     pub fn is_on(&self) -> bool {
         *self != Self::Off
+    }
+
+    /// The key of its variant.
+    pub fn variant(&self) -> Option<&str> {
+        match self {
+            Self::Variant(key) => Some(key),
+            Self::Off | Self::On => None,
+        }
     }
 
     /// The value as answers show it.
@@ -96,6 +156,10 @@ pub enum Reason {
     Disabled,
     /// A flag that it depends on does not exist, or leads back to it.
     MissingDependency,
+    /// Stored properties or lists that it needs could not be read.
+    StoreUnavailable,
+    /// The override of the person could not be read or stored.
+    OverrideUnavailable,
 }
 
 impl Reason {
@@ -110,6 +174,32 @@ impl Reason {
             Self::HoldoutConditionValue => "holdout_condition_value",
             Self::Disabled => "disabled",
             Self::MissingDependency => "missing_dependency",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::OverrideUnavailable => "override_unavailable",
+        }
+    }
+}
+
+/// The reasons of OpenFeature that flags have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the words of the protocol")]
+pub enum OpenFeatureReason {
+    Static,
+    TargetingMatch,
+    Split,
+    Disabled,
+    Unknown,
+}
+
+impl OpenFeatureReason {
+    /// The word in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Static => "STATIC",
+            Self::TargetingMatch => "TARGETING_MATCH",
+            Self::Split => "SPLIT",
+            Self::Disabled => "DISABLED",
+            Self::Unknown => "UNKNOWN",
         }
     }
 }
@@ -126,6 +216,30 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Whether there is no value, because something could not be looked up.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.reason, Reason::StoreUnavailable | Reason::OverrideUnavailable)
+    }
+
+    /// The reason as a text, which SDKs copy into their events.
+    pub fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self.reason {
+            Reason::ConditionMatch => {
+                let set = self.condition_index.map_or(1, |index| index + 1);
+                return Cow::Owned(format!("Matched condition set {set}"));
+            }
+            Reason::NoConditionMatch => "No matching condition set",
+            Reason::OutOfRolloutBound => "Out of rollout bound",
+            Reason::NoGroupType => "No group type",
+            Reason::SuperConditionValue => "Super condition value",
+            Reason::HoldoutConditionValue => "Holdout condition value",
+            Reason::Disabled => "Flag is disabled",
+            Reason::MissingDependency => "Flag cannot be evaluated due to missing dependency",
+            Reason::StoreUnavailable => "The stored properties that the flag needs could not be read",
+            Reason::OverrideUnavailable => "The stored override of the person could not be read or written",
+        })
+    }
+
     /// An answer.
     pub(super) fn new(value: FlagValue, reason: Reason, condition_index: Option<usize>) -> Self {
         Self { value, reason, condition_index }

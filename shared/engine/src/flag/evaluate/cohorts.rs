@@ -12,8 +12,9 @@ use super::{
     Subject,
     compile::Compiler,
     context::{Known, Members},
+    leaf::Leaf,
+    needs::Needs,
     order,
-    program::Leaf,
 };
 use crate::flag::{cohort::Cohort, json::Object, references};
 
@@ -44,8 +45,8 @@ struct Dynamic {
     criteria: Criteria,
     /// Indexes of the cohorts that the criteria name.
     uses: Vec<usize>,
-    /// Ids of the static cohorts that they name.
-    uses_static: BTreeSet<i64>,
+    /// What the criteria read.
+    needs: Needs,
 }
 
 #[derive(Debug)]
@@ -90,10 +91,13 @@ impl Cohorts {
     fn add(&mut self, id: i64, criteria: &Object, compiler: &Compiler) {
         compiler.patterns.next_asker();
         let Some(criteria) = self.group(criteria, compiler, 0) else { return };
-        let (mut uses, mut uses_static) = (BTreeSet::new(), BTreeSet::new());
-        criteria.for_each_leaf(&mut |leaf| leaf.cohorts(&mut uses, &mut uses_static));
+        let (mut uses, mut needs) = (BTreeSet::new(), Needs::default());
+        criteria.for_each_leaf(&mut |leaf| {
+            leaf.add_cohorts(&mut uses);
+            needs.add_leaf(leaf);
+        });
         self.tests.insert(id, CohortTest::Dynamic(self.dynamic.len()));
-        self.dynamic.push(Dynamic { criteria, uses: uses.into_iter().collect(), uses_static });
+        self.dynamic.push(Dynamic { criteria, uses: uses.into_iter().collect(), needs });
     }
 
     /// None for a group without any criterion, which restricts nothing.
@@ -138,9 +142,9 @@ impl Cohorts {
         order::reachable(indexes, |index| self.dynamic[index].uses.as_slice())
     }
 
-    /// The static cohorts that a dynamic one names.
-    pub fn static_cohorts_of(&self, index: usize) -> &BTreeSet<i64> {
-        &self.dynamic[index].uses_static
+    /// What the criteria of a dynamic cohort read themselves, without the cohorts that they name.
+    pub fn needs(&self, index: usize) -> &Needs {
+        &self.dynamic[index].needs
     }
 
     /// Which of these dynamic cohorts the subject belongs to. They are closed and ascending (see [`Self::closure`]).
@@ -149,7 +153,7 @@ impl Cohorts {
             return Members::default();
         }
         let members = Members { indexes: closed.to_vec(), answers: Vec::with_capacity(closed.len()) };
-        let mut known = Known { subject, members, flags: &[], values: Vec::new() };
+        let mut known = Known { subject, members, flags: &[], evaluations: Vec::new() };
         for index in closed {
             let answer = self.dynamic[*index].criteria.holds(&known);
             known.members.answers.push(answer);

@@ -3,7 +3,7 @@
 //! Must stay true: flags and cohorts that are asked for have been evaluated before; one that was not counts as off and
 //! as not a member.
 
-use super::{FlagValue, Subject};
+use super::{Evaluation, FlagValue, Subject};
 
 /// Membership in dynamic cohorts, by their indexes in ascending order.
 #[derive(Debug, Default)]
@@ -31,14 +31,18 @@ pub struct Known<'a> {
     pub members: Members,
     /// Indexes of flags, ascending.
     pub flags: &'a [usize],
-    /// The values of these flags, as far as evaluated.
-    pub values: Vec<FlagValue>,
+    /// Their evaluations so far, in the same order.
+    pub evaluations: Vec<Evaluation>,
 }
 
 impl Known<'_> {
+    /// The evaluation of another flag. None: it was left out of the request.
+    pub(super) fn evaluation(&self, flag: usize) -> Option<&Evaluation> {
+        self.flags.binary_search(&flag).ok().and_then(|position| self.evaluations.get(position))
+    }
+
     /// The value of another flag.
     pub(super) fn value(&self, flag: usize) -> &FlagValue {
-        let found = self.flags.binary_search(&flag).ok();
-        found.and_then(|position| self.values.get(position)).unwrap_or(&FlagValue::Off)
+        self.evaluation(flag).map_or(&FlagValue::Off, |evaluation| &evaluation.value)
     }
 }

@@ -20,15 +20,39 @@ pub struct Clock {
     pub(in crate::flag) now: DateTime<Utc>,
 }
 
+/// What a date text stands for: an instant, or a length of time before the moment of evaluation.
+#[derive(Debug, Clone, Copy)]
+pub enum DateBound {
+    /// Microseconds since the epoch.
+    Fixed(i64),
+    /// So many units before the moment of evaluation.
+    Relative(u32, Unit),
+}
+
+impl DateBound {
+    /// Reads a text; times without an offset are in `zone`.
+    pub fn parse(text: &str, zone: Tz) -> Option<Self> {
+        let instant = match date_value::parse(text)? {
+            DateValue::Before(count, unit) => return Some(Self::Relative(count, unit)),
+            DateValue::At(written) => written.in_utc()?,
+            DateValue::Local(local) => zone::at(local, zone).with_timezone(&Utc),
+        };
+        in_range(instant).map(Self::Fixed)
+    }
+
+    /// The instant, in microseconds since the epoch. None: it lies outside of the years 1 to 9999.
+    pub fn at(self, clock: &Clock) -> Option<i64> {
+        match self {
+            Self::Fixed(instant) => Some(instant),
+            Self::Relative(count, unit) => in_range(clock.before(count, unit)?),
+        }
+    }
+}
+
 impl Clock {
     /// The instant of a text, relative or absolute, in microseconds since the epoch.
     pub fn read(&self, text: &str) -> Option<i64> {
-        let instant = match date_value::parse(text)? {
-            DateValue::Before(count, unit) => self.before(count, unit)?,
-            DateValue::At(written) => written.in_utc()?,
-            DateValue::Local(local) => zone::at(local, self.zone).with_timezone(&Utc),
-        };
-        in_range(instant)
+        DateBound::parse(text, self.zone)?.at(self)
     }
 
     /// The instant of a property's value.

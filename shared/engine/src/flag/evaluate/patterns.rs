@@ -13,32 +13,43 @@ use std::{
     },
 };
 
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 
+use super::slow_searches::SlowSearches;
 use crate::flag::limits;
+use crate::regex_bounds::BoundedRegex;
 
 /// A regular expression that is compiled when it is needed.
 #[derive(Debug)]
 pub struct Pattern {
     text: String,
-    compiled: OnceLock<Option<Regex>>,
+    compiled: OnceLock<Option<BoundedRegex>>,
     left: Arc<Left>,
     /// What is left to each of the flags and cohorts that name it.
     askers: Mutex<Vec<Arc<Effort>>>,
 }
 
 impl Pattern {
-    /// Whether it is found anywhere in the text. None: it does not compile.
-    pub fn is_found_in(&self, text: &str) -> Option<bool> {
-        Some(self.compiled()?.is_match(text))
+    /// Whether it is found anywhere in the text. None: it does not compile, is too large to search so long a text, or
+    /// would take long where that is not allowed.
+    pub fn is_found_in(&self, text: &str, slow: SlowSearches<'_>) -> Option<bool> {
+        let regex = self.compiled(slow)?;
+        if regex.is_slow(text.len()) && !slow.may_begin() {
+            return None;
+        }
+        regex.can_search(text.len()).then(|| regex.is_match(text))
     }
 
     /// Whether it is a pattern at all.
-    pub fn compiles(&self) -> bool {
-        self.compiled().is_some()
+    pub fn compiles(&self, slow: SlowSearches<'_>) -> bool {
+        self.compiled(slow).is_some()
     }
 
-    fn compiled(&self) -> Option<&Regex> {
+    /// Compiling takes up to 20 milliseconds.
+    fn compiled(&self, slow: SlowSearches<'_>) -> Option<&BoundedRegex> {
+        if self.compiled.get().is_none() && !slow.may_begin() {
+            return None;
+        }
         let compile = || {
             let asker = self.asker()?;
             compile(&self.text, &self.left, &asker)
@@ -159,7 +170,7 @@ const READING: usize = KIB;
 
 /// Compiles a pattern with the smallest limits that it fits into. One that compiles pays what it keeps, any other one
 /// the effort.
-fn compile(text: &str, left: &Left, asker: &Effort) -> Option<Regex> {
+fn compile(text: &str, left: &Left, asker: &Effort) -> Option<BoundedRegex> {
     if text.len() > limits::PATTERN_BYTES {
         return None;
     }
@@ -174,7 +185,7 @@ fn compile(text: &str, left: &Left, asker: &Effort) -> Option<Regex> {
             Ok(compiled) => {
                 let pay = |left: usize| left.checked_sub(keeps);
                 left.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
-                return Some(compiled);
+                return Some(BoundedRegex::new(compiled, size));
             }
             Err(regex::Error::CompiledTooBig(_)) => tried.push(size),
             // Found while reading, which takes no longer than reading the filters.
@@ -193,13 +204,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::work::CancellationToken;
+
+    const ALL: SlowSearches<'static> = SlowSearches::Allowed;
 
     #[test]
     fn a_text_is_one_pattern() {
         let patterns = Patterns::default();
         let (first, second) = (patterns.get("^a"), patterns.get("^a"));
         assert!(Arc::ptr_eq(&first, &second));
-        assert_eq!((first.is_found_in("ab"), first.is_found_in("ba")), (Some(true), Some(false)));
+        assert_eq!((first.is_found_in("ab", ALL), first.is_found_in("ba", ALL)), (Some(true), Some(false)));
     }
 
     #[test]
@@ -207,17 +221,56 @@ mod tests {
         let patterns = Patterns::default();
         for text in ["(", "2.3.9{0-9}{1}", r"(a)\1", "(?=a)", "((a{100}){100}){100}"] {
             let pattern = patterns.get(text);
-            assert!(!pattern.compiles() && pattern.is_found_in("a").is_none(), "{text}");
+            assert!(!pattern.compiles(ALL) && pattern.is_found_in("a", ALL).is_none(), "{text}");
         }
         let longest = "a".repeat(limits::PATTERN_BYTES);
-        assert!(patterns.get(&longest).compiles());
-        assert!(!patterns.get(&format!("{longest}a")).compiles());
+        assert!(patterns.get(&longest).compiles(ALL));
+        assert!(!patterns.get(&format!("{longest}a")).compiles(ALL));
     }
 
     #[test]
     fn matching_takes_linear_time() {
         let pattern = Patterns::default().get("^(a+)+$");
-        assert_eq!(pattern.is_found_in(&format!("{}b", "a".repeat(200_000))), Some(false));
+        assert_eq!(pattern.is_found_in(&format!("{}b", "a".repeat(200_000)), ALL), Some(false));
+    }
+
+    #[test]
+    fn a_large_pattern_searches_no_long_text() {
+        let patterns = Patterns::default();
+        let large = patterns.get("a{20000}");
+        assert_eq!(large.is_found_in(&"b".repeat(500), ALL), Some(false));
+        assert_eq!(large.is_found_in(&"a".repeat(900 * KIB), ALL), None, "thirty seconds");
+        assert_eq!(patterns.get("aab").is_found_in(&"a".repeat(256 * KIB), ALL), Some(false));
+    }
+
+    #[test]
+    fn a_cancelled_evaluation_makes_no_slow_search() {
+        let patterns = Patterns::default();
+        let (slow, long) = (patterns.get("[ab]*a[ab]{100}c"), "ab".repeat(30 * KIB));
+        let cancellation = CancellationToken::default();
+        let until = SlowSearches::UntilCancelled(&cancellation);
+        assert_eq!(slow.is_found_in(&long, until), Some(false));
+        cancellation.cancel();
+        assert_eq!((slow.is_found_in(&long, until), slow.is_found_in("abc", until)), (None, Some(false)));
+        let new = patterns.get("^a");
+        assert!(!new.compiles(until), "nor does it compile a pattern");
+        assert_eq!((slow.is_found_in(&long, ALL), new.compiles(ALL)), (Some(false), true), "others do");
+    }
+
+    #[test]
+    fn a_search_that_would_be_slow_is_noted() {
+        let patterns = Patterns::default();
+        let (pattern, long) = (patterns.get("[ab]*a[ab]{100}c"), "ab".repeat(30 * KIB));
+        let is_met = std::cell::Cell::new(false);
+        let noted = SlowSearches::Noted(&is_met);
+        assert_eq!(
+            (pattern.is_found_in("abc", noted), is_met.take()),
+            (None, true),
+            "it is not compiled yet"
+        );
+        assert!(pattern.compiles(ALL));
+        assert_eq!((pattern.is_found_in("abc", noted), is_met.take()), (Some(false), false));
+        assert_eq!((pattern.is_found_in(&long, noted), is_met.take()), (None, true));
     }
 
     #[test]
@@ -226,7 +279,7 @@ mod tests {
             [r"^user1@example\.com$", r"@(posthog|example)\.com$", r"^1\.[0-9]+$", "^(free|pro|team)$"]
         {
             let patterns = Patterns::default();
-            assert!(patterns.get(text).compiles());
+            assert!(patterns.get(text).compiles(ALL));
             let paid = limits::ALL_PATTERNS_BYTES - patterns.left.kept.load(Ordering::Relaxed);
             assert_eq!(paid, 48 * KIB, "{text}");
         }
@@ -235,10 +288,10 @@ mod tests {
     #[test]
     fn all_together_have_a_limit() {
         let patterns = Patterns::default();
-        let fits = |number: usize| patterns.get(&format!("^{number}$")).compiles();
+        let fits = |number: usize| patterns.get(&format!("^{number}$")).compiles(ALL);
         let count = (0..10_000).take_while(|number| fits(*number)).count();
         assert_eq!(count, limits::ALL_PATTERNS_BYTES / (48 * KIB));
-        assert!(patterns.get("^0$").compiles(), "what was compiled stays");
+        assert!(patterns.get("^0$").compiles(ALL), "what was compiled stays");
     }
 
     const LARGE: &str = r"^\pL{60}$";
@@ -257,12 +310,12 @@ mod tests {
         patterns.next_asker();
         let (ordinary, large) = (patterns.get("^pro$"), patterns.get(LARGE));
         assert!(Arc::ptr_eq(&shared, &patterns.get(r"^\pL{61}$")));
-        assert!(failing.iter().all(|pattern| !pattern.compiles()));
+        assert!(failing.iter().all(|pattern| !pattern.compiles(ALL)));
         assert_eq!(patterns.left.kept.load(Ordering::Relaxed), limits::ALL_PATTERNS_BYTES);
-        assert_eq!(ordinary.is_found_in("pro"), Some(true));
-        assert_eq!(large.is_found_in(&"é".repeat(60)), Some(true));
-        assert_eq!(beside.is_found_in("own"), Some(true), "ordinary ones of the same flag too");
-        assert!(shared.compiles(), "one that another flag names too");
+        assert_eq!(ordinary.is_found_in("pro", ALL), Some(true));
+        assert_eq!(large.is_found_in(&"é".repeat(60), ALL), Some(true));
+        assert_eq!(beside.is_found_in("own", ALL), Some(true), "ordinary ones of the same flag too");
+        assert!(shared.compiles(ALL), "one that another flag names too");
     }
 
     #[test]
@@ -275,14 +328,14 @@ mod tests {
             || 3 * limits::FAILED_PATTERNS_BYTES / 2 - patterns.left.failed.larger.load(Ordering::Relaxed);
         // One try may go past the limit.
         let most = limits::FAILED_PATTERNS_BYTES + limits::COMPILED_PATTERN_BYTES + 600 * KIB;
-        assert!(oversize(50).all(|text| !patterns.get(&text).compiles()));
+        assert!(oversize(50).all(|text| !patterns.get(&text).compiles(ALL)));
         assert!((limits::FAILED_PATTERNS_BYTES..most).contains(&spent()), "{}", spent());
         patterns.next_asker();
-        assert!(!patterns.get("((a{100}){100}){100}b").compiles());
+        assert!(!patterns.get("((a{100}){100}){100}b").compiles(ALL));
         patterns.next_asker();
-        assert!(!patterns.get("((a{100}){100}){100}c").compiles());
+        assert!(!patterns.get("((a{100}){100}){100}c").compiles(ALL));
         patterns.next_asker();
-        assert!(!patterns.get(LARGE).compiles(), "nothing is left for any");
-        assert!(patterns.get("^pro$").compiles(), "but for ordinary ones");
+        assert!(!patterns.get(LARGE).compiles(ALL), "nothing is left for any");
+        assert!(patterns.get("^pro$").compiles(ALL), "but for ordinary ones");
     }
 }

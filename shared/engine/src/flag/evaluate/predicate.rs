@@ -5,9 +5,16 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::{compile::Compiler, instant::Clock, patterns::Pattern};
+use super::{
+    compile::Compiler,
+    instant::{Clock, DateBound},
+    patterns::Pattern,
+    slow_searches::SlowSearches,
+};
 use crate::semver::{Range, Version};
 use crate::text;
 
@@ -91,7 +98,7 @@ enum Test {
     Matches(Vec<Arc<Pattern>>),
     Number(Order, f64),
     Between(f64, f64),
-    Instant(Order, i64, Clock),
+    Instant(Order, DateBound, Tz),
     Version(Range),
 }
 
@@ -137,12 +144,17 @@ impl Predicate {
         Some(Self { test, negated, absent: negated })
     }
 
-    /// Whether a property passes; None is one that is not there.
-    pub fn holds(&self, given: Option<Given<'_>>) -> Option<bool> {
+    /// Whether a property passes at the instant `now`; None is one that is not there.
+    pub fn holds(
+        &self,
+        given: Option<Given<'_>>,
+        now: DateTime<Utc>,
+        slow: SlowSearches<'_>,
+    ) -> Option<bool> {
         match given {
-            None if self.test.is_comparable() => Some(self.absent),
+            None if self.test.is_comparable(now, slow) => Some(self.absent),
             None => None,
-            Some(given) => self.test.holds(given, self.negated),
+            Some(given) => self.test.holds(given, self.negated, now, slow),
         }
     }
 }
@@ -157,8 +169,8 @@ impl Test {
         let lower = || texts().map(|text| text.to_ascii_lowercase()).collect();
         let number = |order| Given::from(value).number().map(|bound| Self::Number(order, bound));
         let instant = |order| {
-            let instant = compiler.clock.read(value.as_str()?)?;
-            Some(Self::Instant(order, instant, compiler.clock))
+            let bound = DateBound::parse(value.as_str()?, compiler.zone)?;
+            Some(Self::Instant(order, bound, compiler.zone))
         };
         Some(match operator {
             "exact" => equal(value, values, compiler.equality),
@@ -185,15 +197,22 @@ impl Test {
         })
     }
 
-    fn is_comparable(&self) -> bool {
+    fn is_comparable(&self, now: DateTime<Utc>, slow: SlowSearches<'_>) -> bool {
         match self {
-            Self::Matches(patterns) => patterns.iter().all(|pattern| pattern.compiles()),
+            Self::Instant(_, bound, zone) => bound.at(&Clock { zone: *zone, now }).is_some(),
+            Self::Matches(patterns) => patterns.iter().all(|pattern| pattern.compiles(slow)),
             _ => true,
         }
     }
 
     /// None when the filter's value turns out to be nothing to compare with.
-    fn holds(&self, given: Given<'_>, negated: bool) -> Option<bool> {
+    fn holds(
+        &self,
+        given: Given<'_>,
+        negated: bool,
+        now: DateTime<Utc>,
+        slow: SlowSearches<'_>,
+    ) -> Option<bool> {
         let found = match self {
             Self::Present => true,
             Self::Truth(truth) => given.is_true() == *truth,
@@ -206,7 +225,7 @@ impl Test {
                 let text = given.text();
                 let mut found = false;
                 for pattern in patterns {
-                    found |= pattern.is_found_in(&text)?;
+                    found |= pattern.is_found_in(&text, slow)?;
                 }
                 found
             }
@@ -218,8 +237,10 @@ impl Test {
                 let inside = |number| (*low..=*high).contains(&number) != negated;
                 return Some(given.number().is_some_and(inside));
             }
-            Self::Instant(order, bound, clock) => {
-                return Some(clock.read_given(given).is_some_and(|instant| order.holds(instant, *bound)));
+            Self::Instant(order, bound, zone) => {
+                let clock = Clock { zone: *zone, now };
+                let bound = bound.at(&clock)?;
+                return Some(clock.read_given(given).is_some_and(|instant| order.holds(instant, bound)));
             }
             Self::Version(range) => {
                 let text = given.text();

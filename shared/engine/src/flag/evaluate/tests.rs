@@ -10,6 +10,7 @@ use crate::flag::{json::Object, testing};
 mod bulk;
 mod cohorts;
 mod dependencies;
+mod newer_forms;
 
 /// A flag as stored, whatever its filters.
 fn flag(id: i64, key: &str, filters: Value) -> Flag {
@@ -37,7 +38,7 @@ fn world(flags: Vec<Flag>) -> World {
 
 impl World {
     fn evaluator(&self) -> Evaluator {
-        Evaluator::new(&self.flags, self.cohorts.clone(), Tz::UTC, testing::now())
+        Evaluator::new(&self.flags, self.cohorts.clone(), Tz::UTC)
     }
 
     /// The answers for a person, which must be the same one by one and all at once.
@@ -50,12 +51,8 @@ impl World {
             .iter()
             .zip(&of_groups)
             .map(|((index, key, _), properties)| (*index, GroupSubject { key, properties }));
-        let subject = Subject {
-            distinct_id,
-            properties: &properties,
-            groups: groups.collect(),
-            static_cohorts: &self.members_of,
-        };
+        let subject = Subject::person(distinct_id, &properties, &self.members_of, testing::now())
+            .with_groups(groups.collect());
         let evaluator = self.evaluator();
         let all = evaluator.evaluate_all(&subject);
         for (id, evaluation) in &all {

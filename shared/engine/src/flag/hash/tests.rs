@@ -209,3 +209,21 @@ pub fn sha256(message: &[u8]) -> String {
     }
     state.iter().map(|word| format!("{word:08x}")).collect()
 }
+
+#[test]
+fn hashes_of_texts_of_any_length_are_those_of_sha1() {
+    // Every way in which a block can be full: at the end of a part, within one, and with no room for the length.
+    let text = "0123456789abcdefghijklmnopqrstuvwxyzäöü".repeat(6);
+    let at =
+        |length: usize| (length..).find(|end| text.is_char_boundary(*end)).map_or("", |end| &text[..end]);
+    for prefix in [0, 1, 31, 54, 55, 56, 63, 64, 65, 128] {
+        for id in 0..140 {
+            for salt in ["", VARIANT_SALT] {
+                let (prefix, id) = (at(prefix), at(id));
+                let digest = Sha1::digest(format!("{prefix}{id}{salt}"));
+                let start = sha1_start([prefix, id, salt]).to_be_bytes();
+                assert_eq!(start[..], digest[..8], "{prefix} {id} {salt}");
+            }
+        }
+    }
+}

@@ -58,7 +58,7 @@ fn a_taken_key_is_told_after_its_length_and_before_its_characters() {
     let references = References::default();
     let around = Surroundings {
         stored: None,
-        key_taken: true,
+        key_holder: Some(7),
         references: &references,
         dashboards: &BTreeSet::new(),
         linked_to_early_access: false,
@@ -77,7 +77,7 @@ fn only_a_replacement_and_a_create_need_the_key() {
     let references = References::default();
     let around = Surroundings {
         stored: Some(&flag),
-        key_taken: false,
+        key_holder: None,
         references: &references,
         dashboards: &BTreeSet::new(),
         linked_to_early_access: false,

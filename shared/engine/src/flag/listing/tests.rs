@@ -39,7 +39,7 @@ fn rows() -> Vec<FlagRow> {
 #[track_caller]
 fn lists(parameters: &[(&str, &str)], ids: &[i64]) {
     let rows = rows();
-    let shown = query(parameters).unwrap().select(&rows, now());
+    let shown = query(parameters).unwrap().select(&rows, now(), &CallTimes::none());
     assert_eq!(shown.iter().map(|row| row.id).collect::<Vec<_>>(), ids, "{parameters:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Each row of the status table, the shapes of the contract's cases, and the list of stale flags.
 
 use super::super::testing::{created, now};
-use super::super::{FlagRow, timestamp};
+use super::super::{CallTimes, FlagRow, timestamp};
 use super::*;
 
 fn days_ago(days: i64) -> String {
@@ -21,7 +21,7 @@ fn says(flag: &Flag, status: &str, reason: &str) {
     let answer = flag.status_response(now());
     assert_eq!((answer["status"].as_str(), answer["reason"].as_str()), (Some(status), Some(reason)));
     assert_eq!(answer["reason_states_rollout"], json!(reason.starts_with("Always")));
-    assert_eq!(FlagRow::from(flag).status(now()).in_status_endpoint(), status);
+    assert_eq!(FlagRow::from(flag).status(now(), &CallTimes::none()).in_status_endpoint(), status);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn rollout_in_numbers() {
 #[test]
 fn the_list_of_stale_flags_leaves_empty_conditions_out() {
     let mut flag = with(full(), 31);
-    assert!(FlagRow::from(&flag).is_listed_as_stale(now()));
+    assert!(FlagRow::from(&flag).is_listed_as_stale(now(), &CallTimes::none()));
     flag.filters = Object::new();
-    assert!(FlagRow::from(&flag).is_listed_as_stale(now()));
+    assert!(FlagRow::from(&flag).is_listed_as_stale(now(), &CallTimes::none()));
     flag.filters.insert("groups".to_owned(), json!([]));
-    assert!(!FlagRow::from(&flag).is_listed_as_stale(now()));
-    assert_eq!(FlagRow::from(&flag).status(now()), Status::Stale);
+    assert!(!FlagRow::from(&flag).is_listed_as_stale(now(), &CallTimes::none()));
+    assert_eq!(FlagRow::from(&flag).status(now(), &CallTimes::none()), Status::Stale);
 }

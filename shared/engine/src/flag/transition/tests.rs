@@ -25,7 +25,7 @@ fn deleting() {
         deleted_experiments: false,
         dependents: &[],
         references: &references,
-        key_taken: false,
+        key_holder: None,
     };
     let depended = Links { dependents: &dependents, ..free };
     let detail = "Cannot delete this feature flag because other flags depend on it: child (ID: 3). \
@@ -48,8 +48,10 @@ fn deleting() {
     assert_eq!(key.as_deref(), Some("omega-feature:deleted:12"));
     assert_eq!(key_after_delete(&deleted, &deleted, &experiment_gone), None);
 
-    let taken = Links { key_taken: true, ..free };
-    let error = FieldError::new("key", "unique", "There is already a feature flag with this key.");
+    let taken = Links { key_holder: Some(7), ..free };
+    let detail = "There is already a feature flag with this key (ID: 7). To restore this flag, send another `key` in the \
+                  same request.";
+    let error = FieldError::new("key", "unique", detail);
     assert_eq!(check(&deleted, &live, &taken), Err(error));
     assert_eq!(check(&deleted, &live, &free), Ok(()));
 }
@@ -69,7 +71,7 @@ fn disabling_and_enabling() {
         deleted_experiments: false,
         dependents: &dependents,
         references: &references,
-        key_taken: true,
+        key_holder: Some(7),
     };
     let detail = "Cannot disable this feature flag because other flags depend on it: child (ID: 3). \
                   Please update or disable the dependent flags first.";
@@ -101,7 +103,7 @@ fn restoring_does_not_close_a_circle() {
         deleted_experiments: false,
         dependents: &[],
         references: &back,
-        key_taken: false,
+        key_holder: None,
     };
     let detail = "Circular dependency detected: omega-feature → base → omega-feature";
     assert_eq!(check(&deleted, &live, &links), Err(FieldError::invalid("filters", detail)));

@@ -7,22 +7,28 @@ use super::super::rank::is_other;
 use super::super::rows::{Row, Rows};
 use super::{MICROS, average, breakdown_of};
 use crate::dates::zone::utc_text;
+use crate::error::CalcResult;
 use crate::limits;
 use crate::query::{Order, Query, Series};
 use crate::scan::Micros;
 use crate::url::{push_pair, push_value};
+use crate::work::WorkBudget;
+
+/// Work that the object of one step is, with its links.
+const PER_STEP: usize = 256;
 
 /// One object a step, also when nobody counted; with a breakdown a list of these for each value, none for nobody.
-pub(in super::super) fn steps(funnel: &Funnel, sum: Rows) -> Value {
+pub(in super::super) fn steps(funnel: &Funnel, sum: Rows, work: &WorkBudget<'_>) -> CalcResult<Value> {
     let link = people_link(funnel);
     if funnel.query.common.breakdown.is_none() {
         let row = sum.0.into_values().next().unwrap_or_default();
-        return funnel_of(funnel, row, link.as_deref(), 1);
+        return Ok(funnel_of(funnel, row, link.as_deref(), 1));
     }
     let (rows, kept) = funnel.top(sum);
     let kept = kept.map(|kept| kept.iter().map(|key| breakdown_of(funnel, key).1).collect::<Value>());
     let count = rows.len();
     let rows = rows.into_iter().map(|(key, row)| {
+        work.consume(PER_STEP * funnel.query.series.len())?;
         let (shown, value) = breakdown_of(funnel, &key);
         let link = link.as_ref().map(|link| {
             let mut link = link.clone();
@@ -37,7 +43,7 @@ pub(in super::super) fn steps(funnel: &Funnel, sum: Rows) -> Value {
             step["breakdown"] = shown.clone();
             step["breakdown_value"] = value.clone();
         }
-        steps
+        Ok(steps)
     });
     rows.collect()
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::super::direct::{Direct, Told};
 use super::super::merge::{MarkedRun, RowMarks};
 use super::super::values::{Codes, Touch};
-use super::super::watch::Watch;
 use super::*;
 use crate::filter::Mask;
 use crate::scan::Run;
+use crate::work::WorkBudget;
 
 /// A row: actor, time, whether it counts, code of its value.
 type Row = (u32, Micros, bool, u32);
@@ -50,7 +50,7 @@ fn direct(steps: &[Vec<Row>], bounds: (Micros, Micros), window: Micros, touch: O
         assert!(fates.insert(actor, fate).is_none());
         Ok(())
     };
-    Direct::new(rules, bounds, &runs, touch).unwrap().run(&mut Watch::new(&|| false), told).unwrap();
+    Direct::new(rules, bounds, &runs, touch).unwrap().run(&WorkBudget::new(&|| false), told).unwrap();
     fates
 }
 

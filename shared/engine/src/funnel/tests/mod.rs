@@ -5,6 +5,7 @@ mod direct;
 mod orders;
 mod over_time;
 mod split;
+mod step_values;
 mod strict;
 
 use proptest::prelude::*;

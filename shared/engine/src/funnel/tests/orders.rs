@@ -2,9 +2,9 @@
 
 use super::super::queues::UnorderedScanner;
 use super::super::scan::Rules;
-use super::super::watch::Watch;
 use super::{event, scan_by, story, told_of};
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 fn strict(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
     let rules = Rules { steps: funnel.len(), window, strict: true, optional: 0 };
@@ -13,7 +13,7 @@ fn strict(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
 
 fn unordered(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
     let mut scanner = UnorderedScanner::new(funnel.len(), window);
-    told_of(scanner.run(None, &story(funnel, text), &mut Watch::new(&|| false)).unwrap()).0
+    told_of(scanner.run(None, &story(funnel, text), &WorkBudget::new(&|| false)).unwrap()).0
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn in_any_order_an_event_serves_the_step_that_waits_longest() {
     // The second event serves the first step as well: the other one waits for what it alone takes.
     let events = [event(0, &[0], &[]), event(1, &[0, 1], &[])];
     assert_eq!(
-        told_of(UnorderedScanner::new(2, 10).run(None, &events, &mut Watch::new(&|| false)).unwrap()).0,
+        told_of(UnorderedScanner::new(2, 10).run(None, &events, &WorkBudget::new(&|| false)).unwrap()).0,
         [0, 1]
     );
 }

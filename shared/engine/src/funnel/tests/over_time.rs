@@ -2,7 +2,6 @@
 
 use super::super::periods::{Entry, Goal, PeriodScanner, UnorderedPeriodScanner};
 use super::super::scan::Rules;
-use super::super::watch::Watch;
 use super::story;
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
@@ -10,6 +9,7 @@ use crate::dates::zone::from_micros;
 use crate::dates::{Interval, WeekStart};
 use crate::error::ErrorKind;
 use crate::scan::Micros;
+use crate::work::WorkBudget;
 
 const HOUR: Micros = 3_600_000_000;
 
@@ -57,10 +57,10 @@ impl Asked {
         let (rules, goal) = self.rules();
         let mut scanner = PeriodScanner::new(rules, goal);
         let told =
-            shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap());
+            shown(scanner.run(None, &buckets(), &self.events(text), &WorkBudget::new(&|| false)).unwrap());
         // The working memory forgets.
         assert_eq!(
-            shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap()),
+            shown(scanner.run(None, &buckets(), &self.events(text), &WorkBudget::new(&|| false)).unwrap()),
             told
         );
         told
@@ -69,7 +69,7 @@ impl Asked {
     fn unordered(&self, text: &str) -> String {
         let (rules, goal) = self.rules();
         let mut scanner = UnorderedPeriodScanner::new(rules, goal);
-        shown(scanner.run(None, &buckets(), &self.events(text), &mut Watch::new(&|| false)).unwrap())
+        shown(scanner.run(None, &buckets(), &self.events(text), &WorkBudget::new(&|| false)).unwrap())
     }
 }
 
@@ -169,8 +169,8 @@ fn the_work_for_one_actor_ends_when_the_time_is_over() {
         looks.set(looks.get() + 1);
         looks.get() == 5
     };
-    let error = scanner.run(None, &buckets, &events, &mut Watch::new(&stop)).unwrap_err();
+    let error = scanner.run(None, &buckets, &events, &WorkBudget::new(&stop)).unwrap_err();
     assert_eq!((error.kind, looks.get()), (ErrorKind::Timeout, 5));
     // The periods that were open count for nobody else.
-    assert_eq!(scanner.run(None, &buckets, &events[..2], &mut Watch::new(&|| false)).unwrap().len(), 1);
+    assert_eq!(scanner.run(None, &buckets, &events[..2], &WorkBudget::new(&|| false)).unwrap().len(), 1);
 }

@@ -3,12 +3,12 @@
 use super::super::queues::UnorderedScanner;
 use super::super::scan::{Bound, Rules, Scanner};
 use super::super::values::{Only, Pass, Split, Values};
-use super::super::watch::Watch;
 use super::{StepEvent, story, told_of};
 use crate::breakdown::{Reader, Texts};
 use crate::limits;
 use crate::query::{Attribution, CohortChoice};
 use crate::scan::{Column, FactKey, MISSING, Micros, Run};
+use crate::work::WorkBudget;
 
 fn split(attribution: Attribution, skip_empty: bool, unordered: bool) -> Split {
     Split::Values { reader: Reader::default(), parts: 1, attribution, skip_empty, unordered }
@@ -76,7 +76,7 @@ fn in_any_order_the_first_event_taken_is_bound() {
     let run = |value: u32, values: &[u32]| -> Vec<Micros> {
         let events = valued("ab", "b0 a1 b2", values);
         let bound = Some(Bound { step: 0, value });
-        told_of(UnorderedScanner::new(2, 10).run(bound, &events, &mut Watch::new(&|| false)).unwrap()).0
+        told_of(UnorderedScanner::new(2, 10).run(bound, &events, &WorkBudget::new(&|| false)).unwrap()).0
     };
     assert_eq!(run(7, &[7, 8, 8]), [0, 1]);
     assert_eq!(run(8, &[7, 8, 8]), [1, 2]);
@@ -100,7 +100,7 @@ fn values_of_several_keys_are_told_apart_by_place() {
     let mut values = values_of(2);
     let mut keys = |first: Texts, second: Texts| {
         let rows = first.codes.len();
-        let codes = values.codes(vec![first, second], rows).unwrap();
+        let codes = values.codes(vec![first, second], rows, &WorkBudget::new(&|| false)).unwrap();
         let key = |code| (code == 0, values.key(code).join("|"));
         (0..rows).map(|row| key(codes.of(row))).collect::<Vec<_>>()
     };
@@ -123,7 +123,7 @@ fn more_values_than_the_limit_are_refused() {
             values: (0..count).map(|value| value.to_string()).collect(),
         };
         values_of(1)
-            .codes(vec![texts], count)
+            .codes(vec![texts], count, &WorkBudget::new(&|| false))
             .map(|codes| (0..count).filter(|row| codes.of(*row) > 0).count())
     };
     let most = limits::BREAKDOWN_VALUES;
@@ -140,7 +140,7 @@ fn by_cohorts_somebody_counts_in_each_it_is_in() {
     run.facts.insert(FactKey::Member(3), member(vec![1, 0]));
     run.facts.insert(FactKey::Member(4), member(vec![0, 0]));
     let mut values = split.values();
-    let codes = split.codes(&run, &mut values).unwrap().unwrap();
+    let codes = split.codes(&run, &mut values, &WorkBudget::new(&|| false)).unwrap().unwrap();
     let keys = |code: u32| {
         let mut passes = Vec::new();
         split.passes(&valued("a", "a0", &[code]), &values, &mut passes);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::super::direct::Told;
 use super::super::merge::{MarkedRun, RowMarks, leap};
 use super::super::strict::Strict;
-use super::super::watch::Watch;
 use super::*;
 use crate::scan::{Order, Run};
+use crate::work::WorkBudget;
 
 /// A row: actor, time, and what it matches.
 type Row = (u32, Micros, Marks);
@@ -52,7 +52,7 @@ fn fates(rules: Rules, runs: &[Vec<Row>], order: &Order) -> Option<Fates> {
         fates.insert(actor, fate);
         Ok(())
     };
-    Strict::new(rules, BOUNDS, &runs)?.run(&mut Watch::new(&|| false), told).unwrap();
+    Strict::new(rules, BOUNDS, &runs)?.run(&WorkBudget::new(&|| false), told).unwrap();
     Some(fates)
 }
 

@@ -1,6 +1,6 @@
 //! A flag of one condition, evaluated for a person.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use pennon_engine::flag::Flag;
@@ -16,12 +16,7 @@ pub fn flag_matches(property: &Value, properties: &Value, now: DateTime<Utc>) ->
     }))
     .unwrap();
     let static_cohorts = BTreeSet::new();
-    let subject = Subject {
-        distinct_id: "someone",
-        properties: properties.as_object().unwrap(),
-        groups: BTreeMap::new(),
-        static_cohorts: &static_cohorts,
-    };
-    let evaluator = Evaluator::new([&flag], [], chrono_tz::Tz::UTC, now);
+    let subject = Subject::person("someone", properties.as_object().unwrap(), &static_cohorts, now);
+    let evaluator = Evaluator::new([&flag], [], chrono_tz::Tz::UTC);
     evaluator.evaluate(1, &subject).unwrap().value.is_on()
 }

@@ -3,14 +3,14 @@
 
 pub mod flags;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use pennon_engine::dates::WeekStart;
 use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
 use pennon_engine::{
-    Action, CalcError, Cohort, Definitions, Facts, Parsed, Plan, ProjectContext, Properties, Query,
+    Action, CalcError, Cohort, Definitions, Facts, Needs, Parsed, Plan, ProjectContext, Properties, Query,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -92,7 +92,11 @@ impl World {
 
     /// What a plan has to know.
     pub fn facts(&self, plan: &Plan) -> Facts {
-        let needs = plan.needs();
+        self.facts_for(plan.needs())
+    }
+
+    /// What has to be known.
+    pub fn facts_for(&self, needs: &Needs) -> Facts {
         let persons = if needs.whole_persons {
             Properties::whole(&needs.persons)
         } else {
@@ -235,7 +239,7 @@ fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
 fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> Run {
     rows.sort_by_key(|(actor, time, seq, _)| (*actor, *time, *seq));
     let column = |key: &ColumnKey| {
-        let (mut codes, mut values) = (Vec::new(), Vec::new());
+        let (mut codes, mut values, mut known) = (Vec::new(), Vec::new(), HashMap::<Value, u32>::new());
         for (.., event) in &rows {
             let value = match key {
                 ColumnKey::Property(key) => event.properties.get(key).cloned(),
@@ -243,12 +247,10 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
                 ColumnKey::AllProperties => Some(event.properties.clone()),
             };
             let code = value.map(|value| {
-                let known = values.iter().position(|other| *other == value);
-                let code = known.unwrap_or_else(|| {
-                    values.push(value);
-                    values.len() - 1
-                });
-                u32::try_from(code).unwrap()
+                *known.entry(value).or_insert_with_key(|value| {
+                    values.push(value.clone());
+                    u32::try_from(values.len() - 1).unwrap()
+                })
             });
             codes.push(code.unwrap_or(MISSING));
         }

@@ -166,17 +166,9 @@ fn the_same_persons_get_through() {
                 .map(|(_, key)| ((*key).to_owned(), json!("x")))
                 .collect();
             let nowhere = BTreeSet::new();
-            let subject = Subject {
-                distinct_id: "u",
-                properties: &properties,
-                groups: BTreeMap::new(),
-                static_cohorts: &nowhere,
-            };
+            let subject = Subject::person("u", &properties, &nowhere, testing::now());
             let value = |flag: &Flag| {
-                Evaluator::new([flag], known.clone(), Tz::UTC, testing::now())
-                    .evaluate(1, &subject)
-                    .unwrap()
-                    .value
+                Evaluator::new([flag], known.clone(), Tz::UTC).evaluate(1, &subject).unwrap().value
             };
             assert_eq!(value(&before), value(&after), "{criteria} for {properties:?}");
         }

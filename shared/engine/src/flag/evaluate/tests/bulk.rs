@@ -9,10 +9,8 @@ fn values(key: &str, filters: Value, ids: impl Iterator<Item = String>) -> Vec<F
     let plan = evaluator.plan(1).unwrap();
     let (properties, static_cohorts) = (Object::new(), BTreeSet::new());
     ids.map(|id| {
-        let groups = BTreeMap::new();
-        let subject =
-            Subject { distinct_id: &id, properties: &properties, groups, static_cohorts: &static_cohorts };
-        plan.evaluate(&subject).value
+        let subject = Subject::person(&id, &properties, &static_cohorts, testing::now());
+        plan.evaluate(&subject).unwrap().value
     })
     .collect()
 }

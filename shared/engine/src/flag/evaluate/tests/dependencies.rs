@@ -103,12 +103,7 @@ fn a_chain_of_ten_thousand() {
     let world = world(flags);
     let evaluator = world.evaluator();
     let (properties, static_cohorts) = (Object::new(), BTreeSet::new());
-    let subject = Subject {
-        distinct_id: "u",
-        properties: &properties,
-        groups: BTreeMap::new(),
-        static_cohorts: &static_cohorts,
-    };
+    let subject = Subject::person("u", &properties, &static_cohorts, testing::now());
     let all = evaluator.evaluate_all(&subject);
     assert_eq!(all.len(), 10_000);
     for (id, evaluation) in &all {

@@ -1,0 +1,90 @@
+//! The formulas of a trend, in the three spellings that clients of several ages send.
+//!
+//! Must stay true: every formula that was sent is calculated, in the order sent, or the request is refused.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::Formula;
+use super::field::{Field, RawTrends};
+use crate::error::{CalcError, CalcResult};
+use crate::limits;
+
+/// A formula, and the name that its series has instead of its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedFormula {
+    /// What is calculated.
+    pub formula: Formula,
+    /// None: the series is named by the formula's text.
+    pub custom_name: Option<String>,
+}
+
+/// The formulas: a list of objects counts before a list of texts, and that before the one formula of older clients.
+pub fn parse(raw: &RawTrends<'_>, series: usize) -> CalcResult<Vec<NamedFormula>> {
+    for (field, is_object) in [(&raw.formula_nodes, true), (&raw.formulas, false)] {
+        let entries = match field.value.as_deref() {
+            None => continue,
+            Some(Value::Array(entries)) if entries.is_empty() => continue,
+            Some(Value::Array(entries)) => entries,
+            Some(_) => return Err(CalcError::invalid(field.attr, "Expected a list of formulas.")),
+        };
+        if entries.len() > limits::FORMULAS {
+            return Err(limits::too_many(field.attr, "formulas", limits::FORMULAS));
+        }
+        return entries.iter().map(|entry| named_formula(entry, is_object, series, field.attr)).collect();
+    }
+    let one = match raw.formula.value.as_deref() {
+        Some(node @ Value::Object(_)) => Some(named_formula(node, true, series, raw.formula.attr)?),
+        _ => match raw.formula.text()? {
+            Some(text) => Some(NamedFormula {
+                formula: Formula::parse(text, series, raw.formula.attr)?,
+                custom_name: None,
+            }),
+            None => None,
+        },
+    };
+    Ok(one.into_iter().collect())
+}
+
+/// An entry of a list of formulas.
+fn named_formula(
+    entry: &Value,
+    is_object: bool,
+    series: usize,
+    attr: &'static str,
+) -> CalcResult<NamedFormula> {
+    let (text, custom_name) = match entry {
+        Value::Object(node) if is_object => {
+            (Field::of(node, "formula", attr), Field::of(node, "custom_name", attr))
+        }
+        Value::String(_) if !is_object => {
+            (Field { attr, value: Some(Cow::Borrowed(entry)) }, Field { attr, value: None })
+        }
+        _ if is_object => {
+            return Err(CalcError::invalid(attr, "Each entry must be an object with the field formula."));
+        }
+        _ => return Err(CalcError::invalid(attr, "Each entry must be a text such as \"A / B\".")),
+    };
+    let Some(text) = text.text()? else {
+        return Err(CalcError::invalid(attr, "A formula must not be empty."));
+    };
+    let custom_name = custom_name.text()?.map(|name| name.trim().to_owned());
+    Ok(NamedFormula { formula: Formula::parse(text, series, attr)?, custom_name })
+}
+
+/// The fields that give the same formulas back: `formula` for one without a name, as older clients send it, else
+/// `formulaNodes`.
+pub fn to_fields(formulas: &[NamedFormula]) -> Vec<(&'static str, Value)> {
+    match formulas {
+        [] => Vec::new(),
+        [NamedFormula { formula, custom_name: None }] => vec![("formula", json!(formula.text()))],
+        several => {
+            let node = |one: &NamedFormula| match &one.custom_name {
+                Some(name) => json!({"formula": one.formula.text(), "custom_name": name}),
+                None => json!({"formula": one.formula.text()}),
+            };
+            vec![("formulaNodes", several.iter().map(node).collect())]
+        }
+    }
+}
