@@ -1,8 +1,8 @@
 //! Looking whether what is stored is still what was written, and deciding about what is not.
 //!
-//! Must stay true: every byte of every object that the manifest lists is read and compared; bounded memory; damage is
-//! forgotten only when all objects of a segment have been found whole, and events go only when somebody names their
-//! segment.
+//! Must stay true: every byte of every object that the manifest lists, and of every block that waits, is read and compared;
+//! bounded memory; damage is forgotten only when all objects of a segment have been found whole, and events go only when
+//! somebody names their segment or block.
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
@@ -10,6 +10,7 @@ use pennon_engine::scan::Micros;
 use crate::EventStore;
 use crate::commit::NewSegment;
 use crate::error::EventStoreError;
+use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
 use crate::merges::fold::MergesEntry;
 use crate::quarantine::Damage;
@@ -33,27 +34,30 @@ pub struct CheckProgress {
 pub struct Checked {
     /// Objects that are whole, checksums not counted.
     pub objects: usize,
-    /// Their bytes.
+    /// Blocks of captured events that are whole.
+    pub blocks: usize,
+    /// The bytes of both.
     pub bytes: u64,
     /// What is damaged.
     pub damaged: Vec<DamagedSegment>,
-    /// Ids of segments and imports that were noted as damaged, are whole, and are no longer noted.
+    /// Ids of segments, imports and blocks that were noted as damaged, are whole, and are no longer noted.
     pub lifted: Vec<String>,
     /// Ids of those that are noted as damaged although they are whole.
     pub restored: Vec<String>,
 }
 
-/// A segment, an import of persons or groups, or an object with folded merges, of which something is damaged.
+/// A segment, an import of persons or groups, an object with folded merges, or a block, of which something is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSegment {
     /// Its id.
     pub id: String,
-    /// What it holds: `events`, `persons`, `groups` or `merges`.
+    /// What it holds: `events`, `persons`, `groups` or `merges`; `block` is a block of captured
+    /// events, and `merge row` a row of the log of merges.
     pub kind: &'static str,
-    /// How many of them.
+    /// How many of them; 0 of a block, whose number is not known.
     pub events: u64,
     /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported; of merges, when
-    /// they were folded.
+    /// they were folded; of a block, when it arrived.
     pub from: Micros,
     /// Time of its last event; the same.
     pub to: Micros,
@@ -93,7 +97,7 @@ impl Entry {
 }
 
 impl EventStore {
-    /// Reads all objects of a project and compares them with their checksums. What is damaged is noted, as if a reader
+    /// Reads all objects and waiting blocks of a project and compares them with their checksums. What is damaged is noted, as if a reader
     /// had found it; with `lift`, what was noted and is whole again is no longer.
     pub async fn check(
         &self,
@@ -141,7 +145,22 @@ impl EventStore {
                 checked.restored.push(entry.id);
             }
         }
+        checked.damaged.extend(self.check_merge_rows(project).await?);
+        self.check_blocks(project, &noted, lift, &mut checked).await?;
         Ok(checked)
+    }
+
+    /// The first row of the log of merges that is damaged, if one is.
+    async fn check_merge_rows(&self, project: ProjectId) -> Result<Option<DamagedSegment>, EventStoreError> {
+        match self.merges_after(project, 0).await {
+            Ok(_) => Ok(None),
+            Err(EventStoreError::Damaged { object, what }) => {
+                let at = chrono::Utc::now().timestamp_micros();
+                let (id, findings) = (object.clone(), vec![Damage { object, what, at }]);
+                Ok(Some(DamagedSegment { id, kind: "merge row", events: 0, from: at, to: at, findings }))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads an object, nothing of which is remembered. Returns its size.
@@ -157,13 +176,17 @@ impl EventStore {
     }
 
     /// Takes a segment, or an import of persons or groups, out of the manifest for good, whatever it holds; its objects go
-    /// like those of any that was replaced. False when the project has none with this id.
+    /// like those of any that was replaced. A block is removed only if it is damaged. False when the project has none with
+    /// this id.
     pub async fn drop_segment(
         &self,
         project: ProjectId,
         id: &str,
         now: Micros,
     ) -> Result<bool, EventStoreError> {
+        if let Ok(block) = id.parse::<BlockId>() {
+            return self.drop_block(project, block).await;
+        }
         let began = Began::at(now);
         let mut turns = self.turns_of_a_command();
         loop {
@@ -175,7 +198,7 @@ impl EventStore {
             let is_dropped = if let Some((prefix, entry)) = import {
                 let records = [(prefix, manifest.version_of(id), entry.emptied(now))];
                 let swap = Swap { records: &records, ..Swap::default() };
-                manifest.swap(&self.inner.store, project, &swap).await? == Swapped::Done
+                manifest.swap(self, project, &swap).await? == Swapped::Done
             } else if is_segment {
                 // A segment without events that replaces it.
                 let mut new = NewSegment::new(project, now);

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
+use pennon_engine::flag::calls::CallsByKey;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
@@ -19,6 +20,10 @@ use crate::segment::write::{Replaces, Written};
 pub(crate) struct NewSegment {
     pub entry: SegmentEntry,
     pub files: Vec<(String, Bytes)>,
+    /// The calls of flags among its events.
+    pub calls: CallsByKey,
+    /// The newest block that it replaces.
+    pub newest_block: Option<BlockId>,
     folder: String,
 }
 
@@ -26,7 +31,13 @@ impl NewSegment {
     /// A segment without events.
     pub(crate) fn new(project: ProjectId, now: Micros) -> NewSegment {
         let entry = SegmentEntry::empty(new_id(now), now);
-        NewSegment { entry, files: Vec::new(), folder: format!("project={project}/events") }
+        NewSegment {
+            entry,
+            files: Vec::new(),
+            calls: CallsByKey::default(),
+            newest_block: None,
+            folder: format!("project={project}/events"),
+        }
     }
 
     fn file(&mut self, ending: &str, bytes: Bytes) -> String {
@@ -93,7 +104,9 @@ impl EventStore {
         manifest: &Manifest,
         new: &NewSegment,
     ) -> Result<bool, EventStoreError> {
-        manifest.add(&self.inner.store, project, keys::SEGMENT, &new.entry.id, &new.entry).await
+        // Before the segment is listed, so that no crash loses a call: counting a call twice changes nothing.
+        self.count_flag_calls(project, &new.calls, new.newest_block, new.entry.at).await?;
+        manifest.add(self, project, keys::SEGMENT, &new.entry.id, &new.entry).await
     }
 
     /// Removes the objects of a segment that was not listed, and is not going to be.

@@ -2,7 +2,8 @@
 //!
 //! Must stay true: doing it twice, at the same time or halfway changes no answer; a run takes a bounded number of
 //! blocks and rows, so that it ends. A merge adds and takes away no event, so it may be put on top of a manifest that has
-//! changed meanwhile, if what it replaces is still there. A merge that cannot be done keeps no other one from its turn
+//! changed meanwhile, if what it replaces is still there. A damaged block becomes part of no segment: it stays where it is,
+//! and the others go on. A merge that cannot be done keeps no other one from its turn
 //! ([`crate::apart`]). What is replaced is noted as replaced when that happens, however long making the new segment took.
 
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::tiers::{self, Effort};
 use crate::time::Began;
 
 /// Most bytes of blocks of one run, after inflation; one block at least is taken.
-const INFLATED_BYTES_MAX: usize = 64 << 20;
+pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
 /// Merges that may fail in one run. Each time half as many segments are tried, so that the one in the way is found.
 const FAILED_MERGES_MAX: usize = 8;
 
@@ -57,6 +58,8 @@ pub struct Compacted {
     /// Merges that failed because of what was to be merged: it cannot be read, or its rows are not what they should be. The
     /// log says which, once; other segments are merged, and these are tried again after an hour.
     pub failed_merges: usize,
+    /// Blocks that are damaged. They stay where they are, and nothing of them is in a segment.
+    pub damaged_blocks: usize,
     /// Whether blocks are left for another run.
     pub more: bool,
 }
@@ -76,8 +79,21 @@ impl Compacted {
         self.merged_segments += other.merged_segments;
         self.merged_rows += other.merged_rows;
         self.failed_merges += other.failed_merges;
+        self.damaged_blocks = self.damaged_blocks.max(other.damaged_blocks);
         self.more = other.more;
     }
+}
+
+/// What the blocks table holds for a run.
+#[derive(Default)]
+struct WaitingBlocks {
+    manifest: Manifest,
+    /// The oldest ones that no segment of the manifest replaces and that are what was written.
+    whole: Vec<RawBlock>,
+    /// How many beside them are damaged.
+    damaged: usize,
+    /// Whether there are more.
+    more: bool,
 }
 
 /// Blocks on their way into a segment.
@@ -112,9 +128,10 @@ impl EventStore {
         let mut turns = self.turns_of_a_task();
         loop {
             let seen = self.waiting_blocks(project).await;
-            let Some((manifest, blocks, more)) = turns.seen(seen).await? else { continue };
+            let Some(waiting) = turns.seen(seen).await? else { continue };
+            let WaitingBlocks { manifest, whole: blocks, damaged: damaged_blocks, more } = waiting;
             if blocks.is_empty() {
-                return Ok(Compacted { more, ..Compacted::default() });
+                return Ok(Compacted { damaged_blocks, more, ..Compacted::default() });
             }
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
             if let Some(entry) = self.list_blocks(project, manifest, &batch, &mut turns).await? {
@@ -126,28 +143,47 @@ impl EventStore {
                 Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
                 let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
                 let copies = batch.sent - events;
-                return Ok(Compacted { blocks, events, copies, inflated, more, ..Compacted::default() });
+                let done = Compacted {
+                    blocks,
+                    events,
+                    copies,
+                    inflated,
+                    damaged_blocks,
+                    more,
+                    ..Compacted::default()
+                };
+                return Ok(done);
             }
         }
     }
 
-    /// The manifest, the oldest blocks that no segment of it replaces, and whether there are more.
-    async fn waiting_blocks(
-        &self,
-        project: ProjectId,
-    ) -> Result<(Manifest, Vec<RawBlock>, bool), EventStoreError> {
-        let (blocks, mut more) = self.oldest_blocks(project).await?;
-        if blocks.is_empty() {
-            return Ok((Manifest::default(), blocks, more));
+    /// The oldest blocks of a project. Where all of those are damaged, the ones behind them: whatever is damaged, others
+    /// become segments.
+    async fn waiting_blocks(&self, project: ProjectId) -> Result<WaitingBlocks, EventStoreError> {
+        let mut waiting = WaitingBlocks::default();
+        let mut from = None;
+        loop {
+            let (blocks, next) = self.oldest_blocks(project, from).await?;
+            waiting.more = next.is_some();
+            if blocks.is_empty() {
+                return Ok(waiting);
+            }
+            // After the blocks, as every reader does.
+            waiting.manifest = Manifest::load(&self.inner.store, project).await?;
+            let (blocks, replaced) = self.split_replaced(&waiting.manifest, blocks).await?;
+            // What an earlier run left behind when it stopped; it would be in the way of this one.
+            let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
+            self.remove_blocks(project, &replaced).await?;
+            let compared = self.compare_blocks(project, &waiting.manifest, blocks).await?;
+            waiting.damaged += compared.damaged.len();
+            waiting.whole = compared.whole;
+            if waiting.whole.is_empty() && next.is_some() && !compared.damaged.is_empty() {
+                from = next;
+                continue;
+            }
+            waiting.more |= truncate(&mut waiting.whole, self.inner.settings.compacted_bytes);
+            return Ok(waiting);
         }
-        // After the blocks, as every reader does.
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        let (mut blocks, replaced) = self.split_replaced(&manifest, blocks).await?;
-        // What an earlier run left behind when it stopped; it would be in the way of this one.
-        let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
-        self.remove_blocks(project, &replaced).await?;
-        more |= truncate(&mut blocks);
-        Ok((manifest, blocks, more))
     }
 
     /// The segment with those events of `blocks` that no segment of the manifest holds; its objects are stored.
@@ -412,12 +448,12 @@ impl EventStore {
 }
 
 /// Leaves as many blocks as one run takes, at least one. True when some are left out.
-fn truncate(blocks: &mut Vec<RawBlock>) -> bool {
+fn truncate(blocks: &mut Vec<RawBlock>, most: u64) -> bool {
     let all = blocks.len();
     let mut bytes = 0;
     let fitting = blocks.iter().take_while(|block| {
-        bytes += block.inflated_len();
-        bytes <= INFLATED_BYTES_MAX
+        bytes += block.inflated_len() as u64;
+        bytes <= most
     });
     let count = fitting.count().max(1);
     blocks.truncate(count);

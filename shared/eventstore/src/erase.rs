@@ -3,9 +3,10 @@
 //! Segments are written without what is erased, and all take the place of the old ones in one transaction: whoever reads
 //! the manifest afterwards finds none of it, in scans, persons, flags and groups alike, and no reader has to know of
 //! erasure. The old objects go with the sweep, after the grace period. Events that wait in blocks are compacted first, so
-//! what was acknowledged before the erasure began is erased with it; what arrives later counts. A person goes with all
+//! what was acknowledged before the erasure began is erased with it; what arrives later counts. Where a block is damaged
+//! nothing is erased: what it holds cannot be known. A person goes with all
 //! that was imported of it, with the merges that made it one ([`crate::merges`]), and from the lists of static cohorts
-//! ([`crate::members`]); so whoever comes with one of its distinct ids later is somebody new. A project's whole history
+//! ([`crate::members`]), and its overrides of experience continuity; so whoever comes with one of its distinct ids later is somebody new. A project's whole history
 //! goes without a look into it ([`everything`]). Must stay true: of events, persons and merges all happens or nothing;
 //! nothing of anybody else changes; whatever was left undone is done by the same call again.
 
@@ -20,6 +21,7 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
+use crate::continuity;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::keys;
@@ -125,12 +127,18 @@ impl EventStore {
         loop {
             // Done again it does no harm, whatever it ended with.
             let done = self.compact_blocks(project, now()).await;
-            if turns.seen(done).await?.is_some_and(|done| !done.more) {
+            let Some(done) = turns.seen(done).await? else { continue };
+            if done.damaged_blocks > 0 {
+                // It may hold what is to be erased, and would bring that back when it is put back: an error that names it.
+                self.outline(project).await?;
+            }
+            if !done.more {
                 break;
             }
         }
         let mut made = Made::default();
         let mut cohorts = 0;
+        let mut had_overrides = false;
         let outcome = loop {
             let seen = self.manifest_and_persons(project).await;
             let (manifest, resolved) = match turns.seen(seen).await {
@@ -141,9 +149,16 @@ impl EventStore {
             let erase = self.erase_of(project, &manifest, &resolved.resolution, &[], doomed).await?;
             made = self.still_of(made, &erase.persons).await?;
             // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
-            cohorts += members::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            let records = &self.inner.store.records;
+            cohorts += members::erase(records, project, &erase, &mut turns).await?;
+            if erase.is_of_persons() {
+                had_overrides |= continuity::erase(records, project, &erase).await?;
+            }
             match self.try_erase(project, &manifest, &resolved, &erase, &mut made, now).await {
-                Ok(Some(erased)) => break Ok(Erased { cohorts, ..erased }),
+                Ok(Some(erased)) => {
+                    let persons = erased.persons.max(u64::from(had_overrides));
+                    break Ok(Erased { cohorts, persons, ..erased });
+                }
                 // Somebody else was faster, or has replaced and removed what was read; nothing was written.
                 Ok(None) | Err(EventStoreError::Contended) => {}
                 Err(error) => break Err(error),
@@ -236,7 +251,9 @@ impl EventStore {
         let records = &self.inner.store.records;
         let marks = erase.persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
         let is_marked = records.batch_get(&marks).await?.iter().any(Option::is_some);
-        Ok(is_marked || members::naming(records, project, erase).await? > 0)
+        Ok(is_marked
+            || continuity::has_some(records, project, erase).await?
+            || members::naming(records, project, erase).await? > 0)
     }
 
     /// Puts what is left in the place of what is there. None when others changed it meanwhile.
@@ -273,7 +290,7 @@ impl EventStore {
         } else if segments.is_empty() {
             true
         } else {
-            manifest.swap(&self.inner.store, project, &swap).await? == Swapped::Done
+            manifest.swap(self, project, &swap).await? == Swapped::Done
         };
         if is_done {
             made.listed(&segments, &records);

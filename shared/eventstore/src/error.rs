@@ -1,10 +1,12 @@
 //! What can go wrong in the event store, as far as callers treat it differently.
 //!
-//! Must stay true: stored data that cannot be read is [`EventStoreError::Damaged`], where an object's bytes are not those
-//! that were written, or [`EventStoreError::Corrupt`]; never a panic and never fewer events.
+//! Must stay true: stored data that cannot be read is [`EventStoreError::Damaged`] or [`EventStoreError::DamagedBlock`],
+//! where the bytes of an object or a block are not those that were written, or [`EventStoreError::Corrupt`]; never a panic
+//! and never fewer events.
 
 use pennon_core::error::ApiError;
 use pennon_core::store::StoreError;
+use pennon_core::store::keys::ProjectId;
 
 /// A failed call to the event store.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +28,28 @@ pub enum EventStoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// A block of captured events is not what was written.
+    #[error("block {block} of project {project} is damaged: {what}")]
+    DamagedBlock {
+        /// The project whose events it holds.
+        project: ProjectId,
+        /// Its id.
+        block: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// More than one request may take; the text says what and how much, for the caller to show.
     #[error("{0}")]
     TooLarge(String),
+    /// Other questions use the memory for events; alone this one may be answered.
+    #[error("other questions use the memory for events")]
+    MemoryInUse,
     /// The address of the object store is not one.
     #[error("{0}")]
     Location(String),
+    /// Tables and objects do not belong together; the text says what is missing, what was found and what to do.
+    #[error("{0}")]
+    WrongInstallation(String),
     /// Other writers changed the project's segments each time; nothing was written.
     #[error(
         "other writers kept changing the project's segments, and nothing of this step was written; what was done before stays, \
@@ -42,6 +60,8 @@ pub enum EventStoreError {
 
 /// Seconds after which a question may be asked again that the object store could not answer.
 const UNANSWERED_SECONDS: u32 = 5;
+/// Seconds after which a question may be asked again that found the memory in use.
+const MEMORY_IN_USE_SECONDS: u32 = 5;
 
 impl From<EventStoreError> for ApiError {
     fn from(error: EventStoreError) -> Self {
@@ -49,6 +69,7 @@ impl From<EventStoreError> for ApiError {
             EventStoreError::Store(error) => error.into(),
             EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
             EventStoreError::Contended => ApiError::busy(1),
+            EventStoreError::MemoryInUse => memory_in_use(),
             EventStoreError::Objects(_) => {
                 tracing::warn!(cause = %error, "the object store does not answer");
                 ApiError::busy(UNANSWERED_SECONDS)
@@ -60,9 +81,23 @@ impl From<EventStoreError> for ApiError {
                      answered; `pennon check` tells what is damaged, and what can be done."
                 ),
             ),
+            EventStoreError::DamagedBlock { project, block, .. } => ApiError::unavailable(
+                "damaged_data",
+                format!(
+                    "Captured events of project {project} are damaged: block {block}. Every query of the project's events \
+                     needs it; other projects are not affected. Put the block's rows back from a backup, or give its events \
+                     up with `pennon check --project {project} --drop {block}`."
+                ),
+            ),
             other => ApiError::internal(&other),
         }
     }
+}
+
+/// The answer to a question that other questions leave too little memory. [`EventStoreError::MemoryInUse`] becomes it.
+pub fn memory_in_use() -> ApiError {
+    let detail = "Other questions use the memory for events at this moment. Try again later, or raise PENNON_EVENTS_MEMORY_MB.";
+    ApiError::busy_because(MEMORY_IN_USE_SECONDS, detail)
 }
 
 impl EventStoreError {

@@ -134,7 +134,7 @@ impl EventStore {
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
         self.inner.objects.create_all(&files).await?;
         entry.at = began.now();
-        let added = manifest.add(&self.inner.store, project, keys::LINKS, &entry.id, &entry).await?;
+        let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
         if !added {
             // Somebody else changed the manifest; the next run makes it.
             self.inner.objects.delete_all(entry.object.into_iter().collect()).await?;

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | part of a block | blocks | `PROJECT#{p}#SHARD#{n}` | `{arrival µs}-{tie}-{random}-{parts}-{part}` |
 //! | that a project has events | records | `EVENTS` | `PROJECT#{p}` |
+//! | which installation this is | records | `EVENTS` | `INSTALLATION` |
 //! | version of a project's manifest | records | `PROJECT#{p}#SEGMENT` | `HEAD` |
 //! | a segment, a person object, a group object | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
 //! | that one of these is damaged | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
@@ -14,6 +15,7 @@
 //! | that a person has been identified | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
 //! | that a merge was forced | records | `PROJECT#{p}#OVERRIDE` | `FORCED#{from}#{to}` |
 //! | a part of a long list of a static cohort, the first it has, and others | records | `PROJECT#{p}#COHORT#{cohort}#{part}`, `PROJECT#{p}#COHORT#{cohort}#{generation}#{part}` | `MEMBERS` |
+//! | the overrides of experience continuity of a distinct id | records | `PROJECT#{p}#CONTINUITY#{shard}` | the person that it is by itself |
 //!
 //! Numbers are padded so that text order is arrival order.
 
@@ -124,6 +126,17 @@ pub(crate) fn project_of_sk(sk: &str) -> Option<ProjectId> {
     sk.strip_prefix(PROJECT_PREFIX)?.parse().ok()
 }
 
+/// Sort key of the row that says which installation this is.
+pub(crate) const INSTALLATION_SK: &str = "INSTALLATION";
+
+/// Which installation this is.
+pub(crate) fn installation() -> Key {
+    Key::new(PROJECTS_PK, INSTALLATION_SK)
+}
+
+/// What the folder of a project's objects begins with.
+pub(crate) const PROJECT_FOLDER: &str = "project=";
+
 /// Partition of a project's manifest.
 pub(crate) fn manifest_pk(project: ProjectId) -> String {
     format!("PROJECT#{project}#SEGMENT")
@@ -193,6 +206,19 @@ pub(crate) fn forced_merge(project: ProjectId, from: Uuid, to: Uuid) -> Key {
 /// That a person has been identified.
 pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
     Key::new(override_pk(project), format!("{IDENTIFIED}{person}"))
+}
+
+/// Over how many partitions the overrides of a project's persons are spread.
+pub(crate) const CONTINUITY_SHARDS: u128 = 32;
+
+/// Partition of a share of the overrides of a project's persons.
+pub(crate) fn continuity_pk(project: ProjectId, shard: u128) -> String {
+    format!("PROJECT#{project}#CONTINUITY#{shard}")
+}
+
+/// The overrides that were stored for a distinct id, by the person that it is by itself.
+pub(crate) fn continuity(project: ProjectId, person: Uuid) -> Key {
+    Key::new(continuity_pk(project, person.as_u128() % CONTINUITY_SHARDS), person.to_string())
 }
 
 /// A part of the list of a static cohort. Each is a partition of its own: they are written at once. A list that takes

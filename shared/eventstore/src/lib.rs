@@ -16,6 +16,7 @@
 
 mod apart;
 mod block;
+mod block_events;
 mod cache;
 mod captured;
 mod check;
@@ -23,24 +24,31 @@ mod checksums;
 mod codec;
 mod commit;
 mod compact;
+pub mod continuity;
 mod copies;
+mod damaged_blocks;
 mod erase;
 mod error;
 mod event;
 mod export;
 mod files;
+mod flag_calls;
 mod formats;
 mod identity;
 mod imported;
 mod ingest;
+mod installation;
 mod intake;
 mod keys;
 mod manifest;
 pub mod members;
+mod memory;
 mod merges;
 mod merging;
 mod moved;
 mod named;
+mod names;
+mod newest;
 mod numbered;
 mod objects;
 mod orphans;
@@ -85,25 +93,29 @@ pub use captured::{Captured, CapturedEvent, Packed, PackedProperties, Sealed};
 pub use check::{CheckProgress, Checked, DamagedSegment};
 pub use compact::Compacted;
 pub use erase::{Doomed, Erased};
-pub use error::EventStoreError;
+pub use error::{EventStoreError, memory_in_use};
 pub use event::Event;
 pub use export::{StoredEvent, TakesEvents};
 pub use files::LiveFiles;
 pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
+pub use installation::Adopted;
 pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
+pub use memory::{QuestionMemory, ThreadMeter};
 pub use merges::MERGES_MAX;
-pub use orphans::ORPHANED_MICROS;
+pub use names::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
+pub use newest::{EventKey, EventsWanted, ListedEvent, WalkBudget, Walked};
+pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
 pub use packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
 pub use people::{
     EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
     Subject, VALUES_BYTES_MAX,
 };
-pub use person::{derived, merge_asked_by};
+pub use person::{derived, is_usable_id, merge_asked_by};
 pub use quarantine::Damage;
 pub use records::{GroupRecord, PersonRecord};
 pub use records_columns::{GroupColumns, PersonColumns};
 pub use result_objects::ResultObject;
-pub use scan::{Scan, ScanRoom, ScanStats};
+pub use scan::{Scan, ScanStats};
 pub use settings::Settings;
 pub use snapshot::FinalPersons;
 pub use sweep::{GRACE_MICROS, Swept};
@@ -113,6 +125,7 @@ pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
 use keys::BlockId;
+use memory::MemoryBudget;
 use objects::Objects;
 use parquet_file::ParquetFile;
 use quarantine::Quarantine;
@@ -136,9 +149,11 @@ struct Inner {
     store: Store,
     settings: Settings,
     objects: Objects,
+    installation: installation::KnownInstallation,
     ties: AtomicU32,
     marked: Mutex<HashSet<ProjectId>>,
     waiting: Waiting,
+    flag_calls: flag_calls::CallsMemory,
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
     record_ids: Cache<Arc<RecordIds>>,
@@ -150,7 +165,9 @@ struct Inner {
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
-    pieces: Pieces,
+    pieces: Arc<Pieces>,
+    /// For questions and the pieces.
+    memory: MemoryBudget,
     /// For what scans decode.
     turns: DecodingTurns,
     replaced: Cache<Arc<Vec<BlockId>>>,
@@ -200,14 +217,17 @@ impl EventStore {
     }
 
     fn with(store: Store, objects: Objects, settings: Settings, read_older: Option<ReadOlder>) -> EventStore {
+        let pieces = Arc::new(Pieces::new(settings.cache_bytes));
         let inner = Inner {
             objects: objects.with_quarantine(Quarantine::new(store.clone())),
+            installation: installation::KnownInstallation::default(),
             store,
             settings,
             // A start by chance, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
             waiting: Waiting::default(),
+            flag_calls: flag_calls::CallsMemory::default(),
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
             record_ids: Cache::new(PERSONS_REMEMBERED),
@@ -218,7 +238,8 @@ impl EventStore {
             apart: apart::Apart::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
-            pieces: Pieces::new(settings.cache_bytes),
+            memory: MemoryBudget::new(settings.memory_bytes, settings.cache_bytes, pieces.clone()),
+            pieces,
             turns: DecodingTurns::new(settings.scan_bytes / 2),
             replaced: Cache::new(REPLACED_REMEMBERED),
         };

@@ -8,6 +8,8 @@
 //! version that it came with, and `HEAD` says how many came with the last one, so that a reader that has read of two states
 //! notices and reads again.
 
+mod names;
+
 use std::collections::{HashMap, HashSet};
 
 use pennon_core::store::keys::ProjectId;
@@ -15,6 +17,7 @@ use pennon_core::store::{Guard, Item, Key, Query, Store, StoreError, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
+use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::formats;
@@ -328,7 +331,7 @@ impl Manifest {
     /// then.
     pub(crate) async fn add<T: Listed>(
         &self,
-        store: &Store,
+        events: &EventStore,
         project: ProjectId,
         prefix: &str,
         id: &str,
@@ -337,13 +340,13 @@ impl Manifest {
         let version = self.next_version();
         let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
         let entries = vec![Write::Put(entry, Guard::Absent)];
-        Ok(self.change(store, project, entries, Vec::new()).await? == Swapped::Done)
+        Ok(self.change(events, project, entries, Vec::new()).await? == Swapped::Done)
     }
 
     /// Makes all of `swap`, all at once, on top of this manifest; nothing is written where that is not possible.
     pub(crate) async fn swap(
         &self,
-        store: &Store,
+        events: &EventStore,
         project: ProjectId,
         swap: &Swap<'_>,
     ) -> Result<Swapped, EventStoreError> {
@@ -361,13 +364,13 @@ impl Manifest {
             let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
             entries.push(Write::Put(item, Guard::Absent));
         }
-        self.change(store, project, entries, swap.beside.clone()).await
+        self.change(events, project, entries, swap.beside.clone()).await
     }
 
     /// Makes `entries`, which come with the next version, together with that version and with what is written `beside`.
     async fn change(
         &self,
-        store: &Store,
+        events: &EventStore,
         project: ProjectId,
         entries: Vec<Write>,
         beside: Vec<Write>,
@@ -378,8 +381,11 @@ impl Manifest {
         let guard = self.head.map_or(Guard::Absent, Guard::Version);
         let listed = 1 + entries.len();
         let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(beside).collect();
-        match store.records.transact(writes).await {
-            Ok(()) => Ok(Swapped::Done),
+        match events.inner.store.records.transact(writes).await {
+            Ok(()) => {
+                events.advance_mark(project, version).await;
+                Ok(Swapped::Done)
+            }
             Err(error) if error.is_condition(0) => Ok(Swapped::Changed),
             Err(StoreError::Condition { index }) if index >= listed => Ok(Swapped::Refused),
             Err(error) => Err(error.into()),
@@ -427,8 +433,8 @@ struct CameWith {
 /// Whether `items` are the manifest of one moment: no entry is newer than `HEAD`, and all that came with it are there.
 fn is_whole(items: &[Item]) -> Result<bool, StoreError> {
     let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
-        // The first entry came while this was read.
-        return Ok(items.is_empty());
+        // The first entry came while this was read. Of blocks that are damaged there are notes before that.
+        return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
     };
     let mut newest = 0;
     for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
@@ -465,6 +471,7 @@ mod tests {
     fn what_was_read_of_two_moments_is_noticed() {
         let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
         assert!(is_whole(&[]).unwrap());
+        assert!(is_whole(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
         assert!(is_whole(&[head(1, 1), a.clone()]).unwrap());
         assert!(is_whole(&[head(2, 1), a.clone(), b.clone()]).unwrap());
         assert!(is_whole(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");

@@ -6,6 +6,7 @@
 //! of times.
 
 mod alone;
+mod moves;
 
 use std::ops::Range;
 use std::path::PathBuf;

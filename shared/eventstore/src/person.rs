@@ -111,14 +111,16 @@ pub(crate) fn other_id(event: &Event) -> Option<(String, bool)> {
         Value::Number(number) => number.to_string(),
         _ => return None,
     };
-    let usable = |id: &str| {
-        let id = id.trim().trim_matches(['"', '\'']).to_lowercase();
-        !id.is_empty() && !NOBODY.contains(&id.as_str())
-    };
-    if !usable(&other) || !usable(&event.distinct_id) || other == event.distinct_id {
+    if !is_usable_id(&other) || !is_usable_id(&event.distinct_id) || other == event.distinct_id {
         return None;
     }
     Some((other, forced))
+}
+
+/// Whether a distinct id may take part in a merge: it is none of the texts that programs send for "no user".
+pub fn is_usable_id(id: &str) -> bool {
+    let id = id.trim().trim_matches(['"', '\'']).to_lowercase();
+    !id.is_empty() && !NOBODY.contains(&id.as_str())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Segments that are damaged: noted once, in the manifest, where every process sees it.
+//! Segments and blocks that are damaged: noted once, in the manifest, where every process sees it.
 //!
 //! A row `DAMAGED#{id}` beside the entry of the segment (or of the import) says which object is not what was written,
 //! what is wrong with it and when that was found. Compaction leaves such a segment alone. Questions go on: what they
 //! read has been compared byte by byte, and the one that needs what is damaged is refused. Must stay true: a row is made
 //! only while the manifest lists the object, so that a reader that was too slow for it marks nothing; the first finding
-//! stays.
+//! stays. A block has such a row too, but nothing depends on it: each reader compares the block itself, so that one that
+//! was put back counts at once.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +70,22 @@ impl Quarantine {
         error
     }
 
+    /// Notes that a block is damaged, once.
+    async fn note_block(&self, project: ProjectId, block: &str, what: &str) {
+        let at = chrono::Utc::now().timestamp_micros();
+        let damage = Damage { object: format!("block {block}"), what: what.to_owned(), at };
+        let noted = async {
+            let row = Item::new(keys::entry(project, keys::DAMAGED, block), &damage)?;
+            self.store.records.put(row, Guard::Absent).await
+        };
+        match noted.await {
+            Ok(()) => tracing::error!(project, block, what, "a block of captured events is damaged"),
+            // Known already.
+            Err(failed) if failed.is_condition(0) => {}
+            Err(failed) => tracing::error!(project, block, what, %failed, "damage could not be noted"),
+        }
+    }
+
     /// The id of the entry that `object` belongs to, and what has to hold for that to be so.
     async fn listed(
         &self,
@@ -94,7 +111,7 @@ impl Quarantine {
 }
 
 impl EventStore {
-    /// What is known of damaged segments and imports of a project, by id.
+    /// What is known of damaged segments, imports and blocks of a project, by id.
     pub async fn damage(&self, project: ProjectId) -> Result<BTreeMap<String, Damage>, EventStoreError> {
         let rows = Query::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
         let items = self.inner.store.records.query(rows).await?;
@@ -105,7 +122,25 @@ impl EventStore {
         Ok(known.collect::<Result<_, _>>()?)
     }
 
-    /// Forgets what is known of damage of a segment.
+    /// Notes what was found out about a block, where `error` is that it is damaged.
+    pub(crate) async fn note_damaged_block(&self, error: &EventStoreError) {
+        if let EventStoreError::DamagedBlock { project, block, what } = error {
+            Quarantine::new(self.inner.store.clone()).note_block(*project, block, what).await;
+        }
+    }
+
+    /// What was `read` of blocks. Where one was damaged, that is noted.
+    pub(crate) async fn read_of_blocks<T>(
+        &self,
+        read: Result<T, EventStoreError>,
+    ) -> Result<T, EventStoreError> {
+        if let Err(error) = &read {
+            self.note_damaged_block(error).await;
+        }
+        read
+    }
+
+    /// Forgets what is known of damage of a segment or a block.
     pub(crate) async fn lift(&self, project: ProjectId, id: &str) -> Result<(), EventStoreError> {
         let key = keys::entry(project, keys::DAMAGED, id);
         Ok(self.inner.store.records.sweep(vec![key]).await?)

@@ -192,6 +192,7 @@ impl EventStore {
         if new.rows == 0 {
             return Ok(());
         }
+        self.list_project(project).await?;
         let mut turns = self.turns_of_a_command();
         let mut manifest = self.manifest_in_turn(project, &mut turns).await?;
         let id = manifest.records_id(now);
@@ -213,7 +214,7 @@ impl EventStore {
             before: Vec::new(),
         };
         loop {
-            if manifest.add(&self.inner.store, project, new.prefix, &id, &entry).await? {
+            if manifest.add(self, project, new.prefix, &id, &entry).await? {
                 return Ok(());
             }
             if let Err(error) = turns.lost().await {

@@ -14,10 +14,10 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::memory::MemoryLease;
 use crate::person::derived;
 use crate::resolution::Resolution;
 use crate::resolved::Resolved;
-use crate::scan::room::Taken;
 use crate::segment::read::SegmentFile;
 use crate::tail::{Choice, chosen_rows_of, heads_of};
 
@@ -28,8 +28,8 @@ pub(crate) struct Snapshot {
     pub hot: Vec<Row>,
     /// How many events blocks hold, whether they were asked for or not.
     pub hot_events: u64,
-    /// What their properties take of what the question may.
-    pub hot_taken: Option<Taken>,
+    /// What they take of the memory of the question.
+    pub hot_taken: Option<[MemoryLease; 2]>,
     pub resolution: Arc<Resolution>,
     pub resolved: Arc<Resolved>,
 }
@@ -68,7 +68,7 @@ impl EventStore {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = chosen_rows_of(project, blocks, wanted).await?;
+        let hot = self.read_of_blocks(chosen_rows_of(project, blocks, wanted).await).await?;
         Ok(Snapshot {
             manifest,
             hot: hot.rows,
@@ -84,7 +84,8 @@ impl EventStore {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        Ok(Outline { manifest, resolved, hot: heads_of(blocks).await? })
+        let hot = self.read_of_blocks(heads_of(blocks).await).await?;
+        Ok(Outline { manifest, resolved, hot })
     }
 
     /// The opened segment of an entry.

@@ -2,31 +2,32 @@
 //!
 //! Must stay true: a batch is stored whole or not at all, in one transaction; once [`EventStore::append`] has returned,
 //! every later read sees it. A block of which a reader sees only some parts is being written and not acknowledged yet;
-//! it is ignored.
+//! it is ignored, unless it arrived more than [`WRITTEN_WITHIN`] ago or its parts cannot be those of such a block: then it
+//! is damaged.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
-use pennon_core::store::{Guard, Item, Query, StoreError, Write};
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::block::{self, Block};
+use crate::block::{self, Block, BlockError};
 use crate::captured::{Captured, Sealed};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
+use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::person::derived;
 use crate::scan::piece::properties_bytes;
-use crate::scan::room::{ScanRoom, Taken};
 
 /// Most blocks of a shard that wait for compaction and can still be read by one question.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
 /// Most compressed bytes of a shard's blocks that wait for compaction and can still be read by one question.
-const SHARD_BYTES_MAX: usize = 32 << 20;
+pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
 /// Most bytes of all waiting blocks after inflation, for one question.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 
@@ -34,16 +35,30 @@ const INFLATED_BYTES_MAX: usize = 512 << 20;
 const FEW_PER_SHARD: usize = 200;
 const FEW_BYTES_PER_SHARD: usize = 512 << 10;
 
+/// Items of a shard that [`EventStore::newest_blocks`] reads at most.
+const NEWEST_PER_SHARD: usize = 500;
+
 /// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
 const COMPACTED_PER_SHARD: usize = 250;
 /// Compressed bytes of a shard that one run of compaction takes; above the largest block.
-const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
+pub(crate) const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
+
+/// What a uuid takes in a set of those that were seen, about.
+const SEEN_BYTES: usize = 24;
+/// What the allocator adds to the two texts of a row.
+const TEXTS_BYTES: usize = 32;
+
+/// Microseconds after its arrival within which the transaction of a block has been seen whole by every reader: a minute.
+const WRITTEN_WITHIN: u64 = 60 * 1_000_000;
 
 /// A block's bytes as read.
 #[derive(Debug)]
 pub(crate) struct RawBlock {
+    project: ProjectId,
     pub id: BlockId,
     bytes: Vec<u8>,
+    /// How many parts there are.
+    parts: usize,
 }
 
 impl RawBlock {
@@ -52,13 +67,38 @@ impl RawBlock {
         block::inflated_len(&self.bytes)
     }
 
-    /// Inflates it.
-    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
-        Block::open(&self.bytes).map_err(|error| self.corrupt(error))
+    /// Size as it is stored.
+    pub(crate) fn stored_len(&self) -> usize {
+        self.bytes.len()
     }
 
-    fn corrupt(&self, error: EventStoreError) -> EventStoreError {
-        EventStoreError::Corrupt(format!("block {}: {error}", self.id))
+    /// Inflates it.
+    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
+        self.require_parts()?;
+        Block::open(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+    }
+
+    /// An error where it is not what was written.
+    pub(crate) fn verify(&self) -> Result<(), EventStoreError> {
+        self.require_parts()?;
+        Block::verify(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+    }
+
+    fn require_parts(&self) -> Result<(), EventStoreError> {
+        if self.parts == usize::from(self.id.parts) {
+            return Ok(());
+        }
+        let what = format!("{} of {} parts are there", self.parts, self.id.parts);
+        Err(self.unreadable(BlockError::Damaged(what)))
+    }
+
+    pub(crate) fn unreadable(&self, error: BlockError) -> EventStoreError {
+        match error {
+            BlockError::Newer(error) => EventStoreError::Corrupt(format!("block {}: {error}", self.id)),
+            BlockError::Damaged(what) => {
+                EventStoreError::DamagedBlock { project: self.project, block: self.id.to_string(), what }
+            }
+        }
     }
 }
 
@@ -84,17 +124,18 @@ impl EventStore {
     pub async fn append_sealed(
         &self,
         project: ProjectId,
-        batch: Sealed,
+        mut batch: Sealed,
         now: Micros,
     ) -> Result<(), EventStoreError> {
         self.mark_project(project).await?;
-        let parts = batch.block.chunks(block::PART_BYTES_MAX);
         let id = BlockId {
             micros: micros_u64(now),
             tie: self.next_tie(),
             random: random_below(1 << 32) as u32,
-            parts: parts.len() as u8,
+            parts: batch.block.len().div_ceil(block::PART_BYTES_MAX) as u8,
         };
+        block::write_checksum(&mut batch.block, project, &id);
+        let parts = batch.block.chunks(block::PART_BYTES_MAX);
         let writes = parts.enumerate().map(|(part, bytes)| {
             Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
         });
@@ -103,6 +144,7 @@ impl EventStore {
         self.merge_persons(project, &batch.merging).await?;
         self.inner.store.blocks.transact(writes.collect()).await?;
         self.inner.waiting.add(batch.block.len());
+        self.inner.flag_calls.invalidate();
         Ok(())
     }
 
@@ -111,27 +153,37 @@ impl EventStore {
         if self.inner.marked().contains(&project) {
             return Ok(());
         }
-        for key in [keys::project_with_events(project), project_ingested(project)] {
-            match self.inner.store.records.put(Item::empty(key), Guard::Absent).await {
-                Err(error) if !error.is_condition(0) => return Err(error.into()),
-                _ => {}
-            }
-        }
+        self.put_mark(keys::project_with_events(project)).await?;
+        self.put_mark(project_ingested(project)).await?;
         self.inner.marked().insert(project);
         Ok(())
     }
 
-    /// The projects that have events.
+    /// Makes the row by which [`EventStore::projects`] lists the project, for imported persons and groups: without it, a
+    /// backup and an export would leave them out. The project has no events by that.
+    pub(crate) async fn list_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
+        self.put_mark(keys::project_with_events(project)).await
+    }
+
+    async fn put_mark(&self, key: Key) -> Result<(), EventStoreError> {
+        match self.inner.store.records.put(Item::empty(key), Guard::Absent).await {
+            Err(error) if !error.is_condition(0) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The projects that have events, imported persons or groups.
     pub async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
         let items = self.inner.store.records.query(Query::partition(keys::PROJECTS_PK)).await?;
         Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
     }
 
-    /// All complete blocks of `project`, oldest first; those that a segment replaces too.
+    /// All blocks of `project` that are not being written, oldest first; those that a segment replaces too.
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
-        let shards = self.shards(project, BLOCKS_PER_SHARD_MAX + 1, SHARD_BYTES_MAX).await?;
+        let most = self.inner.settings.shard_bytes;
+        let shards = self.shards(project, None, BLOCKS_PER_SHARD_MAX + 1, most).await?;
         let is_cut = shards.iter().any(|shard| shard.is_cut);
-        let blocks = complete(shards.into_iter().flat_map(|shard| shard.items))?;
+        let blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
         if is_cut || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
             // A matter of time, not of the question.
             self.inner.waiting.wake();
@@ -147,14 +199,26 @@ impl EventStore {
         &self,
         project: ProjectId,
     ) -> Result<Option<Vec<RawBlock>>, EventStoreError> {
-        let shards = self.shards(project, FEW_PER_SHARD + 1, FEW_BYTES_PER_SHARD).await?;
+        let shards = self.shards(project, None, FEW_PER_SHARD + 1, FEW_BYTES_PER_SHARD).await?;
         if shards.iter().any(|shard| shard.is_cut) {
             return Ok(None);
         }
-        complete(shards.into_iter().flat_map(|shard| shard.items)).map(Some)
+        complete(project, shards.into_iter().flat_map(|shard| shard.items)).map(Some)
     }
 
-    /// The ids of all complete blocks of `project`, however many; their content is not looked at.
+    /// The newest blocks of `project` that are not being written, oldest first; those that a segment replaces too. One round
+    /// trip, however many there are: of each shard at most a page of the store.
+    pub(crate) async fn newest_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
+        let pages = (0..keys::SHARDS).map(|shard| async move {
+            let query = Query::partition(keys::shard_pk(project, shard)).descending().limit(NEWEST_PER_SHARD);
+            self.inner.store.blocks.page(&query, None).await
+        });
+        let pages = futures::future::try_join_all(pages).await?;
+        // Parts of a block come in their order.
+        complete(project, pages.into_iter().flat_map(|page| page.items.into_iter().rev()))
+    }
+
+    /// The ids of all blocks of `project` that are not being written, however many; their content is not looked at.
     pub(crate) async fn block_ids(&self, project: ProjectId) -> Result<Vec<BlockId>, EventStoreError> {
         let mut parts: BTreeMap<BlockId, usize> = BTreeMap::new();
         for shard in 0..keys::SHARDS {
@@ -173,36 +237,57 @@ impl EventStore {
                 }
             }
         }
-        let complete = parts.into_iter().filter(|(id, parts)| *parts == usize::from(id.parts));
-        Ok(complete.map(|(id, _)| id).collect())
+        let written =
+            parts.into_iter().filter(|(id, parts)| *parts == usize::from(id.parts) || was_written(id));
+        Ok(written.map(|(id, _)| id).collect())
     }
 
-    /// The oldest blocks of `project`, and whether there are more. No block that is left out is older than one of them.
+    /// Block `id` with those of its parts that are there; none where there is no part.
+    pub(crate) async fn raw_block(
+        &self,
+        project: ProjectId,
+        id: BlockId,
+    ) -> Result<Option<RawBlock>, EventStoreError> {
+        let keys = id.keys(project).collect::<Vec<_>>();
+        let parts = self.inner.store.blocks.batch_get(&keys).await?.into_iter().flatten();
+        let parts = parts.map(|item| item.bytes).collect::<Vec<_>>();
+        Ok((!parts.is_empty()).then(|| RawBlock { project, id, bytes: parts.concat(), parts: parts.len() }))
+    }
+
+    /// The oldest blocks of `project`, those before block `from` left out, and the block that the others begin with, if
+    /// there are more. No block that is left out behind `from` is older than one of them.
     pub(crate) async fn oldest_blocks(
         &self,
         project: ProjectId,
-    ) -> Result<(Vec<RawBlock>, bool), EventStoreError> {
-        let shards = self.shards(project, COMPACTED_PER_SHARD, COMPACTED_BYTES_PER_SHARD).await?;
+        from: Option<BlockId>,
+    ) -> Result<(Vec<RawBlock>, Option<BlockId>), EventStoreError> {
+        let most = self.inner.settings.compacted_shard_bytes;
+        let shards = self.shards(project, from, COMPACTED_PER_SHARD, most).await?;
         let cut = shards.iter().filter(|shard| shard.is_cut).filter_map(|shard| shard.items.last());
-        let cut = cut
-            .map(|item| Ok(BlockId::of_sk(&item.key.sk)?.0))
-            .collect::<Result<Vec<_>, EventStoreError>>()?;
-        let mut blocks = complete(shards.into_iter().flat_map(|shard| shard.items))?;
-        if let Some(first_cut) = cut.iter().min() {
-            blocks.retain(|block| block.id < *first_cut);
+        let cut = cut.map(|item| block_of(project, item)).collect::<Result<Vec<_>, EventStoreError>>()?;
+        let mut blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
+        let first_cut = cut.into_iter().min();
+        if let Some(first_cut) = first_cut {
+            blocks.retain(|block| block.id < first_cut);
         }
-        Ok((blocks, !cut.is_empty()))
+        Ok((blocks, first_cut))
     }
 
-    /// The oldest items of every shard: at most `limit`, and about `bytes`, of each.
+    /// The oldest items of every shard, from block `from` on: at most `limit`, and about `bytes`, of each.
     async fn shards(
         &self,
         project: ProjectId,
+        from: Option<BlockId>,
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Shard>, EventStoreError> {
         let shards = (0..keys::SHARDS).map(|shard| {
             let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
+            // The name of a block comes before the names of its parts.
+            let query = match from {
+                Some(from) => query.after(from.to_string()),
+                None => query,
+            };
             self.inner.store.blocks.query(query)
         });
         let shards = futures::future::try_join_all(shards).await?;
@@ -221,15 +306,52 @@ struct Shard {
     is_cut: bool,
 }
 
-/// The blocks of which all parts are among `items`. Parts of a block come in their order, that of the sort keys.
-fn complete(items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventStoreError> {
-    let mut blocks: BTreeMap<BlockId, Vec<Vec<u8>>> = BTreeMap::new();
+/// The block that an item is a part of.
+fn block_of(project: ProjectId, item: &Item) -> Result<BlockId, EventStoreError> {
+    part_of(project, item).map(|(id, _)| id)
+}
+
+/// The block that an item is a part of, and which one.
+fn part_of(project: ProjectId, item: &Item) -> Result<(BlockId, u8), EventStoreError> {
+    BlockId::of_sk(&item.key.sk).map_err(|error| EventStoreError::DamagedBlock {
+        project,
+        block: item.key.sk.clone(),
+        what: error.to_string(),
+    })
+}
+
+/// The blocks among `items`, those left out that are being written. Parts of a block come in their order, that of the sort
+/// keys.
+fn complete(project: ProjectId, items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventStoreError> {
+    let mut blocks: BTreeMap<BlockId, Vec<(u8, Vec<u8>)>> = BTreeMap::new();
     for item in items {
-        let (id, _) = BlockId::of_sk(&item.key.sk)?;
-        blocks.entry(id).or_default().push(item.bytes);
+        let (id, part) = part_of(project, &item)?;
+        blocks.entry(id).or_default().push((part, item.bytes));
     }
-    let complete = blocks.into_iter().filter(|(id, parts)| parts.len() == usize::from(id.parts));
-    Ok(complete.map(|(id, parts)| RawBlock { id, bytes: parts.concat() }).collect())
+    let written = blocks.into_iter().filter(|(id, parts)| !is_being_written(id, parts));
+    let block = |(id, parts): (BlockId, Vec<(u8, Vec<u8>)>)| {
+        let count = parts.len();
+        let bytes = parts.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>().concat();
+        RawBlock { project, id, bytes, parts: count }
+    };
+    Ok(written.map(block).collect())
+}
+
+/// Whether a block of which these `parts` are there may be one whose others are to come.
+fn is_being_written(id: &BlockId, parts: &[(u8, Vec<u8>)]) -> bool {
+    // All parts of a block but the last are full.
+    let is_one = |(part, bytes): &(u8, Vec<u8>)| match id.parts.checked_sub(part + 1) {
+        None => false,
+        Some(0) => true,
+        Some(_) => bytes.len() == block::PART_BYTES_MAX,
+    };
+    parts.len() < usize::from(id.parts) && parts.iter().all(is_one) && !was_written(id)
+}
+
+/// Whether a block has been there for so long that no part of it is to come.
+fn was_written(id: &BlockId) -> bool {
+    let now = micros_u64(chrono::Utc::now().timestamp_micros());
+    id.micros.saturating_add(WRITTEN_WITHIN) < now
 }
 
 /// Which events of blocks are wanted, and what of them. Asked once a name, not once an event.
@@ -243,8 +365,8 @@ pub(crate) struct Choice {
     pub to: Micros,
     /// Whether the property of this name is.
     pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// From what their properties are taken, if anything bounds them.
-    pub room: Option<ScanRoom>,
+    /// From what the memory of events and blocks is reserved, if anything limits it.
+    pub room: Option<QuestionMemory>,
 }
 
 impl Choice {
@@ -267,8 +389,8 @@ pub(crate) struct HotRows {
     pub rows: Vec<Row>,
     /// How many events there are, copies included.
     pub events: u64,
-    /// What their properties take.
-    pub taken: Option<Taken>,
+    /// What the events and their properties take.
+    pub taken: Option<[MemoryLease; 2]>,
 }
 
 /// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
@@ -294,11 +416,19 @@ pub(crate) async fn slim_rows_of(
 }
 
 /// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.
-fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<HotRows, EventStoreError> {
+pub(crate) fn decoded(
+    project: ProjectId,
+    blocks: &[RawBlock],
+    wanted: &Choice,
+) -> Result<HotRows, EventStoreError> {
     let mut found = HotRows::default();
     let mut seen = HashSet::new();
-    let mut taken = wanted.room.as_ref().map(ScanRoom::for_now);
+    let lease = |purpose| wanted.room.as_ref().map(|memory| memory.lease(purpose));
+    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
+    let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
+    let mut held = compressed;
     for raw in blocks {
+        reserve(&mut others, held + raw.inflated_len())?;
         let (id, block) = (&raw.id, raw.open()?);
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
         let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
@@ -306,17 +436,26 @@ fn decoded(project: ProjectId, blocks: &[RawBlock], wanted: &Choice) -> Result<H
         found.events += block.heads.len() as u64;
         for (index, head) in block.heads.iter().enumerate() {
             let is_new = seen.insert(head.uuid);
+            held += SEEN_BYTES;
             if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
-                let event = block.event(index, &keys).map_err(|error| raw.corrupt(error))?;
-                if let Some(taken) = &mut taken {
-                    taken.more(properties_bytes(&event.properties))?;
+                let event = block.event(index, &keys).map_err(|error| raw.unreadable(error.into()))?;
+                if let Some(properties) = &mut properties {
+                    properties.add(properties_bytes(&event.properties))?;
                 }
+                held += size_of::<Row>() + event.event.len() + event.distinct_id.len() + TEXTS_BYTES;
                 let person = derived(project, &event.distinct_id);
                 found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
             }
         }
     }
-    Ok(HotRows { taken, ..found })
+    // The blocks and the uuids go with this.
+    drop(seen);
+    reserve(&mut others, held - compressed)?;
+    Ok(HotRows { taken: properties.zip(others).map(<[MemoryLease; 2]>::from), ..found })
+}
+
+fn reserve(lease: &mut Option<MemoryLease>, bytes: usize) -> Result<(), EventStoreError> {
+    lease.as_mut().map_or(Ok(()), |lease| lease.set(bytes as u64))
 }
 
 /// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.

@@ -11,6 +11,7 @@ use pennon_engine::scan::Micros;
 use super::{Erase, Erased, SEGMENTS_MAX};
 use crate::EventStore;
 use crate::commit::NewSegment;
+use crate::continuity;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 use crate::manifest::{Manifest, SegmentEntry, Swap, Swapped};
@@ -36,6 +37,7 @@ impl EventStore {
             let seen = self.blocks_and_manifest(project).await;
             let Some((blocks, manifest)) = turns.seen(seen).await? else { continue };
             members::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            continuity::erase(&self.inner.store.records, project, &erase).await?;
             let left = self.emptied_but_some(project, manifest, now()).await?;
             if let Some(manifest) = left
                 && self.try_empty(project, &manifest, &blocks, now).await?
@@ -76,6 +78,9 @@ impl EventStore {
             return Ok(false);
         }
         self.remove_blocks(project, blocks).await?;
+        for block in blocks.iter().map(BlockId::to_string).filter(|block| manifest.damaged.contains(block)) {
+            self.lift(project, &block).await?;
+        }
         self.say_removed(project, manifest, &entry, now()).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         self.sweep_merges(project, &manifest, now()).await?;
@@ -119,7 +124,7 @@ impl EventStore {
                 return Ok(Some(manifest));
             }
             let swap = Swap { records: &records[..SEGMENTS_MAX], ..Swap::default() };
-            if manifest.swap(&self.inner.store, project, &swap).await? != Swapped::Done {
+            if manifest.swap(self, project, &swap).await? != Swapped::Done {
                 return Ok(None);
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
@@ -169,6 +174,7 @@ fn countable(counted: Result<u64, EventStoreError>) -> Result<Option<u64>, Event
         Ok(count) => Ok(Some(count)),
         Err(
             EventStoreError::Damaged { .. }
+            | EventStoreError::DamagedBlock { .. }
             | EventStoreError::Corrupt(_)
             | EventStoreError::TooLarge(_)
             | EventStoreError::Store(StoreError::Busy(_)),

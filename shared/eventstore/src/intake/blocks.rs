@@ -97,6 +97,8 @@ impl Opened {
         if columns.is_empty() {
             return Ok(new);
         }
+        new.calls = columns.flag_calls();
+        new.newest_block = self.blocks.iter().map(|(id, _)| *id).max();
         let whos = 0..columns.distinct_ids.len() as u32;
         let own = whos.map(|who| derived(project, columns.distinct_ids.text(who))).collect::<Vec<_>>();
         let profile = said.profile(project, &columns, &own);

@@ -9,6 +9,7 @@ mod blocks;
 mod cell;
 mod column;
 mod encode;
+mod flag_calls;
 mod intern;
 mod rows;
 mod store;

@@ -198,6 +198,7 @@ fn segment(
     let persons = own.iter().map(|person| resolution.person(*person)).collect();
     let written = encode(events, Choice { rows, persons }, range_rows, &Replaces::default())?;
     let mut new = NewSegment::new(project, events.now);
+    new.calls = events.flag_calls();
     new.put_ids(ids, count as u64);
     new.put(written);
     Ok(Some(new))

@@ -130,7 +130,7 @@ impl EventStore {
         };
         self.inner.objects.create_all(&[(entry.object.clone(), bytes)]).await?;
         entry.at = began.now();
-        if manifest.add(&self.inner.store, project, keys::MERGES, &entry.id, &entry).await? {
+        if manifest.add(self, project, keys::MERGES, &entry.id, &entry).await? {
             return Ok(count);
         }
         // Somebody else changed the manifest; the next run folds.

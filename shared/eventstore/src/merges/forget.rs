@@ -116,7 +116,7 @@ impl EventStore {
         let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
         let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
         let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
-        let swapped = manifest.swap(&self.inner.store, project, &all).await?;
+        let swapped = manifest.swap(self, project, &all).await?;
         match swapped {
             Swapped::Done => self.inner.store.records.sweep(after).await?,
             _ => self.inner.objects.delete_all(vec![entry.object]).await?,

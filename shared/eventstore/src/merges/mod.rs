@@ -7,6 +7,9 @@
 //! acknowledged is in the log, once, until somebody whom it names is erased with all that is known of them ([`forget`]);
 //! but for that, merges only bring persons together, so rows of segments that were written under a person stay right.
 //! What happens is decided in [`judge`] alone.
+//!
+//! A row begins with `pnm1` and a CRC-32 (lowest byte first) of the project, its number and the merges behind it. Rows of
+//! the releases before are the merges alone: they begin with their number, at most 30, which no flipped bit makes of a `p`.
 
 pub(crate) mod fold;
 mod forget;
@@ -70,9 +73,43 @@ fn decode(bytes: &[u8]) -> Result<Vec<Merged>, EventStoreError> {
     Ok(merges)
 }
 
+/// What a row with a checksum begins with; the digit is its format.
+const ROW_MARK: &[u8; 4] = b"pnm1";
+
+/// The bytes of row `number` of the log.
+fn encode_row(project: ProjectId, number: u64, merges: &[Merged]) -> Vec<u8> {
+    let merges = encode(merges);
+    let checksum = row_checksum(project, number, &merges).to_le_bytes();
+    [&ROW_MARK[..], &checksum, &merges].concat()
+}
+
+/// What [`encode_row`] wrote, or a release before it.
+fn decode_row(project: ProjectId, number: u64, bytes: &[u8]) -> Result<Vec<Merged>, String> {
+    let Some(rest) = bytes.strip_prefix(ROW_MARK) else {
+        return decode(bytes).map_err(|error| error.to_string());
+    };
+    let (checksum, merges) = rest.split_first_chunk::<4>().ok_or("it is cut")?;
+    if row_checksum(project, number, merges) != u32::from_le_bytes(*checksum) {
+        return Err("its checksum does not fit".to_owned());
+    }
+    decode(merges).map_err(|error| error.to_string())
+}
+
+fn row_checksum(project: ProjectId, number: u64, merges: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(format!("{project}/{number}/").as_bytes());
+    hasher.update(merges);
+    hasher.finalize()
+}
+
 impl MergeRow {
-    fn of(item: &Item) -> Result<MergeRow, EventStoreError> {
-        Ok(MergeRow { number: keys::merge_number(&item.key.sk)?, merges: decode(&item.bytes)? })
+    fn of(project: ProjectId, item: &Item) -> Result<MergeRow, EventStoreError> {
+        let number = keys::merge_number(&item.key.sk)?;
+        let merges = decode_row(project, number, &item.bytes).map_err(|what| EventStoreError::Damaged {
+            object: format!("row {number} of the log of merged persons of project {project}"),
+            what,
+        })?;
+        Ok(MergeRow { number, merges })
     }
 }
 
@@ -89,7 +126,7 @@ impl EventStore {
             query = query.after(keys::merge(project, after).sk);
         }
         let items = self.inner.store.records.query(query).await?;
-        items.iter().map(MergeRow::of).collect()
+        items.iter().map(|item| MergeRow::of(project, item)).collect()
     }
 }
 
@@ -97,6 +134,26 @@ impl EventStore {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_row_comes_back_and_every_flipped_bit_is_noticed() {
+        let merged = |n: u128| Merged {
+            link: Link { from: Uuid::from_u128(n << 64), to: Uuid::from_u128(n + 1) },
+            time: 1_700_000_000_000_000 + n as i64,
+        };
+        for count in [0, 1, 2, 15, 16, 17, 30] {
+            let merges = (0..count).map(merged).collect::<Vec<_>>();
+            let row = encode_row(7, 12, &merges);
+            assert_eq!(decode_row(7, 12, &row).unwrap(), merges);
+            assert_eq!(decode_row(7, 12, &encode(&merges)).unwrap(), merges, "of a release before");
+            assert!(decode_row(7, 13, &row).is_err() && decode_row(8, 12, &row).is_err());
+            for bit in 0..row.len() * 8 {
+                let mut flipped = row.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode_row(7, 12, &flipped).is_err(), "{count} merges, bit {bit}");
+            }
+        }
+    }
 
     #[test]
     fn merges_come_back_and_no_bytes_make_the_reader_panic() {

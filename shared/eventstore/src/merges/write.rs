@@ -13,7 +13,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
 
 use super::judge::{Asked, Judged, Known, judge};
-use super::{Merged, encode};
+use super::{Merged, encode_row};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
@@ -181,7 +181,8 @@ pub(super) fn next_row(project: ProjectId, number: u64, merges: &[Merged]) -> [W
         ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), Guard::Absent),
         _ => Write::Check(keys::merge(project, number - 1), Guard::Present),
     };
-    [Write::Put(Item::binary(keys::merge(project, number), encode(merges)), Guard::Absent), before]
+    let row = Item::binary(keys::merge(project, number), encode_row(project, number, merges));
+    [Write::Put(row, Guard::Absent), before]
 }
 
 /// The rows that say who is identified and what was forced.

@@ -18,6 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::SegmentEntry;
+use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::profile::changes::{Changes, Joined, Part, together, value_bytes};
 use crate::profile::file::{self, each_id, texts};
 use crate::profile::{Origin, Profile};
@@ -28,6 +29,10 @@ use crate::resolved::Resolved;
 pub const PEOPLE_MAX: usize = 500_000;
 /// Most bytes, about, that the wanted properties of all persons may take.
 pub const VALUES_BYTES_MAX: usize = 128 << 20;
+/// What a person takes in memory beside its values, about: its place in the map and a distinct id.
+const CLUSTER_BYTES: usize = 2 * size_of::<(Uuid, Cluster)>() + 48;
+/// Memory is reserved in steps of so many bytes.
+const RESERVED_STEP: usize = 256 << 10;
 /// Most rows of files that are read for it.
 const ROWS_MAX: u64 = 20_000_000;
 
@@ -41,6 +46,8 @@ pub struct People {
     clusters: HashMap<Uuid, Cluster>,
     resolved: Arc<Resolved>,
     bytes: usize,
+    /// What is reserved for all of it.
+    lease: Option<MemoryLease>,
 }
 
 /// A person as far as imports tell: captured merges come on top.
@@ -79,12 +86,27 @@ impl EventStore {
         project: ProjectId,
         keys: &BTreeSet<String>,
     ) -> Result<People, EventStoreError> {
-        self.people_with(project, keys.iter().take(usize::from(u16::MAX)).cloned().collect(), None).await
+        self.people_within(project, keys, &self.question_memory()).await
+    }
+
+    /// As [`EventStore::people`], for a question that has reserved memory already.
+    pub async fn people_within(
+        &self,
+        project: ProjectId,
+        keys: &BTreeSet<String>,
+        memory: &QuestionMemory,
+    ) -> Result<People, EventStoreError> {
+        let keys = keys.iter().take(usize::from(u16::MAX)).cloned().collect();
+        self.people_with(project, keys, None, memory).await
     }
 
     /// The same, each with all its properties.
-    pub async fn whole_people(&self, project: ProjectId) -> Result<People, EventStoreError> {
-        self.people_with(project, Vec::new(), Some(HashMap::new())).await
+    pub async fn whole_people(
+        &self,
+        project: ProjectId,
+        memory: &QuestionMemory,
+    ) -> Result<People, EventStoreError> {
+        self.people_with(project, Vec::new(), Some(HashMap::new()), memory).await
     }
 
     async fn people_with(
@@ -92,11 +114,19 @@ impl EventStore {
         project: ProjectId,
         keys: Vec<String>,
         places: Option<HashMap<String, u16>>,
+        memory: &QuestionMemory,
     ) -> Result<People, EventStoreError> {
         let now = self.now(project, None).await?;
         check_rows(&now)?;
-        let mut people =
-            People { keys, places, clusters: HashMap::new(), resolved: now.resolved.clone(), bytes: 0 };
+        let lease = Some(memory.lease(Purpose::Known));
+        let mut people = People {
+            keys,
+            places,
+            clusters: HashMap::new(),
+            resolved: now.resolved.clone(),
+            bytes: 0,
+            lease,
+        };
         for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
             people = self.add_records_of(people, place, object).await?;
         }
@@ -371,7 +401,7 @@ impl People {
         Ok(cluster)
     }
 
-    fn check(&self) -> Result<(), EventStoreError> {
+    fn check(&mut self) -> Result<(), EventStoreError> {
         if self.clusters.len() > PEOPLE_MAX {
             return Err(too_many("persons", PEOPLE_MAX));
         }
@@ -381,7 +411,11 @@ impl People {
                 "The values of the named properties take more than {megabytes} MB over all persons."
             )));
         }
-        Ok(())
+        let bytes = self.bytes + self.clusters.len() * CLUSTER_BYTES;
+        match &mut self.lease {
+            Some(lease) if bytes as u64 > lease.bytes() => lease.set((bytes + RESERVED_STEP) as u64),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -399,6 +433,7 @@ mod tests {
             clusters: HashMap::new(),
             resolved: Arc::default(),
             bytes: 0,
+            lease: None,
         }
     }
 

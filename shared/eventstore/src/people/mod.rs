@@ -74,10 +74,37 @@ pub(crate) struct Now {
     hot: Vec<Row>,
 }
 
+/// The ids of the person of whom `own` is one.
+async fn ids_of(resolved: Arc<Resolved>, own: Uuid) -> Result<BTreeSet<Uuid>, EventStoreError> {
+    if resolved.resolution.is_empty() {
+        return Ok(BTreeSet::from([own]));
+    }
+    let members = tokio::task::spawn_blocking(move || {
+        let mut ids = resolved.resolution.members(resolved.resolution.person(own));
+        ids.insert(own);
+        ids
+    });
+    Ok(members.await?)
+}
+
 impl EventStore {
     /// The blocks of a project if they are few, to be read before it is known whether they will be needed.
     pub async fn hot_if_few(&self, project: ProjectId) -> Result<Option<Hot>, EventStoreError> {
         Ok(self.few_raw_blocks(project).await?.map(Hot))
+    }
+
+    /// The ids of the person of `distinct_id`, as far as this process knows without reading anything: what is read beside
+    /// [`EventStore::subject`] for them is right where that finds no others.
+    pub async fn likely_ids(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+    ) -> Result<BTreeSet<Uuid>, EventStoreError> {
+        let own = derived(project, distinct_id);
+        match self.inner.resolutions.get(&project.to_string()) {
+            Some(resolved) => ids_of(resolved, own).await,
+            None => Ok(BTreeSet::from([own])),
+        }
     }
 
     /// The person of `distinct_id`, and the groups with these keys. `hot` is what [`EventStore::hot_if_few`] gave.
@@ -88,15 +115,31 @@ impl EventStore {
         groups: &[(GroupType, String)],
         hot: Option<Hot>,
     ) -> Result<Subject, EventStoreError> {
-        let now = self.now(project, hot).await?;
+        self.subject_parts(project, distinct_id, true, groups, hot).await
+    }
+
+    /// As [`EventStore::subject`]; without `with_properties` only the ids of the person are read.
+    pub async fn subject_parts(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+        with_properties: bool,
+        groups: &[(GroupType, String)],
+        hot: Option<Hot>,
+    ) -> Result<Subject, EventStoreError> {
         let own = derived(project, distinct_id);
-        let resolved = now.resolved.clone();
-        let members = tokio::task::spawn_blocking(move || {
-            let mut ids = resolved.resolution.members(resolved.resolution.person(own));
-            ids.insert(own);
-            ids
-        });
-        let ids = members.await?;
+        if !with_properties && groups.is_empty() {
+            // Merges are stored before the events that ask for them, so that no event has to be looked at.
+            let (_, resolved) = self.manifest_and_persons(project).await?;
+            let ids = ids_of(resolved, own).await?;
+            return Ok(Subject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
+        }
+        let now = self.now(project, hot).await?;
+        let ids = ids_of(now.resolved.clone(), own).await?;
+        if !with_properties {
+            let groups = self.groups_with_keys(project, &now, groups).await?;
+            return Ok(Subject { person: Person { ids, ..Person::default() }, groups });
+        }
         let of_events = self.profile_of(project, &now, &ids);
         let of_records = self.records_of(project, &now, &ids);
         let of_groups = self.groups_with_keys(project, &now, groups);
@@ -115,7 +158,7 @@ impl EventStore {
         };
         let (manifest, resolved) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = slim_rows_of(project, blocks, tells).await?;
+        let hot = self.read_of_blocks(slim_rows_of(project, blocks, tells).await).await?;
         if hot.len() > HOT_ROWS_MAX {
             let waiting = format!("{} events of project {project} wait for compaction", hot.len());
             return Err(StoreError::Busy(waiting).into());

@@ -10,9 +10,9 @@ use pennon_engine::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
 use super::piece::value_bytes;
-use super::room::Taken;
 use super::wanted::{GROUPS, Origin, group_key};
 use crate::error::EventStoreError;
+use crate::memory::MemoryLease;
 use crate::segment::Footer;
 use crate::segment::read::texts;
 use crate::segment::values::{self, Coded};
@@ -43,7 +43,7 @@ pub(crate) fn of_runs(
     footer: &Footer,
     rows: &[usize],
     wanted: &[Arc<Origin>],
-    taken: &mut Taken,
+    taken: &mut MemoryLease,
 ) -> Result<Vec<Vec<Column>>, EventStoreError> {
     let decoded = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     if decoded != rows.iter().sum::<usize>() {
@@ -65,7 +65,7 @@ pub(crate) fn of_runs(
             for (column, (coded, translation)) in
                 columns[run].iter_mut().zip(coded.iter().zip(&mut translations))
             {
-                taken.more(column.add(coded, at..at + more, translation))?;
+                taken.add(column.add(coded, at..at + more, translation))?;
             }
             (at, done) = (at + more, done + more);
             if done == rows[run] {

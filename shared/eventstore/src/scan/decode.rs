@@ -16,10 +16,10 @@ use super::keep::Keep;
 use super::load::{Found, RunFound, RunTask, Slot, Task};
 use super::objects::rows_at_once;
 use super::piece::{Clip, Core, Part, Piece, Pieces, WHOLE, Weighed};
-use super::room::{ScanRoom, Taken};
 use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::parquet_file::Decoded;
 use crate::segment::numbers::{Number, Parts, Reader, bytes_of};
 use crate::segment::values;
@@ -34,7 +34,7 @@ impl EventStore {
         mut found: Found,
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
-        room: &ScanRoom,
+        room: &QuestionMemory,
     ) -> Result<Found, EventStoreError> {
         let objects = &self.inner.objects;
         let numbers = found.missing_numbers();
@@ -67,7 +67,7 @@ impl EventStore {
         let (of, asked) = (task.clone(), wanted.clone());
         let mut work =
             Work { task: of, wanted: asked, numbers, columns, persons, parts, decoded, keeps_whole };
-        let (store, mut taken) = (self.clone(), room.for_now());
+        let (store, mut taken) = (self.clone(), room.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &store.inner.pieces)?;
@@ -174,7 +174,7 @@ impl Work {
     fn complete(
         &mut self,
         found: &mut Found,
-        taken: &mut Taken,
+        taken: &mut MemoryLease,
         pieces: &Pieces,
     ) -> Result<(), EventStoreError> {
         let file = self.task.file.clone();
@@ -238,7 +238,7 @@ impl Work {
     fn add_columns(
         &mut self,
         found: &mut Found,
-        taken: &mut Taken,
+        taken: &mut MemoryLease,
         pieces: &Pieces,
     ) -> Result<(), EventStoreError> {
         let Some(decoded) = self.decoded.take() else { return Ok(()) };

@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 use super::decode::{MissingColumns, MissingNumbers};
 use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
-use super::room::ScanRoom;
 use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::memory::QuestionMemory;
 use crate::segment::read::SegmentFile;
 
 /// A person range of a segment, and which of its runs to read.
@@ -142,7 +142,7 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
         seqs: bool,
-        room: &ScanRoom,
+        room: &QuestionMemory,
     ) -> Result<(Loaded, Took), EventStoreError> {
         let mut found = Found::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {

@@ -28,13 +28,13 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::memory::QuestionMemory;
 use crate::resolved::Resolved;
 use crate::segment::write::range_bits;
 use kept::{ByNumber, Keeping};
 use load::{Loaded, Task, Took};
 use merge::Source;
 use plan::{Budget, Planned};
-pub use room::ScanRoom;
 use side::Chunk;
 use wanted::Wanted;
 
@@ -85,12 +85,13 @@ impl EventStore {
         group_types: &[String],
         request: &ScanRequest,
     ) -> Result<Scan, EventStoreError> {
-        self.scan_within(project, group_types, request, &self.scan_room()).await
+        self.scan_within(project, group_types, request, &self.question_memory()).await
     }
 
-    /// The memory that all scans of one question may take together: [`crate::Settings::scan_bytes`].
-    pub fn scan_room(&self) -> ScanRoom {
-        ScanRoom::new(self.inner.settings.scan_bytes)
+    /// The memory of one question: its scans may take [`crate::Settings::scan_bytes`] together, and all of it, of all
+    /// questions at one time, [`crate::Settings::memory_bytes`].
+    pub fn question_memory(&self) -> QuestionMemory {
+        self.inner.memory.question(self.inner.settings.scan_bytes)
     }
 
     /// As [`EventStore::scan`], for one of several scans that share `room`.
@@ -99,7 +100,7 @@ impl EventStore {
         project: ProjectId,
         group_types: &[String],
         request: &ScanRequest,
-        room: &ScanRoom,
+        room: &QuestionMemory,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(Wanted::new(request, group_types));
         let snapshot = self.snapshot_of(project, wanted::choice(&wanted, room)).await?;
@@ -134,7 +135,7 @@ impl EventStore {
         planned: &Planned,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        room: &ScanRoom,
+        room: &QuestionMemory,
         stats: &mut ScanStats,
     ) -> Result<AllLoaded, EventStoreError> {
         let seqs = wanted.request.arrivals;
@@ -158,7 +159,7 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        (seqs, room): (bool, &ScanRoom),
+        (seqs, room): (bool, &QuestionMemory),
     ) -> Result<(Loaded, Vec<Chunk>, Took), EventStoreError> {
         let (loaded, mut took) = self.load(task, wanted, seqs, room).await?;
         took.bytes_held = loaded.bytes();
@@ -170,13 +171,16 @@ impl EventStore {
         // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
         let (mut loaded, again) =
             if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true, room).await? };
+        let memory = room.clone();
         let split = tokio::task::spawn_blocking(move || {
-            let chunks =
-                loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
-            loaded.runs.retain(|run| !run.core.codes.is_empty());
-            (loaded, chunks)
+            memory.measured(|| {
+                let chunks =
+                    loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
+                loaded.runs.retain(|run| !run.core.codes.is_empty());
+                (loaded, chunks)
+            })
         });
-        let (loaded, chunks) = split.await?;
+        let (loaded, chunks) = split.await??;
         Ok((loaded, chunks, took.and(again)))
     }
 
@@ -187,7 +191,7 @@ impl EventStore {
         loaded: AllLoaded,
         wanted: &Arc<Wanted>,
         resolved: &Arc<Resolved>,
-        room: &ScanRoom,
+        room: &QuestionMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
         let mut shares = Shares::of(&planned, loaded.ranges, loaded.side);
@@ -213,9 +217,9 @@ impl EventStore {
         let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
         let Shares { of_number, by_seq, .. } = shares;
         let numbers = of_number.keys().copied().collect::<Vec<_>>();
-        let made = of_number
-            .into_iter()
-            .map(|(number, share)| partition(share, by_seq.contains(&number), names.clone(), keys.clone()));
+        let made = of_number.into_iter().map(|(number, share)| {
+            partition(share, by_seq.contains(&number), names.clone(), keys.clone(), room)
+        });
         let made = futures::stream::iter(made.collect::<Vec<_>>()).buffered(cores());
         for (number, partition) in numbers.into_iter().zip(made.try_collect::<Vec<_>>().await?) {
             keeping.put(&self.inner.pieces, number, &partition);
@@ -241,6 +245,7 @@ async fn partition(
     by_seq: bool,
     names: Arc<Vec<String>>,
     keys: Arc<Vec<ColumnKey>>,
+    memory: &QuestionMemory,
 ) -> Result<Partition, EventStoreError> {
     let sources = share.into_iter().map(|(_, source)| source).collect::<Vec<_>>();
     if let [source] = sources.as_slice()
@@ -249,7 +254,16 @@ async fn partition(
         // Nothing is copied, so it need not leave the thread.
         return Ok(merge::partition(&sources, &names, &keys, by_seq));
     }
-    Ok(tokio::task::spawn_blocking(move || merge::partition(&sources, &names, &keys, by_seq)).await?)
+    let memory = memory.clone();
+    let merged = tokio::task::spawn_blocking(move || {
+        // The sources go within it, so that only what is new is added to what they have reserved.
+        memory.measured(|| {
+            let merged = merge::partition(&sources, &names, &keys, by_seq);
+            drop(sources);
+            merged
+        })
+    });
+    merged.await?
 }
 
 /// The sources of each share of the persons, by its number among `2^bits`.

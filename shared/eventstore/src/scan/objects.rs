@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use super::load::{Found, Slot, Task};
 use super::piece::{Part, Piece, WHOLE, Weighed, field_bytes, value_bytes};
-use super::room::Taken;
 use super::wanted::Wanted;
 use crate::EventStore;
 use crate::error::EventStoreError;
+use crate::memory::MemoryLease;
 use crate::segment::read::SegmentFile;
 use crate::segment::{PROPERTY, values};
 
@@ -32,7 +32,7 @@ struct Objects {
     runs: Vec<OfRun>,
     /// The run of the next row, and how many rows it has had.
     next: (usize, usize),
-    taken: Taken,
+    taken: MemoryLease,
 }
 
 /// The objects of a run.
@@ -58,8 +58,8 @@ impl EventStore {
         &self,
         mut found: Found,
         (task, wanted): (&Arc<Task>, &Arc<Wanted>),
-        taken: Taken,
-    ) -> Result<(Found, Taken), EventStoreError> {
+        taken: MemoryLease,
+    ) -> Result<(Found, MemoryLease), EventStoreError> {
         let missing = found.missing_columns(wanted, true);
         let Some(column) = missing.columns.first().copied() else { return Ok((found, taken)) };
         let (objects, selection) = Objects::of(&found, task, &missing.runs, taken);
@@ -91,7 +91,7 @@ impl EventStore {
 
 impl Objects {
     /// None yet, of these runs of the task, and which rows they have.
-    fn of(found: &Found, task: &Task, runs: &[usize], taken: Taken) -> (Objects, RowSelection) {
+    fn of(found: &Found, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
         let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
         let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
         let of_run = |run: &usize| {
@@ -121,7 +121,7 @@ impl Objects {
             self.next = if done + more == of_run.rows { (run + 1, 0) } else { (run, done + more) };
         }
         let before = self.taken.bytes();
-        self.taken.more(least_bytes(&self.file, &batch, rows.len()))?;
+        self.taken.add(least_bytes(&self.file, &batch, rows.len()))?;
         let overflow = values::overflow(&batch)?;
         let objects = values::objects(&batch, &self.file.footer, &overflow, &rows)?;
         let mut objects = rows.iter().copied().zip(objects).peekable();
@@ -129,7 +129,7 @@ impl Objects {
         for (run, rows) in spans {
             bytes += self.runs[run].extend(rows, &mut objects);
         }
-        self.taken.be(before + bytes)
+        self.taken.set(before + bytes)
     }
 
     /// The same of all rows, where the file has no properties at all.
@@ -143,7 +143,7 @@ impl Objects {
         self
     }
 
-    fn columns(self) -> Result<(Vec<Weighed>, Taken), EventStoreError> {
+    fn columns(self) -> Result<(Vec<Weighed>, MemoryLease), EventStoreError> {
         if self.next != (self.runs.len(), 0) {
             return Err(other_length());
         }

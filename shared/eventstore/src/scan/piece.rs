@@ -184,8 +184,19 @@ impl Pieces {
         Pieces(cache)
     }
 
+    /// Keeps at most so many bytes from now on, and evicts what is more.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.0.set_capacity(bytes.max(1));
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<Piece> {
         self.0.get(key)
+    }
+
+    /// What is kept.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.weight()
     }
 
     pub(crate) fn put(&self, key: Key, piece: Piece) {

@@ -11,12 +11,12 @@ use pennon_engine::scan::{Column, Micros, Seq};
 
 use super::load::{RunTask, Task};
 use super::piece::values_bytes;
-use super::room::ScanRoom;
 use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::Manifest;
+use crate::memory::QuestionMemory;
 use crate::segment::read::SegmentFile;
 
 /// Segments that are opened at once.
@@ -106,7 +106,7 @@ fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
 /// How much memory the rows of a scan may take.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    room: ScanRoom,
+    room: QuestionMemory,
     /// Of one row, without the values of its columns.
     row: u64,
     columns: usize,
@@ -115,7 +115,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(room: ScanRoom, wanted: &Wanted) -> Budget {
+    pub(crate) fn new(room: QuestionMemory, wanted: &Wanted) -> Budget {
         let columns = wanted.columns.len();
         let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
@@ -132,7 +132,7 @@ impl Budget {
         let most = self.room.left() / self.row;
         Err(EventStoreError::TooLarge(format!(
             "The question covers {rows} events with {properties} properties; at most {most} events with so many are \
-             read for one. Narrow the dates or the events."
+             read for one. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
         )))
     }
 

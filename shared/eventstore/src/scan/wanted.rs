@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
-use super::room::ScanRoom;
 use crate::event::Row;
+use crate::memory::QuestionMemory;
 use crate::tail::Choice;
 
 /// The property that holds the groups of an event, by the names of their types.
@@ -82,7 +82,7 @@ impl Origin {
 }
 
 /// What of the events in blocks is wanted. Their properties are taken from `room` for as long as they are rows.
-pub(crate) fn choice(wanted: &Arc<Wanted>, room: &ScanRoom) -> Choice {
+pub(crate) fn choice(wanted: &Arc<Wanted>, room: &QuestionMemory) -> Choice {
     let (named, asked) = (wanted.clone(), wanted.clone());
     let asks_for = move |key: &str| {
         asked.columns.iter().any(|(_, origin)| match origin.as_ref() {

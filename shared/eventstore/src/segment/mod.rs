@@ -29,6 +29,7 @@ pub(crate) mod columns;
 pub(crate) mod merge;
 pub(crate) mod numbers;
 mod overflow;
+pub(crate) mod page_times;
 mod placed;
 pub(crate) mod read;
 mod schema;

@@ -14,6 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
+use super::page_times::{self, PageTimes};
 use super::{FOOTER, FORMAT, Footer, Range, uuids};
 use crate::error::EventStoreError;
 use crate::formats;
@@ -36,6 +37,7 @@ pub(crate) struct SegmentFile {
     /// The object with the persons of the ranges.
     persons: String,
     file: ParquetFile,
+    page_times: tokio::sync::OnceCell<PageTimes>,
 }
 
 impl SegmentFile {
@@ -57,7 +59,14 @@ impl SegmentFile {
             .clone()
             .ok_or_else(|| EventStoreError::Corrupt(format!("{object}: there are no persons beside it")))?;
         let decoding = footer.ranges.iter().map(|_| Arc::default()).collect();
-        Ok(SegmentFile { footer, decoding, object: object.as_str().into(), persons, file })
+        Ok(SegmentFile {
+            footer,
+            decoding,
+            object: object.as_str().into(),
+            persons,
+            file,
+            page_times: tokio::sync::OnceCell::new(),
+        })
     }
 
     /// The name of its object.
@@ -91,6 +100,18 @@ impl SegmentFile {
 
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
         self.file.metadata()
+    }
+
+    /// The latest time of each page, and how many bytes were read for it now.
+    pub(crate) async fn page_times(&self, objects: &Objects) -> Result<(&PageTimes, u64), EventStoreError> {
+        let mut bytes_read = 0;
+        let read = async {
+            let (pages, bytes) = page_times::read(objects, self).await?;
+            bytes_read = bytes;
+            Ok::<_, EventStoreError>(pages)
+        };
+        let pages = self.page_times.get_or_try_init(|| read).await?;
+        Ok((pages, bytes_read))
     }
 
     /// The names of all its columns.

@@ -387,6 +387,9 @@ async fn what_was_imported_goes_however_soon_one_erasure_follows_another() {
     assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 0);
     std::fs::write(&original, b"ada").unwrap();
     assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 1);
+    let kept =
+        i64::try_from(pennon_eventstore::ORPHANS_KEPT_DAYS + 2).unwrap() * pennon_eventstore::ORPHANED_MICROS;
+    place.events.sweep_orphans(PROJECT, later + kept).await.unwrap();
     assert_eq!(of_persons(&place).len(), 1);
     assert!(place.again().subject(PROJECT, "cy", &[], None).await.is_ok());
 }

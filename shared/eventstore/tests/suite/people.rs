@@ -97,7 +97,7 @@ async fn told(events: &EventStore) -> Told {
     assert_eq!(paged, people.iter().map(|(id, (_, properties))| (*id, properties)).collect::<Vec<_>>());
     assert!(events.next_persons(&mut every).await.unwrap().is_empty());
     let mut whole = BTreeMap::new();
-    events.whole_people(PROJECT).await.unwrap().each(|id, first, properties| {
+    events.whole_people(PROJECT, &events.question_memory()).await.unwrap().each(|id, first, properties| {
         whole.insert(id, (first.to_owned(), properties.clone()));
         ControlFlow::Continue(())
     });

@@ -6,6 +6,13 @@ use serde_json::json;
 
 use crate::support::{NOW, PROJECT, Place, event, request, rows, simple};
 
+/// The block with the checksum that it has at `key`.
+fn stored_at(key: &Key, block: &[u8]) -> Vec<u8> {
+    let (id, _) = key.sk.rsplit_once('-').unwrap();
+    let covered = [format!("{PROJECT}/{id}/").as_bytes(), &block[..4], &block[8..]].concat();
+    [&block[..4], &crc32fast::hash(&covered).to_le_bytes(), &block[8..]].concat()
+}
+
 /// The partition of waiting blocks, and the form of their sort keys, as the store's key grammar has it.
 fn place_of(n: u64) -> Key {
     let id = format!("{:020}-{:08x}-{:08x}-01-00", NOW as u64 + n, 0, n);
@@ -25,8 +32,11 @@ async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
     }
     let block = block.unwrap();
     for some in (1..BLOCKS).collect::<Vec<_>>().chunks(100) {
-        let puts =
-            some.iter().map(|n| Write::Put(Item::binary(place_of(*n), block.bytes.clone()), Guard::Absent));
+        let puts = some.iter().map(|n| {
+            let key = place_of(*n);
+            let bytes = stored_at(&key, &block.bytes);
+            Write::Put(Item::binary(key, bytes), Guard::Absent)
+        });
         place.store.blocks.transact(puts.collect()).await.unwrap();
     }
     let first = place.events.compact_blocks(PROJECT, NOW).await.unwrap();

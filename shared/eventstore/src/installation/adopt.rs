@@ -1,0 +1,70 @@
+//! Going on with tables that do not fit the objects beside them, because an operator says so.
+//!
+//! Must stay true: nothing is deleted; every object that the tables do not list is moved to `kept`, which no sweep ever
+//! looks into, before anything says that tables and objects belong together; the id is a new one, so that the tables
+//! which belonged to the objects before are refused when they come back.
+
+use std::collections::HashSet;
+
+use pennon_core::store::Guard;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use super::{InstallationRow, marks};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::manifest::Manifest;
+use crate::orphans::id_of;
+
+/// The folder that no sweep looks into.
+const KEPT: &str = "kept";
+
+/// What became of an adoption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adopted {
+    /// The new id.
+    pub id: Uuid,
+    /// The folder with the objects that the tables do not list.
+    pub folder: String,
+    /// How many there are.
+    pub kept: usize,
+    /// How many objects the tables list that are not there.
+    pub missing: usize,
+}
+
+impl EventStore {
+    /// Makes tables and objects one installation, whatever they were before.
+    pub async fn adopt_installation(&self, now: Micros) -> Result<Adopted, EventStoreError> {
+        let objects = &self.inner.objects;
+        let folder = format!("{KEPT}/{now}");
+        let listed = objects.list_event_objects().await?;
+        let mut projects = self.projects().await?;
+        projects.extend(listed.iter().filter_map(|name| project_of(name)));
+        projects.sort_unstable();
+        projects.dedup();
+        let (mut known, mut named) = (HashSet::new(), HashSet::new());
+        for project in projects {
+            let manifest = Manifest::load(&self.inner.store, project).await?;
+            known.extend(manifest.ids().map(str::to_owned));
+            named.extend(manifest.object_names().map(str::to_owned));
+        }
+        let there = listed.iter().collect::<HashSet<_>>();
+        let missing = named.iter().filter(|name| !there.contains(name)).count();
+        let unknown = listed.iter().filter(|name| !known.contains(id_of(name))).cloned().collect::<Vec<_>>();
+        objects.move_all(&unknown, |name| format!("{folder}/{name}")).await?;
+        let marks = objects.list(marks::FOLDER).await?.into_iter().map(|mark| mark.name).collect::<Vec<_>>();
+        objects.move_all(&marks, |name| format!("{folder}/{name}")).await?;
+        let id = Uuid::new_v4();
+        self.put_installation(InstallationRow { id, complete: false }, Guard::None).await?;
+        self.write_marks(id).await?;
+        self.put_installation(InstallationRow { id, complete: true }, Guard::None).await?;
+        Ok(Adopted { id, folder, kept: unknown.len(), missing })
+    }
+}
+
+/// The project that an object's folder names.
+fn project_of(name: &str) -> Option<ProjectId> {
+    name.split('/').find_map(|folder| folder.strip_prefix(keys::PROJECT_FOLDER))?.parse().ok()
+}

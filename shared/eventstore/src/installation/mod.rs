@@ -1,0 +1,198 @@
+//! Which installation tables and objects are of, and how far each has come.
+//!
+//! The tables hold a row with the installation's id (`EVENTS`/`INSTALLATION`) and, for each project, the version of its
+//! manifest (`HEAD`). The same lies beside the events, as objects whose names say everything:
+//!
+//! | object | what it says |
+//! |---|---|
+//! | `installation/{id}` | the objects are of this installation |
+//! | `installation/project={p}/{head}-{id}` | the manifest of project `p` has reached version `head` |
+//!
+//! A mark is written after the transaction that raised `HEAD`, so it never runs ahead of the tables: marks that do are of
+//! newer tables than those at hand. Must stay true: nothing compacts or sweeps before [`EventStore::claim_installation`]
+//! has found that both fit; comparing writes nothing; a process may be killed between any two steps, and the next claim
+//! goes on.
+
+mod adopt;
+mod marks;
+mod rule;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use pennon_core::store::keys::{INSTALLATION, ProjectId};
+use pennon_core::store::{Guard, Item, Query, StoreError};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::manifest::Manifest;
+pub use adopt::Adopted;
+use marks::Marks;
+use rule::{Decision, Inventory, Tables, decide};
+
+/// Projects whose versions are read at once.
+const HEADS_AT_ONCE: usize = 100;
+
+/// The row with the installation's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InstallationRow {
+    pub id: Uuid,
+    /// Whether the id and the marks have been written beside the events.
+    pub complete: bool,
+}
+
+/// The id that tables and objects were found to share; unset until they have been compared.
+#[derive(Debug, Default)]
+pub(crate) struct KnownInstallation(OnceLock<Uuid>);
+
+impl EventStore {
+    /// Compares tables and objects, and gives them an id where they have none: a new installation, or one of an earlier
+    /// release. [`EventStoreError::WrongInstallation`] where they do not belong together or the tables are older.
+    pub async fn claim_installation(&self) -> Result<(), EventStoreError> {
+        if self.inner.installation.0.get().is_some() {
+            return Ok(());
+        }
+        let (marks, decision) = self.compare_installation().await?;
+        let id = match decision {
+            Decision::Refuse(mismatch) => {
+                return Err(EventStoreError::WrongInstallation(mismatch.to_string()));
+            }
+            Decision::Matches(id) => {
+                self.tidy_marks(id, &marks).await;
+                id
+            }
+            Decision::Complete(id) => id,
+            // Of two that claim at once, the row of the first counts.
+            Decision::Claim => {
+                let row = InstallationRow { id: Uuid::new_v4(), complete: false };
+                match self.put_installation(row, Guard::Absent).await {
+                    Err(EventStoreError::Store(error)) if error.is_condition(0) => {
+                        self.installation_row().await?.map_or(row.id, |row| row.id)
+                    }
+                    put => put.map(|()| row.id)?,
+                }
+            }
+        };
+        if !matches!(decision, Decision::Matches(_)) {
+            self.write_marks(id).await?;
+            self.put_installation(InstallationRow { id, complete: true }, Guard::None).await?;
+        }
+        // Another task of this process found the same.
+        let _ = self.inner.installation.0.set(id);
+        Ok(())
+    }
+
+    /// Compares tables and objects and writes nothing. Those without an id, and without a reason to refuse them, pass.
+    pub async fn verify_installation(&self) -> Result<(), EventStoreError> {
+        match self.compare_installation().await?.1 {
+            Decision::Refuse(mismatch) => Err(EventStoreError::WrongInstallation(mismatch.to_string())),
+            Decision::Matches(id) => {
+                let _ = self.inner.installation.0.set(id);
+                Ok(())
+            }
+            Decision::Complete(_) | Decision::Claim => Ok(()),
+        }
+    }
+
+    /// Writes id and marks of the tables beside the objects of a copy of an installation that was just made.
+    pub async fn mark_copy(&self) -> Result<(), EventStoreError> {
+        match self.installation_row().await? {
+            Some(row) => self.write_marks(row.id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Notes beside the events that the manifest of `project` has reached version `head`. A mark that cannot be written
+    /// is no error: the change is made, and the next mark says more.
+    pub(crate) async fn advance_mark(&self, project: ProjectId, head: u64) {
+        let Some(id) = self.inner.installation.0.get() else { return };
+        if let Err(error) = marks::advance(&self.inner.objects, *id, project, head).await {
+            tracing::warn!(project, head, %error, "the mark beside the events could not be advanced");
+        }
+    }
+
+    async fn compare_installation(&self) -> Result<(Marks, Decision), EventStoreError> {
+        // Marks first: the versions in the tables only rise meanwhile.
+        let marks = Marks::list(&self.inner.objects).await?;
+        let row = self.installation_row().await?;
+        let projects = self.projects().await?;
+        let is_usual = row.is_some_and(|row| marks.ids.contains(&row.id));
+        let mut known = projects.iter().copied().chain(marks.heads.keys().copied()).collect::<BTreeSet<_>>();
+        if !is_usual {
+            // A project that only persons were imported of is in no list of projects.
+            known.extend(self.inner.objects.event_projects().await?);
+        }
+        let heads = self.heads(&known.into_iter().collect::<Vec<_>>()).await?;
+        let is_empty = projects.is_empty() && heads.is_empty() && self.has_no_workspace().await?;
+        let tables = Tables { row, heads, is_empty };
+        let inventory = if is_usual { Inventory::default() } else { self.inventory(&tables).await? };
+        let decision = decide(&tables, &marks, inventory);
+        Ok((marks, decision))
+    }
+
+    async fn installation_row(&self) -> Result<Option<InstallationRow>, EventStoreError> {
+        let rows = self
+            .inner
+            .store
+            .records
+            .query(Query::partition(keys::PROJECTS_PK).prefix(keys::INSTALLATION_SK))
+            .await?;
+        Ok(rows.first().map(Item::body).transpose()?)
+    }
+
+    async fn put_installation(&self, row: InstallationRow, guard: Guard) -> Result<(), EventStoreError> {
+        Ok(self.inner.store.records.put(Item::new(keys::installation(), &row)?, guard).await?)
+    }
+
+    /// The versions of the manifests of `projects`, of those that have one.
+    async fn heads(&self, projects: &[ProjectId]) -> Result<BTreeMap<ProjectId, u64>, EventStoreError> {
+        let mut heads = BTreeMap::new();
+        for some in projects.chunks(HEADS_AT_ONCE) {
+            let keys = some.iter().map(|project| keys::head(*project)).collect::<Vec<_>>();
+            let items = self.inner.store.records.batch_get(&keys).await?;
+            let found = some.iter().zip(items).filter_map(|(project, item)| Some((*project, item?.version)));
+            heads.extend(found);
+        }
+        Ok(heads)
+    }
+
+    async fn has_no_workspace(&self) -> Result<bool, EventStoreError> {
+        let first = Query::partition(INSTALLATION).limit(1);
+        Ok(self.inner.store.records.query(first).await?.is_empty())
+    }
+
+    async fn inventory(&self, tables: &Tables) -> Result<Inventory, EventStoreError> {
+        let mut lists_objects = false;
+        for project in tables.heads.keys() {
+            lists_objects |= match Manifest::load(&self.inner.store, *project).await {
+                Ok(manifest) => manifest.object_names().next().is_some(),
+                // Of a newer release, or damaged: whoever reads it is told, and there is something.
+                Err(EventStoreError::Corrupt(_) | EventStoreError::Store(StoreError::Corrupt(_))) => true,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(Inventory { lists_objects, has_objects: self.inner.objects.has_event_objects().await? })
+    }
+
+    /// Writes the id, and a mark for each manifest, beside the events.
+    async fn write_marks(&self, id: Uuid) -> Result<(), EventStoreError> {
+        let objects = &self.inner.objects;
+        marks::claim(objects, id).await?;
+        for (project, head) in self.heads(&self.projects().await?).await? {
+            marks::put(objects, id, project, head).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes marks that a newer one took the place of, which their writer was stopped before it removed.
+    async fn tidy_marks(&self, id: Uuid, marks: &Marks) {
+        for (project, head) in &marks.overtaken {
+            if let Err(error) = marks::remove(&self.inner.objects, id, *project, *head).await {
+                tracing::warn!(project, head, %error, "an old mark beside the events could not be removed");
+            }
+        }
+    }
+}

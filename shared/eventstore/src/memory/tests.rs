@@ -1,0 +1,213 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::scan::piece::{Key, Part, Piece, WHOLE};
+use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    /// What this thread claims to have allocated; tests run on threads of their own.
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
+}
+
+fn allocate(bytes: i64) {
+    heap::count_with(|| ALLOCATED.get());
+    ALLOCATED.set(ALLOCATED.get() + bytes);
+}
+
+fn budget(limit: u64) -> MemoryBudget {
+    MemoryBudget::new(limit, 0, Arc::new(Pieces::new(0)))
+}
+
+fn is_too_large(done: &Result<(), EventStoreError>) -> bool {
+    matches!(done, Err(EventStoreError::TooLarge(why)) if why.contains("PENNON_EVENTS_MEMORY_MB"))
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_reserves_nothing() {
+    let budget = budget(1000);
+    let question = budget.question(100);
+    assert!(question.take(60).is_ok());
+    let mut lease = question.lease(Purpose::Scan);
+    assert!(is_too_large(&lease.add(41)));
+    assert!(lease.add(40).is_ok());
+    assert_eq!((lease.bytes(), question.left()), (40, 0));
+    assert!(is_too_large(&lease.set(41)));
+    assert!(lease.set(10).is_ok());
+    assert_eq!((lease.bytes(), question.left(), budget.reserved()), (10, 30, 70));
+    drop(lease);
+    assert_eq!((question.left(), budget.reserved()), (40, 60));
+    assert!(is_too_large(&question.take(u64::MAX)));
+    // What is no scan is limited by the budget alone.
+    let mut known = question.lease(Purpose::Known);
+    assert!(is_too_large(&known.add(941)));
+    assert!(known.add(940).is_ok());
+    assert_eq!((question.left(), budget.reserved()), (40, 1000));
+}
+
+#[test]
+fn a_question_that_fits_alone_is_told_that_others_use_the_memory() {
+    let budget = budget(100);
+    let (one, other) = (budget.question(100), budget.question(100));
+    one.take(60).unwrap();
+    assert!(matches!(other.take(41), Err(EventStoreError::MemoryInUse)));
+    assert!(is_too_large(&other.take(101)));
+    assert!(other.take(40).is_ok());
+    let clone = one.clone();
+    drop(one);
+    assert!(matches!(other.take(1), Err(EventStoreError::MemoryInUse)), "the last clone releases");
+    drop(clone);
+    assert!(other.take(60).is_ok());
+}
+
+#[test]
+fn kept_pieces_make_way_for_questions_and_may_come_back() {
+    let pieces = Arc::new(Pieces::new(500_000));
+    let budget = MemoryBudget::new(1_000_000, 500_000, pieces.clone());
+    let key = |run| Key { object: "o".into(), range: 0, run, part: Part::Seqs, clip: WHOLE };
+    let fill = || (0..200).for_each(|run| pieces.put(key(run), Piece::Seqs(Arc::new(vec![0; 1000]))));
+    fill();
+    assert!((300_000..=500_000).contains(&pieces.bytes()), "{}", pieces.bytes());
+    let question = budget.question(1_000_000);
+    for taken in [500_000, 300_000, 150_000, 50_000] {
+        question.take(taken).unwrap();
+        fill();
+        assert!(pieces.bytes() + budget.reserved() <= 1_000_000, "{} kept", pieces.bytes());
+    }
+    drop(question);
+    fill();
+    assert!(pieces.bytes() > 300_000, "{}", pieces.bytes());
+}
+
+#[test]
+fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
+    let budget = budget(100);
+    let question = budget.question(100);
+    let inner = question.clone();
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        let mut lease = inner.lease(Purpose::Known);
+        lease.add(30).unwrap();
+        inner.take(20).unwrap();
+        panic!("while both are held");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(budget.reserved(), 20, "the lease is released, the scan with its question");
+    drop(question);
+    assert_eq!(budget.reserved(), 0);
+
+    let question = budget.question(100);
+    let failing = || -> Result<(), EventStoreError> {
+        let mut lease = question.lease(Purpose::Scan);
+        lease.add(80)?;
+        question.take(21)
+    };
+    assert!(failing().is_err());
+    assert_eq!(budget.reserved(), 0);
+
+    let mut waiting = Box::pin(async {
+        let mut lease = question.lease(Purpose::Scan);
+        lease.add(80).unwrap();
+        std::future::pending::<()>().await;
+    });
+    assert!(futures::FutureExt::now_or_never(&mut waiting).is_none());
+    assert_eq!(budget.reserved(), 80);
+    drop(waiting);
+    assert_eq!(budget.reserved(), 0);
+}
+
+#[test]
+fn what_a_thread_allocates_is_reserved_until_the_question_ends() {
+    const STEP: i64 = MEASURED_STEP;
+    let budget = budget(STEP as u64 * 10);
+    let question = budget.question(0);
+    let meter = ThreadMeter::start(&question);
+    allocate(STEP - 1);
+    assert!(!meter.is_over_budget());
+    assert_eq!(budget.reserved(), 0, "less than a step");
+    allocate(1);
+    assert!(!meter.is_over_budget());
+    assert_eq!(budget.reserved(), STEP as u64);
+    allocate(9 * STEP);
+    assert!(!meter.is_over_budget());
+    allocate(STEP);
+    assert!(meter.is_over_budget() && meter.is_over_budget(), "it stays so");
+    allocate(-9 * STEP);
+    assert!(is_too_large(&meter.finish()));
+
+    let other = budget.question(0);
+    let meter = ThreadMeter::start(&other);
+    allocate(3);
+    assert!(matches!(meter.finish(), Err(EventStoreError::MemoryInUse)));
+    drop(question);
+    assert_eq!(budget.reserved(), 0);
+    // What is freed by a thread that did not allocate it is no memory for others before the question ends.
+    other.take(0).unwrap();
+    other.measured(|| allocate(-5 * STEP)).unwrap();
+    assert_eq!(budget.reserved(), 0);
+    other.measured(|| allocate(7 * STEP)).unwrap();
+    assert_eq!(budget.reserved(), 2 * STEP as u64);
+    drop(other);
+    assert_eq!(budget.reserved(), 0);
+}
+
+/// Something that happens to one of several questions.
+#[derive(Debug, Clone)]
+enum Step {
+    Take(usize, u64),
+    Lease(usize, bool, u64),
+    Set(usize, u64),
+    Measure(usize, i64),
+    EndLease(usize),
+    EndQuestion(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = 0..400_u64;
+    prop_oneof![
+        (0..3_usize, bytes.clone()).prop_map(|(at, bytes)| Step::Take(at, bytes)),
+        (0..3_usize, any::<bool>(), bytes.clone()).prop_map(|(at, scan, bytes)| Step::Lease(at, scan, bytes)),
+        (0..8_usize, bytes).prop_map(|(at, bytes)| Step::Set(at, bytes)),
+        (0..3_usize, -300..400_i64).prop_map(|(at, bytes)| Step::Measure(at, bytes)),
+        (0..8_usize).prop_map(Step::EndLease),
+        (0..3_usize).prop_map(Step::EndQuestion),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn never_more_than_the_limit_is_reserved_and_all_of_it_is_released(steps in prop::collection::vec(step(), 1..60)) {
+        let budget = budget(1000);
+        let question = || budget.question(600);
+        let mut questions = vec![question(), question(), question()];
+        let mut leases: Vec<MemoryLease> = Vec::new();
+        for step in steps {
+            let before = budget.reserved();
+            let refused = match step {
+                Step::Take(at, bytes) => questions[at].take(bytes).is_err(),
+                Step::Measure(at, bytes) => questions[at].measure(bytes).is_err(),
+                Step::Lease(at, scan, bytes) => {
+                    let mut lease = questions[at].lease(if scan { Purpose::Scan } else { Purpose::Known });
+                    let refused = lease.add(bytes).is_err();
+                    leases.push(lease);
+                    refused
+                }
+                Step::Set(at, bytes) => leases.get_mut(at).is_some_and(|lease| lease.set(bytes).is_err()),
+                Step::EndLease(at) => {
+                    if at < leases.len() {
+                        leases.remove(at);
+                    }
+                    false
+                }
+                Step::EndQuestion(at) => {
+                    questions[at] = question();
+                    false
+                }
+            };
+            prop_assert!(budget.reserved() <= 1000);
+            if refused {
+                prop_assert_eq!(budget.reserved(), before);
+            }
+        }
+        drop((questions, leases));
+        prop_assert_eq!(budget.reserved(), 0);
+    }
+}
