@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Timelike, Utc};
+use chrono::{DateTime, TimeDelta, Timelike, Utc};
 
 /// The header that names the instant of one request, honoured where the clock is frozen and nowhere else.
 pub const NOW_HEADER: &str = "x-pennon-now";
@@ -33,6 +33,12 @@ impl Clock {
             Clock::Frozen(_) => asked,
         }
     }
+}
+
+/// The instant to store over one stored at `previous`: `now`, and where the clock has gone back the microsecond after
+/// `previous`. Equal instants stay equal: what is written later has the larger UUID.
+pub fn never_before(now: DateTime<Utc>, previous: DateTime<Utc>) -> DateTime<Utc> {
+    if now >= previous { now } else { previous + TimeDelta::microseconds(1) }
 }
 
 fn parse(text: &str) -> Option<DateTime<Utc>> {
@@ -83,6 +89,18 @@ mod tests {
         assert_eq!(Clock::Frozen(frozen).now(None), frozen);
         assert_eq!(Clock::Frozen(frozen).now(Some("yesterday")), frozen);
         assert!(Clock::Running.now(Some("2024-02-02T10:30:00Z")) > named);
+    }
+
+    #[test]
+    fn a_stored_instant_is_never_replaced_by_an_earlier_one() {
+        let at = |text| parse(text).unwrap();
+        let previous = at("2026-01-05T10:00:00Z");
+        assert_eq!(
+            never_before(at("2026-01-05T10:00:00.000002Z"), previous),
+            at("2026-01-05T10:00:00.000002Z")
+        );
+        assert_eq!(never_before(previous, previous), previous);
+        assert_eq!(never_before(at("2026-01-05T09:00:00Z"), previous), at("2026-01-05T10:00:00.000001Z"));
     }
 
     #[test]

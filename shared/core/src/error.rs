@@ -127,6 +127,12 @@ impl ApiError {
         ApiError::new(StatusCode::CONFLICT, "server_error", "conflict", detail)
     }
 
+    /// 408: the body did not arrive in time.
+    pub fn request_timeout() -> ApiError {
+        let detail = "The request body arrived too slowly. Send the request again.";
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "request_timeout", detail)
+    }
+
     /// 413: the body is above the limit.
     pub fn too_large() -> ApiError {
         let detail = "Request body is too large.";
@@ -157,7 +163,11 @@ impl ApiError {
 
     /// 503: try again in `seconds`.
     pub fn busy(seconds: u32) -> ApiError {
-        let detail = "The service is busy. Try again later.";
+        ApiError::busy_because(seconds, "The service is busy. Try again later.")
+    }
+
+    /// 503 with a detail of its own: the same request can be answered after so many seconds.
+    pub fn busy_because(seconds: u32, detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "service_unavailable", detail)
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
@@ -197,6 +207,7 @@ impl From<StoreError> for ApiError {
                 tracing::warn!(cause = %error, "the store is busy");
                 ApiError::busy(1)
             }
+            StoreError::Unavailable(why) => ApiError::unavailable("storage_unavailable", why),
             StoreError::TooLarge => {
                 ApiError::invalid("invalid_input", "The record is too large to be stored.", None)
             }

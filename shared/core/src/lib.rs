@@ -15,6 +15,7 @@ pub mod caller;
 pub mod clock;
 pub mod config;
 pub mod error;
+pub mod heap;
 pub mod http;
 pub mod ids;
 pub mod lambda;

@@ -2,14 +2,18 @@
 //!
 //! The entry itself lies in the log of its scope, by month; the item's own log has a pointer to it; a counter says how
 //! many entries a scope has on a day. Must stay true: the three are written together, so that what a log says of its
-//! length is so, and a page far inside is found by counting days.
+//! length is so, and a page far inside is found by counting days; entries come in the order of their instants, whatever
+//! the clock does ([`WriteTimes`]).
 
 mod log;
 mod page;
 mod places;
+mod write_times;
 
 pub use log::{item_log, scope_log};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX};
+pub(crate) use write_times::logs_of;
+pub use write_times::{WriteTimes, write_time};
 
 use std::collections::BTreeMap;
 

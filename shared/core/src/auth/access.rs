@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::key::{KeyRecord, RoleMembership};
 use super::scope::Scope;
+use crate::activity::WriteTimes;
 use crate::error::{ApiError, ApiResult};
 use crate::model::{Level, Project, User};
 use crate::store::keys::ProjectId;
@@ -97,6 +98,9 @@ pub struct Access {
     pub project: Project,
     level: Level,
     is_link: bool,
+    pub(super) write_times: WriteTimes,
+    /// The logs that the request may write to.
+    logs: &'static [&'static str],
 }
 
 impl Access {
@@ -107,7 +111,19 @@ impl Access {
 
     /// What a public link lets anybody do in `project`.
     pub(super) fn of_link(project: Project) -> Access {
-        Access { caller: Caller::nobody(), project, level: Level::Member, is_link: true }
+        Access {
+            caller: Caller::nobody(),
+            project,
+            level: Level::Member,
+            is_link: true,
+            write_times: WriteTimes::default(),
+            logs: &[],
+        }
+    }
+
+    /// The instant to store a change with that is made at `now`: never before the newest entry of its log.
+    pub fn write_time(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        self.write_times.next(self.project.id, self.logs, now)
     }
 
     /// What the caller may do in the project's organization.
@@ -137,6 +153,7 @@ impl Access {
         let level = key
             .level_in(project.organization)
             .ok_or_else(|| ApiError::forbidden("You don't have access to the project."))?;
-        Ok(Access { caller, project, level, is_link: false })
+        let logs = scope.logs();
+        Ok(Access { caller, project, level, is_link: false, write_times: WriteTimes::default(), logs })
     }
 }

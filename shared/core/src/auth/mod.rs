@@ -6,6 +6,7 @@ mod key;
 mod link;
 mod project;
 mod scope;
+mod tokens;
 mod used;
 
 pub use access::{Access, Caller};
@@ -13,4 +14,5 @@ pub use cache::{KeyCache, REMEMBERED_SECONDS};
 pub use key::{KeyRecord, Membership, RoleMembership, hash_bytes, hash_key, mask_key};
 pub use link::{OpenedBy, link_hash};
 pub use scope::{Scope, grants, is_scope};
+pub use tokens::{REMEMBERED as TOKENS_REMEMBERED, Tokens};
 pub use used::USE_NOTED_EVERY_SECONDS;

@@ -111,6 +111,7 @@ impl App {
         bucket: Bucket,
         wanted: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
+        let scope = scope.into();
         let presented = self.presented(call)?;
         let named = Named::of(call)?;
         let guess = self.guess(&named, &presented);
@@ -127,7 +128,12 @@ impl App {
             batch.extend(wanted(guess.project));
         }
         let compared = guess.as_ref().map_or(&[][..], |guess| &guess.organizations);
-        let (found, listed) = tokio::join!(self.store.records.batch_get(&batch), self.listed(compared));
+        let guessed = guess.as_ref().map(|guess| guess.project);
+        let (found, listed, times) = tokio::join!(
+            self.store.records.batch_get(&batch),
+            self.listed(compared),
+            self.load_write_times(call, scope, guessed)
+        );
         let mut found = found?.into_iter();
         let key_item = if presented.cached.is_none() { found.next().flatten() } else { None };
         let caller = self.known(call, &presented, key_item)?;
@@ -155,9 +161,24 @@ impl App {
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
         tally::note(|tally| tally.set_project(project.id));
-        let access = Access::check(caller, project, scope.into())?;
+        let mut access = Access::check(caller, project, scope)?;
         self.count(call, &presented, bucket).await?;
+        times?;
+        if guessed != Some(access.project.id) {
+            self.load_write_times(call, scope, Some(access.project.id)).await?;
+        }
+        access.write_times = self.write_times.clone();
         Ok((access, items))
+    }
+
+    /// Learns where the logs of `project` end, for a call that may write to them.
+    async fn load_write_times(&self, call: &Call, scope: Scope, project: Option<ProjectId>) -> ApiResult<()> {
+        match project {
+            Some(project) => {
+                Ok(self.write_times.load(&self.store.records, project, scope.logs(), call.now).await?)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Counts the call, where calls are limited; the last check before the record and the body are looked at.

@@ -1,17 +1,31 @@
 //! Scopes: `<object>:<read|write>`, or `*`.
 
+use crate::activity::logs_of;
+
 /// What a key has to have for a call: a scope, or another one in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
     /// The scope that a refusal names.
     pub name: &'static str,
     instead: Option<&'static str>,
+    /// Whether what it allows to write has entries in an activity log.
+    is_logged: bool,
 }
 
 impl Scope {
     /// Either of two scopes; a refusal names the first.
     pub const fn either(name: &'static str, instead: &'static str) -> Scope {
-        Scope { name, instead: Some(instead) }
+        Scope { name, instead: Some(instead), is_logged: true }
+    }
+
+    /// For calls whose changes have no entries in an activity log.
+    pub const fn unlogged(name: &'static str) -> Scope {
+        Scope { name, instead: None, is_logged: false }
+    }
+
+    /// The activity logs that a call with it may write to.
+    pub(super) fn logs(self) -> &'static [&'static str] {
+        if self.is_logged { logs_of(self.name) } else { &[] }
     }
 
     /// Whether `granted` covers it.
@@ -22,7 +36,7 @@ impl Scope {
 
 impl From<&'static str> for Scope {
     fn from(name: &'static str) -> Scope {
-        Scope { name, instead: None }
+        Scope { name, instead: None, is_logged: true }
     }
 }
 

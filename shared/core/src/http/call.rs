@@ -148,6 +148,11 @@ impl Call {
         file(&self.headers, &self.body, name)
     }
 
+    /// What follows `Bearer` in the header `Authorization`.
+    pub fn bearer(&self) -> Option<String> {
+        bearer(&self.headers)
+    }
+
     /// The key that came with the request: the header's, else the body's, else the query string's.
     pub fn credential(&self) -> Option<Credential> {
         if let Some(key) = bearer(&self.headers) {
@@ -210,7 +215,12 @@ impl<S: Send + Sync> FromRequest<S> for Call {
 }
 
 async fn read(body: Body) -> ApiResult<Bytes> {
+    use axum::body::HttpBody;
     use http_body_util::{BodyExt, LengthLimitError, Limited};
+    // A length that is declared is refused before anything is read.
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(ApiError::too_large());
+    }
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large()),

@@ -32,6 +32,10 @@ pub(super) struct ClientPath(pub String);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestClock(pub Clock);
 
+/// That an answer is of a route for SDKs: a page may have asked with credentials, and reads no answer that allows `*`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SdkAnswer;
+
 /// `routes` behind the edge: what a function runs and the local server mounts.
 pub fn edge(routes: Router, clock: Clock) -> Router {
     let routes = routes.fallback(|| async { ApiError::no_route() });
@@ -59,6 +63,7 @@ impl Service<Request> for Edge {
         let watched = Watched::new(&request);
         let reads = request.method().is_safe();
         let packs = accepts_gzip(request.headers());
+        let origin = request.headers().get(header::ORIGIN).cloned();
         let answer = self.routes.call(request);
         let answer = async move {
             // A handler that panics is a mistake of ours; its caller gets an answer, and the others go on.
@@ -67,7 +72,7 @@ impl Service<Request> for Edge {
                 Ok(Ok(response)) => response,
                 Err(_) => ApiError::internal(&"a handler panicked").into_response(),
             };
-            finish(if reads { let_through(packs, answer).await } else { answer })
+            finish(if reads { let_through(packs, answer).await } else { answer }, origin)
         };
         Box::pin(async move { Ok(watched.answered(answer).await) })
     }
@@ -96,10 +101,23 @@ fn rewrite_path(request: &mut Request) {
     request.extensions_mut().insert(ClientPath(sent));
 }
 
-/// Answers may be read by pages of any origin: a key is needed in any case, and cookies play no part.
-fn finish(mut response: Response<Body>) -> Response {
+/// Answers may be read by pages of any origin: a key or a token is needed in any case, and cookies play no part. SDKs in
+/// pages ask with credentials, for which browsers want the very origin and no `*`.
+fn finish(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response {
+    let is_sdk = response.extensions_mut().remove::<SdkAnswer>().is_some();
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    let mut allowed = HeaderValue::from_static("*");
+    if is_sdk {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("ETag, Retry-After"));
+        let vary = headers.get(header::VARY).and_then(|vary| vary.to_str().ok());
+        let vary = vary.and_then(|vary| HeaderValue::from_str(&format!("{vary}, Origin")).ok());
+        headers.insert(header::VARY, vary.unwrap_or(HeaderValue::from_static("Origin")));
+        if let Some(origin) = origin {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            allowed = origin;
+        }
+    }
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
     // A table of nothing is still a table.
     if response.status() != StatusCode::OK && response.body().size_hint_is_zero() {
         response.headers_mut().remove(header::CONTENT_TYPE);

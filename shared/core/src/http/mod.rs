@@ -6,6 +6,7 @@ mod edge;
 mod page;
 mod reply;
 mod routes;
+mod sdk_body;
 mod watch;
 
 pub use body::{BODY_BYTES_MAX, Fields};
@@ -17,4 +18,5 @@ pub use reply::{
     too_long,
 };
 pub use routes::{Route, Routes};
+pub use sdk_body::{BodyRules, SdkBody, SdkBodyError, SdkPayload};
 pub use watch::{REQUEST_TARGET, RequestId};

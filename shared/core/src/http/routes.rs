@@ -6,12 +6,20 @@ use std::collections::BTreeMap;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, on};
 
 use super::call::Call;
+use super::edge::SdkAnswer;
 use crate::app::App;
 use crate::error::ApiError;
+
+/// What a preflight is answered that does not say which headers it wants.
+const KEY_HEADERS: &str =
+    "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
+const SDK_HEADERS: &str = "Authorization, Content-Type, X-API-Key, X-Request-Id, If-None-Match";
+const SDK_METHODS: &str = "GET, POST, OPTIONS";
 
 const PROJECT_PREFIX: &str = "/api/projects/{project_id}";
 const PROJECT_ALIAS: &str = "/api/environments/{project_id}";
@@ -29,7 +37,18 @@ pub struct Route {
 pub struct Routes<S> {
     methods: BTreeMap<String, Vec<Method>>,
     routers: BTreeMap<String, MethodRouter<S>>,
-    open: bool,
+    callers: Callers,
+}
+
+/// Who calls the routes of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Callers {
+    /// Callers with a key.
+    WithKey,
+    /// Anybody.
+    Anybody,
+    /// SDKs with the public token of a project, in web pages too, which may ask with credentials.
+    Sdks,
 }
 
 impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
@@ -41,12 +60,18 @@ impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// No routes; those added ask for a key before they refuse a method.
     pub fn new() -> Routes<S> {
-        Routes { methods: BTreeMap::new(), routers: BTreeMap::new(), open: false }
+        Routes { methods: BTreeMap::new(), routers: BTreeMap::new(), callers: Callers::WithKey }
     }
 
     /// No routes; those added are for callers without a key.
     pub fn open() -> Routes<S> {
-        Routes { open: true, ..Routes::new() }
+        Routes { callers: Callers::Anybody, ..Routes::new() }
+    }
+
+    /// No routes; those added are for SDKs with a project token. A page of any origin may ask them with credentials, of
+    /// which none are read.
+    pub fn sdk() -> Routes<S> {
+        Routes { callers: Callers::Sdks, ..Routes::new() }
     }
 
     /// Adds a route. A path below a project is served under its environment name too. HEAD comes with GET.
@@ -91,26 +116,35 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// The router over `state`. `app` judges the key of requests whose method a path does not have.
     pub fn into_router(self, state: S, app: &App) -> Router {
-        let app = (!self.open).then(|| app.clone());
+        let app = (self.callers == Callers::WithKey).then(|| app.clone());
         self.routed(state, app.as_ref())
     }
 
     /// The router over `state` of routes that are for callers without a key, where there is nothing to judge keys with.
     pub fn into_open_router(self, state: S) -> Router {
-        debug_assert!(self.open, "these routes ask for keys");
+        debug_assert!(self.callers != Callers::WithKey, "these routes ask for keys");
         self.routed(state, None)
     }
 
     fn routed(self, state: S, app: Option<&App>) -> Router {
         let mut router = Router::new();
+        let is_sdk = self.callers == Callers::Sdks;
         for (path, methods) in self.routers {
             let allow = allow(&self.methods[&path]);
-            let refuse = Refuse { app: app.cloned(), allow };
+            let refuse = Refuse { app: app.cloned(), allow, is_sdk };
             let fallback = move |call: Call| refuse.clone().answer(call);
-            router = router.route(&path, methods.fallback(fallback));
+            let methods = methods.fallback(fallback);
+            router =
+                router.route(&path, if is_sdk { methods.layer(map_response(mark_sdk)) } else { methods });
         }
         router.with_state(state)
     }
+}
+
+/// Marks an answer of an SDK's route, refusals included, for the edge.
+async fn mark_sdk(mut response: Response) -> Response {
+    response.extensions_mut().insert(SdkAnswer);
+    response
 }
 
 /// The value of `Allow` for a path with `methods`.
@@ -131,6 +165,7 @@ struct Refuse {
     /// What judges keys; none where none are asked for.
     app: Option<App>,
     allow: String,
+    is_sdk: bool,
 }
 
 impl Refuse {
@@ -153,10 +188,10 @@ impl Refuse {
         let headers = response.headers_mut();
         if let Ok(allow) = HeaderValue::from_str(&self.allow) {
             headers.insert(header::ALLOW, allow.clone());
-            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow);
+            let methods = if self.is_sdk { HeaderValue::from_static(SDK_METHODS) } else { allow };
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         }
-        let any =
-            "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
+        let any = if self.is_sdk { SDK_HEADERS } else { KEY_HEADERS };
         let asked = asked.filter(|asked| !asked.is_empty()).cloned();
         let allowed = asked.unwrap_or_else(|| HeaderValue::from_static(any));
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);

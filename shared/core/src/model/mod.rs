@@ -10,4 +10,4 @@ pub use feed::{FEED_BYTES_MAX, FEED_ROOM, FeedForm, FeedHead, FeedPlace};
 pub use organization::{AccessLevel, Level, Organization};
 pub use project::{Project, TokenRow};
 pub use role::{Role, RoleMember};
-pub use user::{User, UserRecord};
+pub use user::{User, UserRecord, organization_member};

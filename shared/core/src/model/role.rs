@@ -2,10 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::organization::{AccessLevel, Level};
-use super::user::User;
+use super::user::{User, organization_member};
+use crate::clock::timestamp;
 
 /// A role as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,4 +35,31 @@ pub struct RoleMember {
     pub level: Level,
     /// Since when.
     pub joined_at: DateTime<Utc>,
+}
+
+impl Role {
+    /// The role as answers show it.
+    pub fn to_answer(&self) -> Value {
+        json!({
+            "id": self.id,
+            "name": self.name,
+            "feature_flags_access_level": u8::from(self.feature_flags_access_level),
+            "created_at": timestamp(self.created_at),
+            "created_by": null,
+            "members": self.members.iter().map(|member| self.member(member)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn member(&self, member: &RoleMember) -> Value {
+        let RoleMember { user, level, joined_at } = member;
+        let joined_at_text = timestamp(*joined_at);
+        json!({
+            "id": Uuid::new_v5(&self.id, format!("role membership/{}", user.id).as_bytes()),
+            "role_id": self.id,
+            "organization_member": organization_member(self.organization, user, *level, *joined_at),
+            "user": user,
+            "joined_at": joined_at_text,
+            "updated_at": joined_at_text,
+        })
+    }
 }

@@ -2,10 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::organization::Level;
 use crate::auth::Membership;
+use crate::clock::timestamp;
 
 /// A user as records and answers show one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,4 +43,26 @@ pub struct UserRecord {
     pub memberships: Vec<Membership>,
     /// When the record was made.
     pub created_at: DateTime<Utc>,
+}
+
+impl UserRecord {
+    /// What the user may do in `organization`; none for one who does not belong to it.
+    pub fn level_in(&self, organization: Uuid) -> Option<Level> {
+        let membership =
+            self.memberships.iter().find(|membership| membership.organization == organization)?;
+        Some(membership.level)
+    }
+}
+
+/// A user as a member of `organization`, as answers show one. The id is derived from both, so that every answer has the
+/// same.
+pub fn organization_member(organization: Uuid, user: &User, level: Level, joined_at: DateTime<Utc>) -> Value {
+    let joined_at = timestamp(joined_at);
+    json!({
+        "id": Uuid::new_v5(&organization, format!("organization membership/{}", user.id).as_bytes()),
+        "user": user,
+        "level": level.number(),
+        "joined_at": joined_at,
+        "updated_at": joined_at,
+    })
 }

@@ -1,6 +1,8 @@
 //! What can go wrong between us and DynamoDB, as far as callers treat it differently.
 
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use std::error::Error;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 /// A failed call to the store.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,9 @@ pub enum StoreError {
     /// The store throttles or does not answer in time.
     #[error("the store is busy: {0}")]
     Busy(String),
+    /// The store cannot be written, and trying again does not help; the text says why, and was logged.
+    #[error("{0}")]
+    Unavailable(String),
     /// A body does not fit into an item.
     #[error("the record is larger than an item of the store can be")]
     TooLarge,
@@ -46,7 +51,7 @@ const BUSY: [&str; 5] = [
 
 impl<E, R> From<SdkError<E, R>> for StoreError
 where
-    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    E: ProvideErrorMetadata + Error + Send + Sync + 'static,
     R: std::fmt::Debug + Send + Sync + 'static,
 {
     fn from(error: SdkError<E, R>) -> Self {
@@ -55,7 +60,7 @@ where
         // Of an answer the database's own words say all there is to know.
         let text = match (meta.and_then(|meta| meta.message()), &code) {
             (Some(message), Some(code)) => format!("{code}: {message}"),
-            _ => DisplayErrorContext(&error).to_string(),
+            _ => causes(&error),
         };
         match (&error, code) {
             (SdkError::TimeoutError(_) | SdkError::DispatchFailure(_), _) => StoreError::Busy(text),
@@ -67,5 +72,41 @@ where
             )),
             _ => StoreError::Failed(text),
         }
+    }
+}
+
+/// The texts of an error and of what caused it, from the outside in. The SDK's own text of an error names only the outermost, and
+/// its other form adds all that it knows of the request.
+pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        // Some errors repeat their cause.
+        if !texts.last().is_some_and(|last| last.contains(&text)) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Layer {
+        text: &'static str,
+        source: Option<Box<Layer>>,
+    }
+
+    #[test]
+    fn causes_are_listed_from_the_outside_in_without_repetitions() {
+        let inner = Layer { text: "connection refused", source: None };
+        let middle = Layer { text: "io error: connection refused", source: Some(Box::new(inner)) };
+        let outer = Layer { text: "dispatch failure", source: Some(Box::new(middle)) };
+        assert_eq!(causes(&outer), "dispatch failure: io error: connection refused");
     }
 }

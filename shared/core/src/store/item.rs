@@ -3,6 +3,10 @@
 //! An item carries a JSON body in one attribute: attribute maps would lose the difference between `50` and `50.0`, key
 //! order and empty sets. Bodies above [`DEFLATE_ABOVE_BYTES`] are deflated. Every item starts with a format number, so
 //! that a later release can read what this one wrote.
+//!
+//! A JSON body comes with a CRC-32 of the item's keys, version and body, so that a changed bit makes an error and never
+//! another value. Items of the releases before have none, and counters, which are changed in place, never do. Binary bodies
+//! carry checksums of their own.
 
 use std::collections::HashMap;
 use std::io::{Read, Write as _};
@@ -39,6 +43,8 @@ const DEFLATED: &str = "z";
 const BYTES: &str = "b";
 const PARTS: &str = "p";
 const TAG: &str = "g";
+/// The checksum of keys, version and JSON body.
+const CHECKSUM: &str = "c";
 /// The attribute by which DynamoDB removes items, seconds since the epoch.
 pub const EXPIRES_AT: &str = "expires_at";
 
@@ -194,8 +200,10 @@ impl Item {
                 return Err(StoreError::TooLarge);
             }
             map.insert(DEFLATED.into(), AttributeValue::B(Blob::new(packed)));
+            map.insert(CHECKSUM.into(), number(self.checksum()));
         } else if !self.text.is_empty() {
             map.insert(TEXT.into(), AttributeValue::S(self.text.clone()));
+            map.insert(CHECKSUM.into(), number(self.checksum()));
         }
         if self.bytes.len() > BODY_BYTES_MAX {
             return Err(StoreError::TooLarge);
@@ -210,6 +218,15 @@ impl Item {
             map.insert(EXPIRES_AT.into(), number(seconds));
         }
         Ok(map)
+    }
+
+    fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        for text in [&self.key.pk, &self.key.sk, &self.version.to_string(), &self.text] {
+            hasher.update(text.as_bytes());
+            hasher.update(&[0]);
+        }
+        hasher.finalize()
     }
 
     /// Where the item lies that is stored as `map`.
@@ -241,7 +258,7 @@ impl Item {
             Some(AttributeValue::B(blob)) => blob.into_inner(),
             _ => Vec::new(),
         };
-        Ok(Item {
+        let item = Item {
             version: parsed(&map, VERSION).unwrap_or(0),
             text: body,
             bytes,
@@ -258,7 +275,12 @@ impl Item {
                 _ => None,
             },
             key,
-        })
+        };
+        if map.contains_key(CHECKSUM) && parsed(&map, CHECKSUM) != Some(item.checksum()) {
+            let Key { pk, sk } = &item.key;
+            return Err(StoreError::Corrupt(format!("{pk}/{sk} is damaged: its checksum does not fit")));
+        }
+        Ok(item)
     }
 }
 
@@ -320,6 +342,42 @@ mod tests {
         let noise = (0..BODY_BYTES_MAX + 1).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect::<Vec<_>>();
         let block = Item::binary(Key::new("P", "S"), noise);
         assert!(matches!(block.attributes(), Err(StoreError::TooLarge)));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_keys_version_and_body_is_noticed() {
+        let short = Item::new(Key::new("P", "S"), &serde_json::json!({"rows": 50})).unwrap().with_version(7);
+        let long = Item::new(Key::new("P", "S"), &"ab".repeat(3000)).unwrap();
+        for item in [short, long] {
+            let stored = item.attributes().unwrap();
+            for name in [PK, SK, VERSION, TEXT, DEFLATED, CHECKSUM] {
+                let Some(value) = stored.get(name) else { continue };
+                let bytes = match value {
+                    AttributeValue::S(text) | AttributeValue::N(text) => text.clone().into_bytes(),
+                    AttributeValue::B(blob) => blob.as_ref().to_vec(),
+                    other => panic!("{other:?}"),
+                };
+                for bit in 0..bytes.len() * 8 {
+                    let mut flipped = bytes.clone();
+                    flipped[bit / 8] ^= 1 << (bit % 8);
+                    let flipped = match (value, String::from_utf8(flipped.clone())) {
+                        (AttributeValue::B(_), _) => AttributeValue::B(Blob::new(flipped)),
+                        (AttributeValue::S(_), Ok(text)) => AttributeValue::S(text),
+                        (_, Ok(text)) => AttributeValue::N(text),
+                        // The table refuses what is no text.
+                        (_, Err(_)) => continue,
+                    };
+                    let mut map = stored.clone();
+                    map.insert(name.to_owned(), flipped);
+                    let read = Item::from_attributes(map);
+                    // A deflated body may end in bits that mean nothing.
+                    assert!(read.is_err() || read.unwrap() == item, "{name}, bit {bit}");
+                }
+            }
+            let mut without = stored;
+            without.remove(CHECKSUM);
+            assert_eq!(Item::from_attributes(without).unwrap(), item, "of a release before");
+        }
     }
 
     #[test]

@@ -11,11 +11,11 @@
 //! | flag | `PROJECT#{id}#FLAG` | padded id |
 //! | summary row of a flag while it is not deleted | `PROJECT#{id}#FLAGROW#{id modulo 8}` | padded id |
 //! | what a live flag depends on, where it depends on others | `PROJECT#{id}#DEPENDENT` | padded id |
-//! | who has a flag's key | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE`, `{key}#DELETED#{padded id}` |
+//! | the live flag that has a key (as its counter) | `PROJECT#{id}#FLAGKEY` | `{key}#LIVE` |
+//! | when the flags of a project were last called | `PROJECT#{id}#FLAGCALLS` | `LATEST` |
 //! | definitions feed of the flags: its head, the parts of its documents | `PROJECT#{id}#FEED` | `HEAD`, `{form}#{part}` |
 //! | that a role has access to a flag | `PROJECT#{id}#FLAG#{flag}` | `ROLE#{uuid}` |
 //! | role access of a flag | `PROJECT#{id}#FLAG#{flag}#ROLE_ACCESS#{part}` | padded id |
-//! | flag that is gone for good, until what belonged to it is gone too | `PURGED` | `FLAG#{padded project}#{padded id}` |
 //! | insight; its summary row while it is not deleted; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW#{id modulo 8}`, `#SHORT` | padded id, padded id, short id |
 //! | how an insight is shared; the insight that a sharing token opens, while it does | `PROJECT#{id}#SHARING`, `SHARE#{hash}` | padded id, `SHARE` |
 //! | what sharing tokens are made of where no secret key is configured | `SECRET` | `SHARING` |
@@ -43,11 +43,13 @@ use super::Key;
 
 mod calculations;
 mod due;
+mod flag_keys;
 
 pub use calculations::{
     JOB_PREFIX, JOB_SHARDS, QUERY_NAME_BYTES_MAX, job, jobs_pk, jobs_pks, query_name, query_state, result,
 };
 pub use due::{DUE, Due, due_dashboard, due_insights, due_members, due_of, is_due};
+pub use flag_keys::{flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
 
 /// Number of a project.
 pub type ProjectId = u64;
@@ -146,6 +148,9 @@ pub fn role(organization: Uuid, id: Uuid) -> Key {
 pub fn user(id: u64) -> Key {
     Key::new(format!("USER#{id}"), "USER")
 }
+
+/// Prefix of the entries of users in the installation's list.
+pub const DECLARED_USERS: &str = "USER#";
 
 /// The entry of a declared thing in the installation's list.
 pub fn declared(kind: &str, id: &str) -> Key {
@@ -256,29 +261,6 @@ pub fn dependent(project: ProjectId, id: u64) -> Key {
     Key::new(dependents_pk(project), padded(id))
 }
 
-/// Partition of the rows that say which flags have, or had, a key.
-pub fn flag_keys_pk(project: ProjectId) -> String {
-    format!("PROJECT#{project}#FLAGKEY")
-}
-
-/// Prefix of the rows of one key. A key holds no `#`.
-pub fn flag_key_prefix(key: &str) -> String {
-    format!("{key}#")
-}
-
-/// There while a live flag has the key; the item's counter is the flag's number.
-pub fn flag_key_live(project: ProjectId, key: &str) -> Key {
-    Key::new(flag_keys_pk(project), format!("{key}#LIVE"))
-}
-
-/// There while the deleted flag `id` has the key.
-pub fn flag_key_deleted(project: ProjectId, key: &str, id: u64) -> Key {
-    Key::new(flag_keys_pk(project), format!("{key}#{FLAG_KEY_DELETED}{}", padded(id)))
-}
-
-/// What follows the key in the row of a deleted flag, before its number.
-pub const FLAG_KEY_DELETED: &str = "DELETED#";
-
 /// Partition of a project's stored definitions feed.
 pub fn feed_pk(project: ProjectId) -> String {
     format!("PROJECT#{project}#FEED")
@@ -326,26 +308,6 @@ pub fn role_access(project: ProjectId, flag: u64, id: u64) -> Key {
     // Ids of one flag may come in steps of any width; multiplying by an odd number with mixed bits evens them out.
     let part = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % ROLE_ACCESS_PARTS;
     Key::new(role_accesses_pk(project, flag, part), padded(id))
-}
-
-/// Every partition of what belongs to one flag.
-pub fn flag_children_pks(project: ProjectId, flag: u64) -> impl Iterator<Item = String> {
-    let parts = (0..ROLE_ACCESS_PARTS).map(move |part| role_accesses_pk(project, flag, part));
-    std::iter::once(flag_children_pk(project, flag)).chain(parts)
-}
-
-/// Partition of the flags that are gone for good.
-pub const PURGED: &str = "PURGED";
-
-/// There from when a flag goes for good until what belonged to it is gone.
-pub fn purged_flag(project: ProjectId, flag: u64) -> Key {
-    Key::new(PURGED, format!("FLAG#{}#{}", padded(project), padded(flag)))
-}
-
-/// The project and the number of the flag that a row of [`PURGED`] is about.
-pub fn purged_flag_of(row: &Key) -> Option<(ProjectId, u64)> {
-    let (project, flag) = row.sk.strip_prefix("FLAG#")?.split_once('#')?;
-    Some((project.parse().ok()?, flag.parse().ok()?))
 }
 
 /// Partition of what belongs to one dashboard.
@@ -486,14 +448,9 @@ mod tests {
             }
             assert_eq!(parts.len() as u64, ROLE_ACCESS_PARTS, "step {step}");
             assert!(parts.values().all(|count| (2_250..2_750).contains(count)), "step {step}: {parts:?}");
-            let known: Vec<String> = flag_children_pks(1, 2).collect();
+            let known: Vec<String> =
+                (0..ROLE_ACCESS_PARTS).map(|part| role_accesses_pk(1, 2, part)).collect();
             assert!(parts.keys().all(|pk| known.contains(pk)));
         }
-    }
-
-    #[test]
-    fn a_purged_flag_is_read_back_from_its_row() {
-        assert_eq!(purged_flag_of(&purged_flag(7, 1234)), Some((7, 1234)));
-        assert_eq!(purged_flag_of(&Key::new(PURGED, "OTHER#1#2")), None);
     }
 }

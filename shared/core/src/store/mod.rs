@@ -3,6 +3,7 @@
 
 mod bulk;
 mod change;
+mod connect;
 pub mod direct;
 mod error;
 mod item;
@@ -18,6 +19,7 @@ mod table;
 mod within;
 
 pub use change::{Action, Change, Condition};
+pub use connect::ConnectError;
 pub use error::StoreError;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
 pub use meter::Meter;

@@ -1,0 +1,313 @@
+//! Bodies as SDKs send them, to JSON text: events (`capture`) and questions about flags (`flags`) come in the same forms.
+//!
+//! Gzip is recognised by its first two bytes, because one browser library sends it without saying so. A form carries the
+//! JSON in its field `data`, as base64 or as it is. Must stay true: what is inflated is bounded before it is stored
+//! anywhere; bytes that are in none of these forms are an error.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use flate2::read::MultiGzDecoder;
+use percent_encoding::percent_decode;
+use serde::de::IgnoredAny;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const GZIP: &[u8] = &[0x1f, 0x8b];
+/// How gzip begins after somebody has read it as UTF-8: the second byte became U+FFFD.
+const ALTERED_GZIP: &[u8] = &[0x1f, 0xef, 0xbf, 0xbd];
+
+/// A body and what the request says of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SdkBody<'a> {
+    /// Header `Content-Type`.
+    pub content_type: Option<&'a str>,
+    /// Header `Content-Encoding`.
+    pub content_encoding: Option<&'a str>,
+    /// Query parameter `compression`.
+    pub compression: Option<&'a str>,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// What differs between the routes.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyRules {
+    /// Most bytes of a body after inflation.
+    pub inflated_bytes_max: usize,
+    /// Whether a `Content-Encoding` other than gzip is an error. Else the header is ignored.
+    pub refuses_other_encodings: bool,
+    /// Whether base64 is read where nothing announces it, and a form without the field `data` is base64 as a whole.
+    pub takes_bare_base64: bool,
+}
+
+/// What a body holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SdkPayload<'a> {
+    /// The JSON text.
+    pub json: Cow<'a, [u8]>,
+    /// The token, where a form has it as a field of its own.
+    pub form_token: Option<String>,
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SdkBodyError {
+    /// It is in none of the forms.
+    Unreadable(String),
+    /// A form lacks the field `data`.
+    NoData,
+    /// It has more bytes than these when inflated.
+    TooLarge(usize),
+}
+
+fn unreadable(detail: impl Into<String>) -> SdkBodyError {
+    SdkBodyError::Unreadable(detail.into())
+}
+
+impl BodyRules {
+    /// The JSON text that `sent` carries.
+    pub fn decode<'a>(&self, sent: &SdkBody<'a>) -> Result<SdkPayload<'a>, SdkBodyError> {
+        if sent.body.is_empty() {
+            return Err(unreadable("The body is empty."));
+        }
+        self.check_encoding(sent.content_encoding)?;
+        let compression = sent.compression.unwrap_or("");
+        check_compression(compression, "gzip-js or base64")?;
+        if sent.body.starts_with(ALTERED_GZIP) {
+            return Err(unreadable(
+                "The body is gzip that was altered on its way, because something read it as a text. Switch \
+                 compression off (`disable_compression: true` in posthog-js), or send the JSON as base64.",
+            ));
+        }
+        let plain = self.inflated(sent.body)?;
+        let is_form = sent.content_type.is_some_and(|kind| {
+            kind.trim_start().to_ascii_lowercase().starts_with("application/x-www-form-urlencoded")
+        });
+        if (is_form || plain.starts_with(b"data=")) && !looks_like_json(&plain) {
+            return self.form(&plain, compression);
+        }
+        let is_base64 = (compression == "base64" && !looks_like_json(&plain))
+            || (self.takes_bare_base64 && !is_json(&plain));
+        let json = if is_base64 { Cow::Owned(self.unpacked(&plain)?) } else { plain };
+        Ok(SdkPayload { json, form_token: None })
+    }
+
+    /// The JSON text in the field `data` of a query string, where it is decoded already.
+    pub fn decode_data(&self, data: &str, compression: &str) -> Result<Vec<u8>, SdkBodyError> {
+        check_compression(compression, "base64")?;
+        self.data(data.as_bytes().to_vec())
+    }
+
+    fn check_encoding(&self, encoding: Option<&str>) -> Result<(), SdkBodyError> {
+        let known = ["", "gzip", "x-gzip", "identity"];
+        match encoding.map(str::trim).filter(|_| self.refuses_other_encodings) {
+            Some(encoding) if !known.iter().any(|known| encoding.eq_ignore_ascii_case(known)) => {
+                Err(unreadable(format!("Content-Encoding {encoding} is not supported; use gzip.")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn form(&self, plain: &[u8], compression: &str) -> Result<SdkPayload<'static>, SdkBodyError> {
+        let mut fields = Form::default();
+        for pair in plain.split(|byte| *byte == b'&') {
+            let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+            let value = pair.get(at + 1..).unwrap_or_default();
+            let text = || percent_decode(value).decode_utf8_lossy().into_owned();
+            match &pair[..at] {
+                b"data" => fields.data = Some(percent_decode(value).collect()),
+                b"compression" => fields.compression = Some(text()),
+                b"api_key" | b"token" => fields.token = Some(text()),
+                _ => {}
+            }
+        }
+        let data = match fields.data {
+            Some(data) => data,
+            None if self.takes_bare_base64 => percent_decode(plain).collect(),
+            None => return Err(SdkBodyError::NoData),
+        };
+        let json = self.data(data)?;
+        check_compression(fields.compression.as_deref().unwrap_or(compression), "base64")?;
+        Ok(SdkPayload { json: Cow::Owned(json), form_token: fields.token })
+    }
+
+    /// The JSON text of a field `data`. One that is JSON itself stays as it is: its plus signs may stand for blanks, but
+    /// inside of texts they are as likely to be meant.
+    fn data(&self, data: Vec<u8>) -> Result<Vec<u8>, SdkBodyError> {
+        if looks_like_json(&data) {
+            return Ok(data);
+        }
+        // In base64 a plus sign is a digit, but some clients leave it unescaped, where it stands for a blank.
+        let digits = data.iter().map(|byte| if *byte == b' ' { b'+' } else { *byte });
+        self.unpacked(&digits.collect::<Vec<_>>())
+    }
+
+    /// The bytes behind base64, inflated when they are gzip.
+    fn unpacked(&self, text: &[u8]) -> Result<Vec<u8>, SdkBodyError> {
+        let lenient = GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+            .with_decode_allow_trailing_bits(true);
+        let digits = text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        });
+        let bytes =
+            GeneralPurpose::new(&base64::alphabet::STANDARD, lenient).decode(digits.collect::<Vec<_>>());
+        let bytes =
+            bytes.map_err(|error| unreadable(format!("The data is neither JSON nor base64: {error}.")))?;
+        Ok(self.inflated(&bytes)?.into_owned())
+    }
+
+    /// `bytes`, inflated when they are gzip.
+    fn inflated<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, SdkBodyError> {
+        if !bytes.starts_with(GZIP) {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut plain = Vec::new();
+        let most = self.inflated_bytes_max as u64 + 1;
+        MultiGzDecoder::new(bytes)
+            .take(most)
+            .read_to_end(&mut plain)
+            .map_err(|error| unreadable(format!("The body is not valid gzip: {error}.")))?;
+        if plain.len() > self.inflated_bytes_max {
+            return Err(SdkBodyError::TooLarge(self.inflated_bytes_max));
+        }
+        Ok(Cow::Owned(plain))
+    }
+}
+
+#[derive(Default)]
+struct Form {
+    data: Option<Vec<u8>>,
+    compression: Option<String>,
+    token: Option<String>,
+}
+
+fn check_compression(compression: &str, usable: &str) -> Result<(), SdkBodyError> {
+    if ["", "gzip", "gzip-js", "base64"].contains(&compression) {
+        return Ok(());
+    }
+    Err(unreadable(format!("compression={compression} is not supported; use {usable}.")))
+}
+
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}
+
+fn looks_like_json(bytes: &[u8]) -> bool {
+    matches!(without_mark(bytes).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
+}
+
+/// Whether the bytes are meant as JSON: an object or a list, whole or not, or any other value.
+fn is_json(bytes: &[u8]) -> bool {
+    looks_like_json(bytes) || serde_json::from_slice::<IgnoredAny>(without_mark(bytes)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write as _;
+
+    use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    const RULES: BodyRules =
+        BodyRules { inflated_bytes_max: 100, refuses_other_encodings: false, takes_bare_base64: true };
+    const JSON: &str = r#"{"token":"phc_?>","a":"ü"}"#;
+
+    fn read(body: &[u8], content_type: &str, compression: &str) -> Result<String, SdkBodyError> {
+        let sent = SdkBody {
+            content_type: Some(content_type),
+            content_encoding: Some("br"),
+            compression: Some(compression),
+            body,
+        };
+        RULES.decode(&sent).map(|payload| String::from_utf8(payload.json.into_owned()).unwrap())
+    }
+
+    fn gzipped(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn every_form_is_read_whatever_announces_it() {
+        let base64 = BASE64_STANDARD.encode(JSON);
+        let escaped = base64.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        for (body, content_type, compression) in [
+            (JSON.as_bytes().to_vec(), "application/json", ""),
+            (JSON.as_bytes().to_vec(), "text/xml", "base64"),
+            (JSON.as_bytes().to_vec(), form, "gzip-js"),
+            (gzipped(JSON.as_bytes()), "text/plain", ""),
+            (gzipped(JSON.as_bytes()), "application/json", "gzip"),
+            (gzipped(format!("data={escaped}").as_bytes()), form, ""),
+            (base64.clone().into_bytes(), "text/plain", ""),
+            (BASE64_STANDARD_NO_PAD.encode(JSON).into_bytes(), "application/json", "base64"),
+            (BASE64_STANDARD.encode(gzipped(JSON.as_bytes())).into_bytes(), "", ""),
+            (format!("data={escaped}").into_bytes(), form, ""),
+            (format!("data={escaped}&compression=base64&x=1").into_bytes(), "text/plain", ""),
+            (format!("data={base64}").into_bytes(), form, "base64"),
+            (escaped.clone().into_bytes(), form, ""),
+            (format!("data={}", JSON.replace('"', "%22")).into_bytes(), form, ""),
+        ] {
+            assert_eq!(
+                read(&body, content_type, compression).as_deref(),
+                Ok(JSON),
+                "{content_type} {body:?}"
+            );
+        }
+        assert_eq!(RULES.decode_data(&base64.replace('+', " "), "base64").unwrap(), JSON.as_bytes());
+        let marked = [BYTE_ORDER_MARK, b" ", JSON.as_bytes()].concat();
+        assert!(read(&marked, "", "").unwrap().ends_with(JSON));
+    }
+
+    #[test]
+    fn other_values_of_json_are_no_base64() {
+        for json in ["[1]", "\"abcd\"", "1234", "null", "true"] {
+            assert_eq!(read(json.as_bytes(), "", "").as_deref(), Ok(json));
+        }
+    }
+
+    #[test]
+    fn what_is_in_none_of_the_forms_is_an_error() {
+        for (body, compression) in [("", ""), ("{}", "lz64"), ("no base64!", ""), ("data=%21", "")] {
+            assert!(
+                matches!(read(body.as_bytes(), "", compression), Err(SdkBodyError::Unreadable(_))),
+                "{body}"
+            );
+        }
+        let altered = String::from_utf8_lossy(&gzipped(JSON.as_bytes())).into_owned();
+        let Err(SdkBodyError::Unreadable(detail)) = read(altered.as_bytes(), "text/plain", "") else {
+            panic!()
+        };
+        assert!(detail.contains("disable_compression"), "{detail}");
+    }
+
+    #[test]
+    fn inflation_stops_at_the_limit() {
+        let object = |bytes: usize| gzipped(format!("{{{}}}", " ".repeat(bytes - 2)).as_bytes());
+        assert_eq!(read(&object(100), "", "").map(|text| text.len()), Ok(100));
+        assert_eq!(read(&object(101), "", ""), Err(SdkBodyError::TooLarge(100)));
+    }
+
+    #[test]
+    fn strict_rules_want_to_be_told() {
+        let strict = BodyRules { refuses_other_encodings: true, takes_bare_base64: false, ..RULES };
+        let sent = SdkBody { content_encoding: Some("br"), body: b"{}", ..SdkBody::default() };
+        assert!(matches!(strict.decode(&sent), Err(SdkBodyError::Unreadable(_))));
+        let form = SdkBody {
+            content_type: Some("application/x-www-form-urlencoded"),
+            body: b"x=1",
+            ..SdkBody::default()
+        };
+        assert_eq!(strict.decode(&form), Err(SdkBodyError::NoData));
+    }
+}
