@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::calculation::say;
 use crate::calculation_input::exemplified;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
@@ -28,22 +27,13 @@ const DROPPED: [&str; 7] = [
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let mut config = Operation::new(
-        "getArrayConfig",
-        "GET",
-        "/array/{token}/config/",
-        TAG,
-        "Refused: browser libraries are not configured here",
-        Security::Open,
-    );
-    say(&mut config, 404, "Always. The libraries go on without.");
     vec![
         capture("captureBatch", "/batch/", "Capture events"),
         capture("capture", "/capture/", "Capture events, as `/batch/`"),
         capture("captureE", "/e/", "Capture events, as `/batch/`"),
         capture("captureV0", "/i/v0/e/", "Capture events, as `/batch/`"),
         analytics(),
-        config,
+        from_query(),
     ]
 }
 
@@ -86,6 +76,31 @@ fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Opera
         ("application/x-www-form-urlencoded", named("CaptureForm")),
     ];
     operation.body_required = true;
+    answers(operation).gives(200, "All is stored.", object([("status", constant(json!(1)))]))
+}
+
+/// Events in the query string.
+fn from_query() -> Operation {
+    let mut operation = Operation::new(
+        "captureFromQuery",
+        "GET",
+        "/e/",
+        TAG,
+        "Capture events of the query string, as browser libraries send them where they are told to",
+        Security::Open,
+    )
+    .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How `data` is packed.")
+    .query("token", text(), "The project's token, where `data` has none; `api_key` likewise.")
+    .query("api_key", text(), "As `token`.")
+    .query("_", text(), "The client's clock when it sends, in milliseconds since 1970.")
+    .refuses(401, "There is no token, it is not known, or the events have several.");
+    operation.parameters.push(Parameter {
+        place: "query",
+        name: "data",
+        description: "What else is the body, as JSON or base64.",
+        schema: json!({"type": "string", "minLength": 1}),
+        required: true,
+    });
     answers(operation).gives(200, "All is stored.", object([("status", constant(json!(1)))]))
 }
 

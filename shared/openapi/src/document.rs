@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Answer, Operation, Parameter, Security, components, operations};
+use crate::{Answer, Operation, Parameter, Security, components, deprecated, operations};
 
 const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
     Every path is served with and without its trailing slash. What lies below `/api/projects/{project_id}/` is served \
@@ -29,7 +29,7 @@ pub fn document(version: &str) -> Value {
         }
     }
     let schemas: BTreeMap<&str, Value> = components().into_iter().collect();
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Pennon",
@@ -51,7 +51,9 @@ pub fn document(version: &str) -> Value {
                 "description": "Seconds until it is worth asking again.", "schema": {"type": "integer", "minimum": 0},
             }},
         },
-    })
+    });
+    deprecated::mark(&mut document);
+    document
 }
 
 fn shown(operation: &Operation) -> Value {

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::schema::{
     any, any_object, any_of, boolean, constant, extended, id, input, instant, integer, list, list_to, map,
-    named, nullable, number, object, one_of, record, text, text_to,
+    named, nullable, number, object, one_of, record, said, text, text_to,
 };
+
+/// What is said of the time of a flag's latest call.
+const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` with the flag's key, or the time that was set, if later.";
 
 /// The operators that a property may have.
 const OPERATORS: [&str; 35] = [
@@ -115,6 +118,7 @@ fn filters(property: Value) -> Value {
             ("aggregation_group_type_index", nullable(integer())),
             ("super_groups", other()),
             ("holdout_groups", other()),
+            ("feature_enrollment", any()),
             ("holdout", nullable(any_object())),
         ],
     )
@@ -217,7 +221,7 @@ fn flag() -> Value {
             ("status", one_of(&["ACTIVE", "STALE", "DELETED"])),
             ("evaluation_runtime", nullable(one_of(&RUNTIMES))),
             ("bucketing_identifier", nullable(one_of(&IDENTIFIERS))),
-            ("last_called_at", nullable(instant())),
+            ("last_called_at", said(nullable(instant()), LAST_CALLED)),
         ],
     )
 }
@@ -320,7 +324,15 @@ fn question() -> Value {
     let property = input(&[], [("operator", nullable(one_of(&OPERATORS)))]);
     let condition = input(&[], [("properties", nullable(list_to(200, property)))]);
     let index = json!({"allOf": [named("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
-    input(&["condition"], [("condition", nullable(condition)), ("group_type_index", nullable(index))])
+    let filters = input(&[], [("groups", list_to(1000, condition.clone()))]);
+    input(
+        &[],
+        [
+            ("condition", nullable(condition)),
+            ("group_type_index", nullable(index)),
+            ("filters", nullable(filters)),
+        ],
+    )
 }
 
 fn radius() -> Value {

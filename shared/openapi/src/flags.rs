@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::operation::{Operation, Parameter, Security};
+use crate::operation::{Operation, Security};
 use crate::schema::{any, any_of, constant, list, map, named, object, one_of, page, text, text_to};
 
 const TAG: &str = "Feature flags";
@@ -42,7 +42,7 @@ fn linked(operation: Operation) -> Operation {
 
 fn records() -> Vec<Operation> {
     let create = post("createFeatureFlag", LIST, "Create a feature flag", WRITE)
-        .described("A deleted flag that has the key is removed for good.")
+        .described("Deleted flags that had the key stay as they are.")
         .once();
     let create = takes(create, "FeatureFlagCreate").gives(201, "The flag.", named("FeatureFlag"));
     let update = Operation::new("updateFeatureFlag", "PATCH", ONE, TAG, "Change a feature flag", WRITE)
@@ -152,7 +152,12 @@ fn values() -> Vec<Operation> {
     const CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config/";
     const RADIUS: &str = "/api/projects/{project_id}/feature_flags/user_blast_radius/";
     const GROUPS: &str = "A JSON object of groups' keys by the names of their types.";
-    let mut reasons = get("listEvaluationReasons", REASONS, "Evaluate all feature flags for a person", READ)
+    let reasons = get("listEvaluationReasons", REASONS, "Evaluate all feature flags for a person", READ)
+        .query(
+            "distinct_id",
+            json!({"type": "string", "pattern": r"\S"}),
+            "The person; left out: the owner of the key. One who is not known has no properties.",
+        )
         .query("groups", text(), GROUPS)
         .query(
             "flag_keys",
@@ -162,13 +167,6 @@ fn values() -> Vec<Operation> {
         .query("flag_keys[]", text(), "As `flag_keys`.")
         .gives(200, "By key of the flag.", map(named("FeatureFlagEvaluation")))
         .refuses(400, "A parameter is not acceptable, or the flags or the answer are too large.");
-    reasons.parameters.push(Parameter {
-        place: "query",
-        name: "distinct_id",
-        description: "The person. One who is not known has no properties.",
-        schema: json!({"type": "string", "pattern": r"\S"}),
-        required: true,
-    });
     let mine = object([("feature_flag", named("MinimalFlag")), ("value", named("FeatureFlagValue"))]);
     vec![
         get("listMyFlags", MINE, "Evaluate all feature flags for the owner of the key", READ)
@@ -185,14 +183,12 @@ fn values() -> Vec<Operation> {
             post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition reaches", READ),
             "BlastRadiusQuestion",
         )
-        .gives(200, "How many, and of how many; under two names each.", named("BlastRadius")),
-        post(
-            "evaluateFlags",
-            "/flags/",
-            "Refused: flags are not evaluated for single persons",
-            Security::Open,
+        .body_optional()
+        .described(
+            "Of `condition`; without it of all conditions of `filters`, where whoever matches several counts once. \
+             With neither, everybody is reached.",
         )
-        .refuses(404, "Always. SDKs take it for \"no value\" and evaluate locally."),
+        .gives(200, "How many, and of how many; under two names each.", named("BlastRadius")),
     ]
 }
 

@@ -88,7 +88,7 @@ fn common() -> Value {
         ("saved", boolean()),
         ("tags", list_to(100, text())),
         ("updated_at", instant()),
-        ("created_by", named("User")),
+        ("created_by", nullable(named("User"))),
         ("created_at", instant()),
         ("last_modified_at", instant()),
         ("favorited", boolean()),
@@ -111,7 +111,7 @@ fn insight() -> Value {
             ("result", nullable(named("InsightResult"))),
             ("hasMore", nullable(boolean())),
             ("columns", constant(Value::Null)),
-            ("last_modified_by", named("User")),
+            ("last_modified_by", nullable(named("User"))),
             ("is_sample", constant(json!(false))),
             ("effective_restriction_level", level()),
             ("effective_privilege_level", level()),
@@ -136,7 +136,7 @@ fn row() -> Value {
 
 /// A place on a dashboard; `deleted` is false where the insight was taken off and came back.
 fn tile() -> Value {
-    object([("id", id()), ("dashboard_id", id()), ("deleted", json!({"enum": [null, false]}))])
+    object([("id", id()), ("dashboard_id", id()), ("deleted", nullable(boolean()))])
 }
 
 /// How an insight is shared.
@@ -170,5 +170,5 @@ fn viewed() -> Value {
 }
 
 fn cancelled() -> Value {
-    input(&["client_query_id"], [("client_query_id", json!({"type": "string", "minLength": 1}))])
+    input(&[], [("client_query_id", nullable(text()))])
 }

@@ -252,6 +252,8 @@ fn about_calculations() -> Vec<Operation> {
     vec![
         post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
             .takes(named("CancelledCalculation"))
+            .body_optional()
+            .described("Without `client_query_id` nothing is cancelled.")
             .empty(200, "Nothing of that name is calculated any more, if anything was.")
             .tables(),
         post("noteInsightTiming", TIMING, "Log how long a client waited", READ)

@@ -17,7 +17,10 @@ mod cohort_schemas;
 mod cohorts;
 mod conditions;
 mod dashboards;
+mod deprecated;
 mod document;
+mod evaluation;
+mod event_lists;
 mod flag_schemas;
 mod flags;
 mod funnel_input;
@@ -51,7 +54,9 @@ pub fn operations() -> Vec<Operation> {
         actions::operations(),
         calculation::operations(),
         people::operations(),
+        event_lists::operations(),
         capture::operations(),
+        evaluation::operations(),
         reference::operations(),
     ]
     .into_iter()
@@ -77,7 +82,9 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         result_schemas::components(),
         calculation::components(),
         people::components(),
+        event_lists::components(),
         capture::components(),
+        evaluation::components(),
     ]
     .into_iter()
     .flatten()

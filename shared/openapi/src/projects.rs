@@ -1,6 +1,6 @@
 //! Projects, organizations, the user behind a key, and the key itself.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
 use crate::schema::{
@@ -39,8 +39,33 @@ pub fn operations() -> Vec<Operation> {
         get("listOrganizations", "/api/organizations/", "List organizations", organizations.clone())
             .paged()
             .gives(200, "The organizations that the key reaches.", page(named("Organization"))),
-        get("getOrganization", "/api/organizations/{organization_id}/", "Get an organization", organizations)
-            .gives(200, "The organization.", named("Organization")),
+        get(
+            "getOrganization",
+            "/api/organizations/{organization_id}/",
+            "Get an organization",
+            organizations.clone(),
+        )
+        .gives(200, "The organization.", named("Organization")),
+        get(
+            "listOrganizationMembers",
+            "/api/organizations/{organization_id}/members/",
+            "List an organization's members",
+            Security::Scope("organization_member:read"),
+        )
+        .paged()
+        .query("email", text(), "Only the member with this e-mail address.")
+        .gives(200, "Its active users, by number.", page(named("OrganizationMember")))
+        .refuses(400, "The answer is too large."),
+        get(
+            "listOrganizationRoles",
+            "/api/organizations/{organization_id}/roles/",
+            "List an organization's roles",
+            organizations,
+        )
+        .paged()
+        .query("name", text(), "Only roles with this name.")
+        .gives(200, "Its roles, by name.", page(named("Role")))
+        .refuses(400, "The answer is too large."),
         get(
             "listOrganizationProjects",
             "/api/organizations/{organization_id}/projects/",
@@ -65,6 +90,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("ProjectSummary", summary()),
         ("Project", project()),
         ("Organization", organization()),
+        ("OrganizationMember", member()),
         ("CurrentUser", user()),
         ("PersonalApiKey", key()),
     ]
@@ -121,6 +147,16 @@ fn organization() -> Value {
         ("created_at", instant()),
         ("membership_level", integer()),
         ("feature_flags_access_level", integer()),
+    ])
+}
+
+fn member() -> Value {
+    object([
+        ("id", uuid()),
+        ("user", named("User")),
+        ("level", json!({"type": "integer", "enum": [1, 8, 15]})),
+        ("joined_at", instant()),
+        ("updated_at", instant()),
     ])
 }
 

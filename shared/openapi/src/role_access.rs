@@ -62,17 +62,10 @@ fn access() -> Value {
 }
 
 fn role() -> Value {
-    let in_organization = object([
-        ("id", uuid()),
-        ("user", named("User")),
-        ("level", json!({"type": "integer", "enum": [1, 8, 15]})),
-        ("joined_at", instant()),
-        ("updated_at", instant()),
-    ]);
     let member = object([
         ("id", uuid()),
         ("role_id", uuid()),
-        ("organization_member", in_organization),
+        ("organization_member", named("OrganizationMember")),
         ("user", named("User")),
         ("joined_at", instant()),
         ("updated_at", instant()),

@@ -1,0 +1,315 @@
+//! Flags evaluated for one person, and what browser libraries load beside: for callers with a project token.
+
+use serde_json::{Value, json};
+
+use crate::calculation_input::exemplified;
+use crate::operation::{Operation, Parameter, Security};
+use crate::schema::{
+    any, any_object, any_of, boolean, constant, id, input, integer, list, list_to, map, named, nullable,
+    number, object, one_of, record, said, text, text_to, uuid,
+};
+
+const TAG: &str = "Evaluation";
+const BODY: &str = "The project's token comes in the body (`token`, `api_key` or `$token`), in the query string or as a \
+    bearer. The body is JSON; it may be gzip, base64, or a form whose field `data` has it, as JSON or base64. Stored \
+    properties of the person are read where a flag needs one that the request does not have.";
+const OPEN_FEATURE: &str =
+    "OpenFeature's remote evaluation protocol. The project's token comes as a bearer or in `X-API-Key`.";
+
+/// The operations.
+pub fn operations() -> Vec<Operation> {
+    vec![
+        evaluate("evaluateFlags", "/flags/", "Evaluate feature flags for one person"),
+        nothing("getNoFlags", "/flags/"),
+        evaluate("decide", "/decide/", "Evaluate feature flags for one person, for older SDKs"),
+        nothing("getNoDecision", "/decide/"),
+        get("getArrayConfig", "/array/{token}/config/", "Get the configuration of a browser library")
+            .gives(200, "The configuration.", named("BrowserConfiguration"))
+            .refuses(404, "No project has this token."),
+        get("getArrayConfigScript", "/array/{token}/config.js", "Get the configuration as a script")
+            .gives_as(200, "The script.", "application/javascript", text())
+            .refuses(404, "No project has this token."),
+        empty_list("listSurveys", "/api/surveys/", "List surveys: none are kept here", "surveys"),
+        empty_list(
+            "listEarlyAccessFeatures",
+            "/api/early_access_features/",
+            "List early access features: none are kept here",
+            "earlyAccessFeatures",
+        ),
+        ofrep(
+            "evaluateOpenFeatureFlags",
+            "/ofrep/v1/evaluate/flags/",
+            "Evaluate all feature flags, for OpenFeature",
+        )
+        .header("If-None-Match", text(), "The `ETag` of the answer that is known.")
+        .gives(200, "The flags by key, with an `ETag`.", named("OpenFeatureFlags"))
+        .empty(304, "The flags are those that are known."),
+        ofrep(
+            "evaluateOpenFeatureFlag",
+            "/ofrep/v1/evaluate/flags/{key}/",
+            "Evaluate one feature flag, for OpenFeature",
+        )
+        .gives(200, "The flag.", named("OpenFeatureFlag"))
+        .gives(500, "What the flag needs could not be read.", open_feature_refusal()),
+    ]
+}
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    vec![
+        ("EvaluationRequest", request()),
+        ("EvaluatedFlag", evaluated_flag()),
+        ("FlagEvaluations", evaluations()),
+        ("BrowserConfiguration", browser_configuration()),
+        ("OpenFeatureContext", context()),
+        ("OpenFeatureFlag", open_feature_flag()),
+        ("OpenFeatureFlags", open_feature_flags()),
+    ]
+}
+
+fn get(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    Operation::new(id, "GET", path, TAG, summary, Security::Open)
+}
+
+fn post(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    Operation::new(id, "POST", path, TAG, summary, Security::Open)
+}
+
+fn versioned(operation: Operation) -> Operation {
+    operation.query("v", text(), "The version of the answer; what is no integer means 1.").query(
+        "config",
+        text(),
+        "`true`, `1` or empty: with the configuration of browser libraries.",
+    )
+}
+
+fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    let mut operation = versioned(post(id, path, summary))
+        .described(BODY)
+        .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
+        .query("only_evaluate_survey_feature_flags", text(), "`true`: only flags made for surveys.")
+        .query("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query("api_key", text(), "As `token`.");
+    operation.body = vec![("application/json", named("EvaluationRequest"))];
+    operation.body_required = true;
+    operation
+        .gives(200, "The flags, in the shape of the version.", named("FlagEvaluations"))
+        .refuses(400, "The body cannot be read, or a field is not acceptable; `attr` names it.")
+        .refuses(401, "There is no token, or no project has it.")
+        .refuses(413, "More than 1 MiB, or 4 MiB when unpacked.")
+        .refuses(500, "The answer is larger than 4.5 MB.")
+}
+
+fn nothing(id: &'static str, path: &'static str) -> Operation {
+    versioned(get(id, path, "Get the configuration of browser libraries, and no flag")).gives(
+        200,
+        "No flag, and the configuration.",
+        named("FlagEvaluations"),
+    )
+}
+
+fn empty_list(id: &'static str, path: &'static str, summary: &'static str, name: &'static str) -> Operation {
+    let mut operation = get(id, path, summary)
+        .gives(200, "An empty list.", object([(name, list_to(0, any()))]))
+        .refuses(401, "There is no token, or no project has it.");
+    operation.parameters.push(Parameter {
+        place: "query",
+        name: "token",
+        description: "The project's token.",
+        schema: text(),
+        required: true,
+    });
+    operation
+}
+
+fn ofrep(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+    let mut operation =
+        post(id, path, summary).described(OPEN_FEATURE).header("X-API-Key", text(), "The project's token.");
+    operation.body = vec![("application/json", named("OpenFeatureContext"))];
+    operation.body_required = true;
+    // Those of the protocol in place of the common ones.
+    operation.answers.retain(|(status, _)| ![404, 429].contains(status));
+    operation
+        .gives(400, "The body cannot be read, or the context is not acceptable.", open_feature_refusal())
+        .refuses(401, "There is no token, or no project has it.")
+        .gives(404, "There is no such flag for this caller.", open_feature_refusal())
+        .gives(413, "More than 1 MiB, or 4 MiB when unpacked.", open_feature_refusal())
+        .gives(429, "The project's quota is used up.", open_feature_refusal())
+}
+
+fn distinct_id() -> Value {
+    said(any_of([text(), number()]), "Who; cut at 200 characters.")
+}
+
+fn identifier(description: &str) -> Value {
+    said(nullable(text_to(400)), description)
+}
+
+fn by_type() -> Value {
+    nullable(map(nullable(any_object())))
+}
+
+fn request() -> Value {
+    let groups = json!({"type": ["object", "null"],
+        "additionalProperties": any_of([text_to(400), json!({"type": ["number", "boolean", "null", "array", "object"]})])});
+    let keys = json!({"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 1000});
+    let contexts = nullable(list(text()));
+    let mut request = input(
+        &[],
+        [
+            ("token", said(nullable(text()), "The project's token.")),
+            ("api_key", nullable(text())),
+            ("$token", nullable(text())),
+            ("distinct_id", distinct_id()),
+            ("$anon_distinct_id", identifier("The id before a login.")),
+            ("$device_id", identifier("For flags that are evaluated by device.")),
+            ("groups", said(groups, "Keys of groups by group type.")),
+            ("person_properties", said(nullable(any_object()), "Over the stored ones.")),
+            ("group_properties", said(by_type(), "By group type, over the stored ones.")),
+            ("flag_keys", said(keys, "Only these flags and all that they depend on.")),
+            ("evaluation_contexts", contexts),
+            ("evaluation_runtime", said(nullable(text()), "`client`, `server` or `all`.")),
+            ("disable_flags", said(nullable(boolean()), "No flag, and no `distinct_id` is needed.")),
+        ],
+    );
+    // Without flags the id is not looked at.
+    request["anyOf"] = json!([
+        {"required": ["distinct_id"]},
+        {"required": ["$distinct_id"]},
+        {"required": ["disable_flags"], "properties": {"disable_flags": {"const": true}}},
+    ]);
+    exemplified(
+        request,
+        json!({"token": "phc_token", "distinct_id": "ann", "person_properties": {"plan": "pro"}}),
+    )
+}
+
+fn reason() -> Value {
+    let codes = [
+        "condition_match",
+        "no_condition_match",
+        "out_of_rollout_bound",
+        "no_group_type",
+        "super_condition_value",
+        "holdout_condition_value",
+        "missing_dependency",
+        "store_unavailable",
+        "override_unavailable",
+    ];
+    object([("code", one_of(&codes)), ("condition_index", nullable(integer())), ("description", text())])
+}
+
+fn evaluated_flag() -> Value {
+    let metadata = object([
+        ("id", id()),
+        ("version", integer()),
+        ("description", constant(Value::Null)),
+        ("payload", nullable(text())),
+        ("has_experiment", boolean()),
+    ]);
+    record(
+        [
+            ("key", text()),
+            ("enabled", boolean()),
+            ("variant", nullable(text())),
+            ("reason", reason()),
+            ("metadata", metadata),
+        ],
+        [("failed", said(constant(json!(true)), "There is no value, because something could not be read."))],
+    )
+}
+
+fn configuration() -> [(&'static str, Value); 16] {
+    let off = || constant(json!(false));
+    [
+        ("supportedCompression", constant(json!(["base64"]))),
+        ("hasFeatureFlags", constant(json!(true))),
+        ("isAuthenticated", off()),
+        ("config", object([("enable_collect_everything", boolean())])),
+        ("toolbarParams", object([])),
+        ("siteApps", list_to(0, any())),
+        ("sessionRecording", off()),
+        ("surveys", off()),
+        ("heatmaps", off()),
+        ("capturePerformance", off()),
+        ("autocaptureExceptions", off()),
+        ("captureDeadClicks", off()),
+        ("autocapture_opt_out", off()),
+        ("defaultIdentifiedOnly", boolean()),
+        ("conversations", off()),
+        ("productTours", off()),
+    ]
+}
+
+fn browser_configuration() -> Value {
+    let mut configuration = record(configuration(), []);
+    configuration["properties"]["token"] = text();
+    if let Some(required) = configuration["required"].as_array_mut() {
+        required.push("token".into());
+    }
+    configuration
+}
+
+/// An answer of one shape, with the configuration beside it or not.
+fn shape<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let mut shape = record(fields, configuration());
+    let common = [("requestId", uuid()), ("evaluatedAt", integer())];
+    for (name, schema) in common {
+        shape["properties"][name] = schema;
+        if let Some(required) = shape["required"].as_array_mut() {
+            required.push(name.into());
+        }
+    }
+    shape["properties"]["quotaLimited"] = constant(json!(["feature_flags"]));
+    shape
+}
+
+fn evaluations() -> Value {
+    let values = || map(named("FeatureFlagValue"));
+    any_of([
+        shape([("errorsWhileComputingFlags", boolean()), ("flags", map(named("EvaluatedFlag")))]),
+        shape([
+            ("errorsWhileComputingFlags", boolean()),
+            ("featureFlags", values()),
+            ("featureFlagPayloads", map(text())),
+        ]),
+        shape([("featureFlags", values())]),
+        shape([("featureFlags", list(text()))]),
+    ])
+}
+
+fn context() -> Value {
+    let fields = input(
+        &["targetingKey"],
+        [
+            ("targetingKey", any_of([json!({"type": "string", "minLength": 1}), number()])),
+            ("groups", request()["properties"]["groups"].clone()),
+            ("group_properties", by_type()),
+            ("$device_id", identifier("For flags that are evaluated by device.")),
+            ("$anon_distinct_id", identifier("The id before a login.")),
+        ],
+    );
+    let context = said(fields, "Other members are properties of the person.");
+    exemplified(input(&["context"], [("context", context)]), json!({"context": {"targetingKey": "ann"}}))
+}
+
+fn open_feature_refusal() -> Value {
+    record([("errorCode", text()), ("errorDetails", text())], [("key", text())])
+}
+
+fn open_feature_flag() -> Value {
+    let reasons = ["STATIC", "TARGETING_MATCH", "SPLIT", "DISABLED", "UNKNOWN"];
+    let metadata = record(
+        [("id", id()), ("version", integer()), ("reason", text())],
+        [("condition_index", integer()), ("payload", text())],
+    );
+    record(
+        [("key", text()), ("variant", text()), ("reason", one_of(&reasons)), ("metadata", metadata)],
+        [("value", said(any(), "Left out where the default of the code is to be used."))],
+    )
+}
+
+fn open_feature_flags() -> Value {
+    let flag = any_of([named("OpenFeatureFlag"), open_feature_refusal()]);
+    object([("flags", list(flag)), ("metadata", object([("flags", integer())]))])
+}
