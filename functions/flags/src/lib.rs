@@ -1,9 +1,12 @@
-//! Feature flags: list, create, retrieve, update; deletion is soft and a kind of update.
+//! Feature flags: list, create, retrieve, update; deletion is soft and a kind of update. And their values, for SDKs that ask
+//! about one person.
 //!
 //! The function also answers the role access routes: a gateway may hand it a request with a trailing slash that belongs
 //! to them.
 
+mod calls;
 mod definitions;
+mod evaluation;
 mod handlers;
 mod mentioned;
 mod persons;
@@ -19,6 +22,7 @@ use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
 pub use definitions::Feeds;
+pub use evaluation::CompiledProjects;
 pub use persons::all::Turns;
 pub use persons::cohorts::CohortMemory;
 pub use store::Memory;
@@ -53,6 +57,8 @@ pub struct Flags {
     pub feeds: Feeds,
     /// The cohorts that this process remembers.
     pub cohorts: CohortMemory,
+    /// The flags that this process has compiled to evaluate them.
+    pub compiled: CompiledProjects,
     /// Turns at going through all persons.
     pub turns: Turns,
 }
@@ -66,6 +72,7 @@ impl Flags {
             memory: Memory::default(),
             feeds: Feeds::default(),
             cohorts: CohortMemory::default(),
+            compiled: CompiledProjects::default(),
             turns: Turns::default(),
         }
     }
@@ -101,9 +108,19 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::POST, &format!("{ONE}/enrich_usage_dashboard"), handlers::enrich_usage_dashboard)
 }
 
-/// The route by which SDKs ask for one person's values, for callers without a key.
+/// The routes of SDKs and browsers, for callers with nothing but a project token.
 pub fn open_routes() -> Routes<Flags> {
-    Routes::open().add(Method::POST, "/flags", handlers::evaluate)
+    Routes::sdk()
+        .add(Method::POST, "/flags", evaluation::evaluate)
+        .add(Method::GET, "/flags", evaluation::no_flags)
+        .add(Method::POST, "/decide", evaluation::decide)
+        .add(Method::GET, "/decide", evaluation::no_decision)
+        .add(Method::GET, "/array/{token}/config", evaluation::config)
+        .add(Method::GET, "/array/{token}/config.js", evaluation::config_script)
+        .add(Method::GET, "/api/surveys", evaluation::surveys)
+        .add(Method::GET, "/api/early_access_features", evaluation::early_access_features)
+        .add(Method::POST, "/ofrep/v1/evaluate/flags", evaluation::evaluate_all)
+        .add(Method::POST, "/ofrep/v1/evaluate/flags/{key}", evaluation::evaluate_one)
 }
 
 /// The flags' own routes over `state`, without the edge.

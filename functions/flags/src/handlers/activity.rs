@@ -14,7 +14,7 @@ pub async fn all_activity(State(app): State<App>, call: Call) -> ApiResult<Respo
     scope_log(&app, &call, SCOPE).await
 }
 
-/// The log of one flag, which may be deleted but not gone for good.
+/// The log of one flag, which may be deleted.
 pub async fn activity(State(app): State<App>, call: Call) -> ApiResult<Response> {
     item_log(&app, &call, SCOPE, flag_at, |_| Ok(true)).await
 }

@@ -5,27 +5,26 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use pennon_core::app::App;
-use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::once::{noted, once};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::flag::mentions::{self, Mentions};
-use pennon_engine::flag::{Flag, FlagInput, Surroundings, Write, is_possible_key};
+use pennon_engine::flag::{CallTimes, Flag, FlagInput, Surroundings, Write, is_possible_key};
 
 use super::TRIES;
 use crate::Flags;
 use crate::definitions::measured;
 use crate::mentioned::{Mentioned, Sought, look_up};
-use crate::store::{Holders, Outcome, Stored, Version, holders, prepared};
+use crate::store::{Outcome, Stored, Version, prepared};
 use crate::usage::Reserved;
 use crate::user::user_ref;
 use pennon_role_access::payloads::concealed;
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
 
-/// Creates a flag. Deleted flags that had its key are removed for good.
+/// Creates a flag. Deleted flags that had its key stay as they are.
 pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
     once(&state.app, call, |call| make(state.clone(), call), shown).await
@@ -36,8 +35,9 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
     let sent = call.credential().and_then(|_| call.fields().ok());
     let mentions = sent.as_ref().map_or_else(Mentions::default, |body| mentions::of_body(body, None));
     let plan = Plan { sought: Sought::of(&mentions), mentions };
-    let (access, mut seen) = access_and_around(app, &call, &plan).await?;
+    let (access, items) = app.project_with(&call, crate::WRITE, |project| plan.keys(project)).await?;
     let project = access.project.id;
+    let mut seen = Some(plan.around(&items)?);
     let body = match sent {
         Some(body) => body,
         None => call.fields()?,
@@ -51,13 +51,14 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
             Some(around) => around,
             None => plan.read(app, project).await?,
         };
-        let (input, deleted, mentioned) = judge(&state, project, &body, &plan, around).await?;
+        let (input, mentioned) = judge(&state, project, &body, &plan, around).await?;
         let id = match id {
             Some(id) => id,
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
         };
         let user = access.caller.user();
-        let mut flag = Flag::create(id, &input, call.now, &user_ref(user)).map_err(refused)?;
+        let at = access.write_time(call.now);
+        let mut flag = Flag::create(id, &input, at, &user_ref(user)).map_err(refused)?;
         if let Some(restored) = &restored {
             flag.usage_dashboard = restored.usage_dashboard;
             // What is switched on where it was before is not switched on anew.
@@ -68,7 +69,7 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
             reserved = Some(Reserved::reserve(records).await?);
         }
         let (flag, mut beside) = match &reserved {
-            Some(reserved) => reserved.make(project, &flag, user, call.now)?,
+            Some(reserved) => reserved.make(project, &flag, user, at)?,
             None => (flag, Vec::new()),
         };
         beside.extend(noted(&call, id)?);
@@ -82,12 +83,13 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
             let types = &access.project.group_types;
             rests.room = measured(&state, project, types, None, &changed, rests.room).await?;
         }
-        let written = crate::store::create(records, project, &record, &deleted, user, rests, beside).await?;
+        let written = crate::store::create(records, project, &record, user, rests, beside).await?;
         if written == Outcome::Done {
+            state.compiled.look_again(project);
             let viewer = viewers.viewer(&flag);
             let text =
                 prepared(&state, project, &Stored { flag, version: 1 }, &mentioned.references.cohort_names());
-            return Ok(json_text(StatusCode::CREATED, text.text(viewer, call.now)));
+            return Ok(json_text(StatusCode::CREATED, text.text(viewer, call.now, &CallTimes::none())));
         }
         needs_measure = written == Outcome::Version;
     }
@@ -102,79 +104,63 @@ struct Plan {
 
 /// What it found.
 struct Around {
-    held: Holders,
+    /// The live flag that has the key.
+    holder: Option<i64>,
     version: Version,
     mentioned: Mentioned,
 }
 
 impl Plan {
-    /// The project's version where flags are mentioned, and what is mentioned.
+    /// The key that the flag is to have, where a flag may have it.
+    fn key(&self) -> Option<&String> {
+        self.mentions.key.as_ref().filter(|key| is_possible_key(key))
+    }
+
+    /// The row of the key, the project's version where flags are mentioned, and what is mentioned.
     fn keys(&self, project: ProjectId) -> Vec<Key> {
+        let claim = self.key().map(|key| keys::flag_key_live(project, key));
         let version = self.sought.has_flags().then(|| keys::project_version(project));
-        version.into_iter().chain(self.sought.keys(project)).collect()
+        claim.into_iter().chain(version).chain(self.sought.keys(project)).collect()
     }
 
-    async fn held(&self, app: &App, project: ProjectId) -> ApiResult<Holders> {
-        match &self.mentions.key {
-            Some(key) if is_possible_key(key) => Ok(holders(&app.store.records, project, key).await?),
-            _ => Ok(Holders::default()),
-        }
-    }
-
-    fn around(&self, held: Holders, items: &[Option<Item>]) -> ApiResult<Around> {
-        let (version, items) = items.split_at(usize::from(self.sought.has_flags()).min(items.len()));
-        let version = Version::of(version.first().and_then(Option::as_ref));
-        Ok(Around { held, version, mentioned: Mentioned::read(&self.sought, items)? })
+    /// What came back from the keys.
+    fn around(&self, items: &[Option<Item>]) -> ApiResult<Around> {
+        let mut items = items.iter();
+        let claim = self.key().and_then(|_| items.next()).and_then(Option::as_ref);
+        let version = if self.sought.has_flags() { items.next().and_then(Option::as_ref) } else { None };
+        Ok(Around {
+            holder: claim.map(|claim| claim.count),
+            version: Version::of(version),
+            mentioned: Mentioned::read(&self.sought, items.as_slice())?,
+        })
     }
 
     async fn read(&self, app: &App, project: ProjectId) -> ApiResult<Around> {
         let keys = self.keys(project);
-        let items = async {
-            if keys.is_empty() { Ok(Vec::new()) } else { Ok(app.store.records.batch_get(&keys).await?) }
-        };
-        let (held, items) = tokio::try_join!(self.held(app, project), items)?;
-        self.around(held, &items)
+        match keys.is_empty() {
+            true => self.around(&[]),
+            false => self.around(&app.store.records.batch_get(&keys).await?),
+        }
     }
 }
 
-/// The project, and what the body's judgement rests on.
-///
-/// Where the path names the project by its number, that is read beside the API key, which saves a wait.
-async fn access_and_around(app: &App, call: &Call, plan: &Plan) -> ApiResult<(Access, Option<Around>)> {
-    let named = call.id("project_id").filter(|_| call.credential().is_some());
-    let held = async {
-        match named {
-            Some(project) => Some(plan.held(app, project).await),
-            None => None,
-        }
-    };
-    let access = app.project_with(call, crate::WRITE, |project| plan.keys(project));
-    let (access, held) = tokio::join!(access, held);
-    let (access, items) = access?;
-    let around = match held.filter(|_| named == Some(access.project.id)) {
-        Some(held) => Some(plan.around(held?, &items)?),
-        None => None,
-    };
-    Ok((access, around))
-}
-
-/// The body as input, the deleted flags that have its key, and what it refers to.
+/// The body as input, and what it refers to.
 async fn judge(
     state: &Flags,
     project: ProjectId,
     body: &Fields,
     plan: &Plan,
     around: Around,
-) -> ApiResult<(FlagInput, Vec<u64>, Mentioned)> {
-    let Around { held, version, mentioned } = around;
+) -> ApiResult<(FlagInput, Mentioned)> {
+    let Around { holder, version, mentioned } = around;
     let found = look_up(state, project, version, &plan.mentions, mentioned).await?;
     let around = Surroundings {
         stored: None,
-        key_taken: held.live,
+        key_holder: holder,
         references: &found.references,
         dashboards: &found.dashboards,
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
-    Ok((input, held.deleted, found))
+    Ok((input, found))
 }

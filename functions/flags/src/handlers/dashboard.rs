@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use pennon_core::app::App;
 use pennon_core::auth::Access;
+use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
@@ -30,8 +31,9 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
             Some(reserved) => reserved,
             None => &*reserved.insert(Reserved::reserve(records).await?),
         };
+        let now = never_before(access.write_time(call.now), before.flag.updated_at);
         let written = async {
-            let (after, beside) = reserved.make(project, &before.flag, user, call.now)?;
+            let (after, beside) = reserved.make(project, &before.flag, user, now)?;
             let mut writes = change(project, Some(&before), &after, Unchanged::default(), Room::default())?;
             writes.extend(beside);
             send(records, writes).await
@@ -54,7 +56,8 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
     let mut numbers = None;
     for _ in 0..TRIES {
         let before = editable(&app, &access, item.as_ref()).await?;
-        let mut writes = match enrich(records, project, &before.flag, &mut numbers, user, call.now).await? {
+        let now = access.write_time(call.now);
+        let mut writes = match enrich(records, project, &before.flag, &mut numbers, user, now).await? {
             Ok(writes) => writes,
             Err(refused) => return Ok(refusal(refused.text())),
         };

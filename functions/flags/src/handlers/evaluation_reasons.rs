@@ -6,19 +6,19 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
-use pennon_engine::flag::evaluate::{Evaluation, Reason};
+use pennon_engine::flag::evaluate::Evaluation;
 use serde_json::{Map, Value, json as object};
 
 use crate::Flags;
-use crate::persons::one::{flag_of, groups_parameter, open, values};
+use crate::persons::one::{Opened, flag_of, groups_parameter, open, values};
 
 /// Shows the flags by key.
 pub async fn evaluation_reasons(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
     let opened = open(&flags, &call).await?;
-    let distinct_id = distinct_id(&call)?;
+    let distinct_id = distinct_id(&call, &opened)?;
     let groups = groups_parameter(&call)?;
     let wanted = wanted_keys(&call);
-    let values = values(&flags, &call, opened, distinct_id, &groups).await?;
+    let values = values(&flags, &call, opened, &distinct_id, &groups).await?;
     let mut shown = Map::new();
     for value in &values {
         let key = &flag_of(value).key;
@@ -35,12 +35,14 @@ pub async fn evaluation_reasons(State(flags): State<Flags>, call: Call) -> ApiRe
     })
 }
 
-fn distinct_id(call: &Call) -> ApiResult<&str> {
-    let refuse = |code, detail| Err(ApiError::invalid(code, detail, Some("distinct_id")));
+/// The id of the request, or of the owner of the key.
+fn distinct_id(call: &Call, opened: &Opened) -> ApiResult<String> {
     match call.query_value("distinct_id") {
-        None => refuse("required", "This field is required."),
-        Some(id) if id.trim().is_empty() => refuse("blank", "This field may not be blank."),
-        Some(id) => Ok(id),
+        None => Ok(opened.access.caller.user().distinct_id.clone()),
+        Some(id) if id.trim().is_empty() => {
+            Err(ApiError::invalid("blank", "This field may not be blank.", Some("distinct_id")))
+        }
+        Some(id) => Ok(id.to_owned()),
     }
 }
 
@@ -57,21 +59,7 @@ fn reasons(evaluation: &Evaluation) -> Value {
         "evaluation": {
             "reason": evaluation.reason.as_str(),
             "condition_index": evaluation.condition_index,
-            "description": description(evaluation),
+            "description": evaluation.description(),
         },
     })
-}
-
-fn description(evaluation: &Evaluation) -> String {
-    let set = evaluation.condition_index.map_or(1, |index| index + 1);
-    match evaluation.reason {
-        Reason::ConditionMatch => format!("Matched condition set {set}"),
-        Reason::NoConditionMatch => "No matching condition set".to_owned(),
-        Reason::OutOfRolloutBound => format!("Out of the rollout of condition set {set}"),
-        Reason::NoGroupType => "No group of the flag's type was given".to_owned(),
-        Reason::SuperConditionValue => "Decided by the early access condition".to_owned(),
-        Reason::HoldoutConditionValue => "Held out".to_owned(),
-        Reason::Disabled => "The flag is disabled".to_owned(),
-        Reason::MissingDependency => "A flag that it depends on is missing or depends on it".to_owned(),
-    }
 }

@@ -8,10 +8,11 @@ use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Page};
 use pennon_core::store::{StoreError, keys};
-use pennon_engine::flag::FlagRow;
 use pennon_engine::flag::listing::FlagQuery;
+use pennon_engine::flag::{CallTimes, FlagRow};
 
 use crate::Flags;
+use crate::calls::with_calls;
 use crate::store::{RECORDS_KIB_MAX, Rows, Shown, Version, early, load, shown};
 use pennon_role_access::refused;
 use pennon_role_access::viewer::{Owned, Viewers};
@@ -22,17 +23,17 @@ const TRIES: u32 = 5;
 
 /// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
 pub async fn list(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
-    let (access, mut rows) = access_and_rows(&state, &call).await?;
+    let (access, mut rows, calls) = access_and_rows(&state, &call).await?;
     let query = FlagQuery::parse(call.query()).map_err(refused)?;
     for _ in 1..TRIES {
-        if let Some(reply) = answer(&state, &call, &access, &query, &rows).await? {
+        if let Some(reply) = answer(&state, &call, &access, &query, (&rows, &calls)).await? {
             return Ok(reply);
         }
         let project = access.project.id;
         let version = state.app.store.records.get(&keys::project_version(project)).await?;
         rows = load(&state, project, Version::of(version.as_ref()), None).await?;
     }
-    let last = answer(&state, &call, &access, &query, &rows).await?;
+    let last = answer(&state, &call, &access, &query, (&rows, &calls)).await?;
     last.ok_or_else(|| StoreError::Conflict.into())
 }
 
@@ -43,9 +44,9 @@ async fn answer(
     call: &Call,
     access: &Access,
     query: &FlagQuery,
-    rows: &Rows,
+    (rows, calls): (&Rows, &CallTimes),
 ) -> ApiResult<Option<Response>> {
-    let selected = query.select(rows.all(), call.now);
+    let selected = query.select(rows.all(), call.now, calls);
     let page = Page::of(call);
     let wanted: &[&FlagRow] = page.slice(&selected);
     // Of a page that nobody could take, only as much is read as tells how much somebody could.
@@ -61,7 +62,7 @@ async fn answer(
     }
     let text = |flag: &Shown| {
         let owned = Owned { id: flag.id, creator: flag.creator };
-        flag.prepared.text(viewers.viewer(owned), call.now)
+        flag.prepared.text(viewers.viewer(owned), call.now, calls)
     };
     let results: Vec<String> = shown.iter().map(text).collect();
     if fits < wanted.len() {
@@ -81,11 +82,11 @@ fn fitting(rows: &[&FlagRow]) -> usize {
         .count()
 }
 
-/// The project, and the summary rows of its flags.
+/// The project, the summary rows of its flags, and when they were last called.
 ///
 /// Where the path names the project by its number, the rows are read beside the key and not after it, which saves a
 /// wait; nothing of them is shown unless the key opens the project.
-async fn access_and_rows(state: &Flags, call: &Call) -> ApiResult<(Access, Rows)> {
+async fn access_and_rows(state: &Flags, call: &Call) -> ApiResult<(Access, Rows, CallTimes)> {
     let named = call.id("project_id").filter(|_| call.credential().is_some());
     let early = async {
         match named {
@@ -94,8 +95,9 @@ async fn access_and_rows(state: &Flags, call: &Call) -> ApiResult<(Access, Rows)
         }
     };
     let version = |project| [keys::project_version(project)];
-    let (access, early) = tokio::join!(state.app.project(call, crate::READ, version), early);
-    let (access, [version]) = access?;
+    let access = with_calls(state, call, state.app.project(call, crate::READ, version));
+    let (access, early) = tokio::join!(access, early);
+    let (access, [version], calls) = access?;
     let rows = load(state, access.project.id, Version::of(version.as_ref()), early?).await?;
-    Ok((access, rows))
+    Ok((access, rows, calls))
 }

@@ -11,6 +11,7 @@ use pennon_core::store::Key;
 use pennon_core::store::keys::{self, ProjectId};
 
 use crate::Flags;
+use crate::calls::with_calls;
 use crate::store::{Version, flag_at, names, prepared, record};
 use pennon_role_access::viewer::{Owned, Viewers, cohort_names};
 
@@ -18,7 +19,8 @@ use pennon_role_access::viewer::{Owned, Viewers, cohort_names};
 pub async fn retrieve(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
     let wanted = |project| id.map_or_else(Vec::new, |id| keys_of(&state, project, id));
-    let (access, items) = state.app.project_with(&call, crate::READ, wanted).await?;
+    let access = state.app.project_with(&call, crate::READ, wanted);
+    let (access, items, calls) = with_calls(&state, &call, access).await?;
     let mut items = items.into_iter();
     let item = items.next().flatten().ok_or_else(ApiError::not_found)?;
     let number = items.next().map(|version| Version::of(version.as_ref()).number);
@@ -30,7 +32,7 @@ pub async fn retrieve(State(state): State<Flags>, call: Call) -> ApiResult<Respo
         Viewers::rights(&state.app, &access, std::iter::once(owned)),
         names_of(&state, project, number, &cohorts),
     )?;
-    let text = prepared(&state, project, &stored, &names).text(viewers.viewer(owned), call.now);
+    let text = prepared(&state, project, &stored, &names).text(viewers.viewer(owned), call.now, &calls);
     Ok(json_text(StatusCode::OK, text))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Must stay true: the cohort is seen with all its members or not at all; its project's version is raised with it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Guard, Item, Raise, Write};
-use pennon_engine::flag::evaluate::{Evaluator, Subject};
+use pennon_engine::CancellationToken;
+use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluator, Subject};
 use pennon_engine::flag::{Flag, filter_view, timestamp};
 use pennon_eventstore::members::Roster;
 use pennon_insights::{CohortRecord, summary_row};
@@ -21,7 +23,7 @@ use serde_json::{Map, Value, json as object};
 
 use super::require_edit;
 use crate::Flags;
-use crate::persons::all::{Question, criteria, property_keys, through};
+use crate::persons::all::{Question, through};
 use crate::persons::{cohorts, refused, require_readable, zone};
 use crate::store::{Stored, Version, flag_at, flags_of, load};
 use crate::user::user_ref;
@@ -44,7 +46,7 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
     let flag = &stored.flag;
     let nobody = !flag.active || flag.deleted || filter_view::aggregation_index(&flag.filters).is_some();
     let members = if nobody { Vec::new() } else { on_for(&flags, &call, &access, version, &stored).await? };
-    let cohort = store(&flags, &access, flag, members, call.now).await?;
+    let cohort = store(&flags, &access, flag, members, access.write_time(call.now)).await?;
     Ok(created(object!({"cohort": cohort})))
 }
 
@@ -62,23 +64,24 @@ async fn on_for(
     let cohorts = cohorts::at_version(flags, project, version, named).await?;
     let (zone, now) = (zone(access)?, call.now);
     let evaluator =
-        Evaluator::new(all.iter().map(|stored| &stored.flag), cohorts.by_id.values().cloned(), zone, now);
+        Evaluator::new(all.iter().map(|stored| &stored.flag), cohorts.by_id.values().cloned(), zone);
     let Some(plan) = evaluator.plan(stored.flag.id) else { return Ok(Vec::new()) };
     let rosters = cohorts.rosters_of(&plan.static_cohorts());
-    let filters = all.iter().flat_map(|stored| stored.flag.filters.values());
-    let keys = property_keys(filters.chain(criteria(cohorts.by_id.values())));
+    let keys = plan.person_properties();
+    let reads_distinct_id = keys.contains(DISTINCT_ID);
     let id = stored.flag.id;
-    through(flags, Question { project, keys, rosters }, move |everybody| {
+    let cancellation = CancellationToken::default();
+    through(flags, Question { project, keys, rosters }, cancellation.clone(), move |everybody| {
         let plan = evaluator.plan(id)?;
         let mut members = Vec::new();
         let in_time = everybody.each(|person| {
-            let subject = Subject {
-                distinct_id: person.distinct_id,
-                properties: person.properties,
-                groups: std::collections::BTreeMap::new(),
-                static_cohorts: person.static_cohorts,
-            };
-            if plan.evaluate(&subject).value.is_on() {
+            let mut properties = Cow::Borrowed(person.properties);
+            if reads_distinct_id {
+                properties.to_mut().insert(DISTINCT_ID.to_owned(), person.distinct_id.into());
+            }
+            let subject = Subject::person(person.distinct_id, &properties, person.static_cohorts, now)
+                .until_cancelled(&cancellation);
+            if plan.evaluate(&subject).is_some_and(|evaluation| evaluation.value.is_on()) {
                 members.push(person.distinct_id.to_owned());
             }
         });

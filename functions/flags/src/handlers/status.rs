@@ -3,23 +3,26 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use pennon_core::app::App;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, json};
 use pennon_engine::flag::Flag;
 use serde_json::{Value, json as object};
 
+use crate::Flags;
+use crate::calls::with_calls;
 use crate::store::flag_at;
 
 /// Judges a flag's use.
-pub async fn status(State(app): State<App>, call: Call) -> ApiResult<Response> {
+pub async fn status(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
     let wanted = |project| id.map(|id| flag_at(project, id)).into_iter().collect();
-    let (_, items) = app.project_with(&call, crate::READ, wanted).await?;
+    let access = state.app.project_with(&call, crate::READ, wanted);
+    let (_, items, calls) = with_calls(&state, &call, access).await?;
     let Some(item) = items.into_iter().flatten().next() else {
         return Ok((StatusCode::NOT_FOUND, axum::Json(unknown())).into_response());
     };
-    let flag: Flag = item.body()?;
+    let mut flag: Flag = item.body()?;
+    flag.last_called_at = flag.latest_call(&calls);
     Ok(json(flag.status_response(call.now)))
 }
 

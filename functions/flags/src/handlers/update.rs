@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use pennon_core::auth::Access;
+use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::store::keys::{self, ProjectId};
@@ -19,11 +20,10 @@ use serde_json::Value;
 
 use super::{TRIES, require_edit};
 use crate::Flags;
+use crate::calls::{keep_waiting_calls, with_calls};
 use crate::definitions::measured;
 use crate::mentioned::{Mentioned, Sought, look_up};
-use crate::store::{
-    Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, number, prepared,
-};
+use crate::store::{Outcome, Rests, Stored, Version, dependents, first_dependents, flag_at, prepared};
 use crate::usage::follow_key;
 use crate::user::user_ref;
 use pennon_role_access::payloads::{check_opened, concealed, revealed};
@@ -47,7 +47,8 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         app.project(call, crate::WRITE, |_| []).await?;
         return Err(ApiError::not_found());
     };
-    let (access, mut items, mut page) = access_and_around(state, call, &plan).await?;
+    let around = access_and_around(state, call, &plan);
+    let (access, (mut items, mut page), mut calls) = with_calls(state, call, around).await?;
     let project = access.project.id;
     let mut sent = sent;
     let mut needs_measure = false;
@@ -77,7 +78,10 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         let user = access.caller.user();
         let unnamed: BTreeSet<i64> =
             after.cohort_ids().into_iter().filter(|id| !references.cohorts.contains_key(id)).collect();
-        let beside = follow_key(records, project, &before.flag, &after, user, call.now).await?;
+        if after.key != before.flag.key || after.deleted && !before.flag.deleted {
+            keep_waiting_calls(state, project, &before.flag, &mut calls, call.now).await?;
+        }
+        let beside = follow_key(records, project, &before.flag, &after, user, after.updated_at).await?;
         // Read beside the write and not before it, which saves a wait.
         let (written, names) = tokio::join!(
             crate::store::update(records, project, &before, &record, user, rests, beside),
@@ -85,13 +89,15 @@ async fn change(state: &Flags, call: &Call, write: Write) -> ApiResult<Response>
         );
         let written = written?;
         if written == Outcome::Done {
+            state.compiled.look_again(project);
             let mut names = match names {
                 Ok(names) => names,
                 Err(_) => names_after_all(state, project, &before, &unnamed).await,
             };
             names.extend(references.cohort_names());
             let stored = Stored { version: before.version + 1, flag: after };
-            let text = prepared(state, project, &stored, &names).text(viewers.viewer(owned), call.now);
+            let text =
+                prepared(state, project, &stored, &names).text(viewers.viewer(owned), call.now, &calls);
             return Ok(json_text(StatusCode::OK, text));
         }
         needs_measure = written == Outcome::Version;
@@ -121,7 +127,7 @@ async fn access_and_around(
     state: &Flags,
     call: &Call,
     plan: &Plan,
-) -> ApiResult<(Access, Vec<Option<Item>>, Option<Page>)> {
+) -> ApiResult<(Access, (Vec<Option<Item>>, Option<Page>))> {
     let named = call.id("project_id").filter(|_| call.credential().is_some());
     let page = async {
         match named.filter(|_| plan.switches_off) {
@@ -133,7 +139,7 @@ async fn access_and_around(
     let (access, page) = tokio::join!(access, page);
     let (access, items) = access?;
     let page = page.filter(|_| named == Some(access.project.id)).transpose()?;
-    Ok((access, items, page))
+    Ok((access, (items, page)))
 }
 
 /// What a change reads before it judges, as far as the path and the body tell.
@@ -152,7 +158,7 @@ struct Seen {
     before: Stored,
     version: Version,
     /// The live flag that has the key.
-    holder: Option<u64>,
+    holder: Option<i64>,
     mentioned: Mentioned,
     dependents: Option<Page>,
 }
@@ -188,7 +194,7 @@ impl Plan {
         Ok(Some(Seen {
             before: Stored::read(item)?,
             version: Version::of(version),
-            holder: claim.map(|claim| number(claim.count)),
+            holder: claim.map(|claim| claim.count),
             mentioned: Mentioned::read(&self.sought, rest.as_slice())?,
             dependents,
         }))
@@ -234,7 +240,7 @@ async fn judge(
     let Seen { before, version, holder, mentioned, dependents: page } = seen;
     let (flag, project) = (&before.flag, access.project.id);
     // A flag's own claim on its key is no obstacle to itself: somebody may have restored it a moment ago.
-    let key_taken = holder.is_some_and(|holder| holder != number(flag.id));
+    let key_holder = holder.filter(|holder| *holder != flag.id);
     let mentions = relevant(body, flag);
     let (mentioned, (related, edges)) = tokio::try_join!(
         look_up(state, project, version, &mentions, mentioned),
@@ -244,13 +250,14 @@ async fn judge(
     rests.when.edges = edges;
     let surroundings = Surroundings {
         stored: Some(flag),
-        key_taken,
+        key_holder,
         references: &mentioned.references,
         dashboards: &mentioned.dashboards,
         linked_to_early_access: false,
     };
     let input = FlagInput::parse(body, write, &surroundings).map_err(refused)?;
-    let after = flag.apply(&input, call.now, &user_ref(access.caller.user()));
+    let now = never_before(access.write_time(call.now), flag.updated_at);
+    let after = flag.apply(&input, now, &user_ref(access.caller.user()));
     rests.room = mentioned.room(&after);
     let links = Links {
         early_access: false,
@@ -258,7 +265,7 @@ async fn judge(
         deleted_experiments: false,
         dependents: &related,
         references: &mentioned.references,
-        key_taken,
+        key_holder,
     };
     transition::check(flag, &after, &links).map_err(refused)?;
     match conflict::overlap(body, &input, flag) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::ProjectId;
+use pennon_engine::CancellationToken;
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::json::Object;
 use pennon_eventstore::People;
@@ -61,6 +62,7 @@ pub struct Everybody {
     /// Who is in each static cohort.
     members: Vec<(i64, HashSet<Uuid>)>,
     deadline: Instant,
+    cancellation: CancellationToken,
 }
 
 impl Everybody {
@@ -69,9 +71,9 @@ impl Everybody {
         self.people.count()
     }
 
-    /// Shows every person. False when time ran out before the end.
+    /// Shows every person. False when time ran out, or the request was given up, before the end.
     pub fn each(self, mut each: impl FnMut(&Shown<'_>)) -> bool {
-        let Everybody { people, members, deadline } = self;
+        let Everybody { people, members, deadline, cancellation } = self;
         let mut in_time = true;
         let mut static_cohorts = BTreeSet::new();
         people.each(|person, distinct_id, properties| {
@@ -79,7 +81,7 @@ impl Everybody {
             let of = members.iter().filter(|(_, members)| members.contains(&person));
             static_cohorts.extend(of.map(|(cohort, _)| *cohort));
             each(&Shown { distinct_id, properties, static_cohorts: &static_cohorts });
-            in_time = Instant::now() < deadline;
+            in_time = !cancellation.is_cancelled() && Instant::now() < deadline;
             if in_time { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         in_time
@@ -87,15 +89,17 @@ impl Everybody {
 }
 
 /// Lets `judge` go through all persons, on a thread that may be busy for long. 400 when there are more than can be; 503
-/// when time runs out.
+/// when time runs out. Then, and when the request is dropped, `cancellation` ends what `judge` does.
 ///
 /// `judge` gives none when [`Everybody::each`] did not come to its end.
 pub async fn through<T: Send + 'static>(
     flags: &Flags,
     question: Question,
+    cancellation: CancellationToken,
     judge: impl FnOnce(Everybody) -> Option<T> + Send + 'static,
 ) -> ApiResult<T> {
     let deadline = Instant::now() + TIME;
+    let _cancel_on_drop = cancellation.cancel_on_drop();
     let all = async {
         let turn = flags.turns.0.clone().acquire_owned().await.map_err(|e| ApiError::internal(&e))?;
         let people = flags.events.people(question.project, &question.keys).await.map_err(refused)?;
@@ -105,7 +109,7 @@ pub async fn through<T: Send + 'static>(
             let listed = roster.members(records, question.project, number(*cohort)).await.map_err(refused)?;
             members.push((*cohort, listed.into_iter().map(|id| people.person(id)).collect()));
         }
-        let everybody = Everybody { people, members, deadline };
+        let everybody = Everybody { people, members, deadline, cancellation };
         let judged = tokio::task::spawn_blocking(move || {
             let judged = judge(everybody);
             drop(turn);

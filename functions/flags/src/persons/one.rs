@@ -7,12 +7,15 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::store::keys;
+use pennon_engine::CancellationToken;
 use pennon_engine::flag::Flag;
-use pennon_engine::flag::evaluate::{Evaluation, Evaluator, GroupSubject, Subject};
+use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluation, Evaluator, GroupSubject, Subject};
+use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{GroupType, Hot};
 use serde_json::Value;
 
+use super::all::TIME;
 use super::{cohorts, refused, require_readable, zone};
 use crate::Flags;
 use crate::store::{Early, Rows, Stored, Version, early, flags_of, load};
@@ -55,7 +58,7 @@ pub async fn open(flags: &Flags, call: &Call) -> ApiResult<Opened> {
 /// The flags of a project that are not deleted, by id, each with its value.
 pub type Values = Vec<(Arc<Stored>, Evaluation)>;
 
-/// The values of all flags for the person of `distinct_id`, with the groups `groups` by names of their types.
+/// The values of all flags for the person of `distinct_id`, whose stored overrides of experience continuity count, with the groups `groups` by names of their types.
 pub async fn values(
     flags: &Flags,
     call: &Call,
@@ -76,35 +79,48 @@ pub async fn values(
         let found = tokio::try_join!(flags_of(flags, project, &wanted), cohorts)?;
         Ok::<_, ApiError>(found)
     };
-    let (subject, (stored, cohorts)) = tokio::try_join!(subject, definitions)?;
+    let (mut subject, (stored, cohorts)) = tokio::try_join!(subject, definitions)?;
+    // SDKs know the id of the person as a property of it.
+    subject.person.properties.insert(DISTINCT_ID.to_owned(), distinct_id.into());
     let (zone, now) = (zone(&access)?, call.now);
     // Thousands of flags take a while, in which other requests of this process go on.
     let compiled = tokio::task::spawn_blocking(move || {
         let all = stored.iter().map(|stored| &stored.flag);
-        let evaluator = Evaluator::new(all, cohorts.by_id.values().cloned(), zone, now);
+        let evaluator = Evaluator::new(all, cohorts.by_id.values().cloned(), zone);
         (evaluator, stored, cohorts)
     });
     let (evaluator, stored, cohorts) = compiled.await.map_err(|e| ApiError::internal(&e))?;
     let rosters = cohorts.rosters_of(&evaluator.static_cohorts());
     let records = &flags.app.store.records;
-    let member_of = cohorts_with(records, project, &rosters, &subject.person.ids).await.map_err(refused)?;
+    let ids = &subject.person.ids;
+    let overrides = async {
+        match evaluator.needs_overrides() {
+            true => Ok(Overrides::read(records, project, ids).await?.by_flag()?),
+            false => Ok(BTreeMap::new()),
+        }
+    };
+    let member_of = async { cohorts_with(records, project, &rosters, ids).await.map_err(refused) };
+    let (member_of, overrides) = tokio::try_join!(member_of, overrides)?;
     let distinct_id = distinct_id.to_owned();
+    let cancellation = CancellationToken::default();
+    let _cancel_on_drop = cancellation.cancel_on_drop();
     let evaluated = tokio::task::spawn_blocking(move || {
         let of = groups
             .iter()
             .zip(&subject.groups)
             .map(|((of, key), properties)| (of.index, GroupSubject { key: key.as_str(), properties }));
-        let asked = Subject {
-            distinct_id: &distinct_id,
-            properties: &subject.person.properties,
-            groups: of.collect(),
-            static_cohorts: &member_of,
-        };
-        let mut values = evaluator.evaluate_all(&asked);
+        let request = Subject {
+            overrides: Some(&overrides),
+            ..Subject::person(&distinct_id, &subject.person.properties, &member_of, now)
+        }
+        .with_groups(of.collect())
+        .until_cancelled(&cancellation);
+        let mut values = evaluator.evaluate_all(&request);
         let with_value = |stored: Arc<Stored>| values.remove(&stored.flag.id).map(|value| (stored, value));
         stored.into_iter().filter_map(with_value).collect()
     });
-    evaluated.await.map_err(|e| ApiError::internal(&e))
+    let evaluated = tokio::time::timeout(TIME, evaluated).await.map_err(|_| ApiError::busy(1))?;
+    evaluated.map_err(|e| ApiError::internal(&e))
 }
 
 fn named_cohorts(rows: &Rows) -> BTreeSet<i64> {

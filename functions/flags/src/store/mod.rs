@@ -26,7 +26,7 @@ use pennon_core::activity::Entry;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Sums, Table, Unchanged, Write};
+use pennon_core::store::{Guard, Item, Key, Raise, StoreError, Sums, Table, Unchanged, Write};
 use pennon_engine::flag::{Flag, FlagRow, changes};
 use serde_json::json;
 
@@ -54,30 +54,6 @@ pub fn flag_at(project: ProjectId, id: u64) -> Key {
     keys::record(project, Kind::Flag, id)
 }
 
-/// Who has a key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holders {
-    /// Whether a live flag has it.
-    pub live: bool,
-    /// The deleted flags that have it.
-    pub deleted: Vec<u64>,
-}
-
-/// Who has `key` in `project`.
-pub async fn holders(records: &Table, project: ProjectId, key: &str) -> Result<Holders, StoreError> {
-    let prefix = keys::flag_key_prefix(key);
-    let query = Query::partition(keys::flag_keys_pk(project)).prefix(prefix.clone());
-    let mut holders = Holders::default();
-    for item in records.query(query).await? {
-        let state = item.key.sk.strip_prefix(&prefix).unwrap_or_default();
-        match state.strip_prefix(keys::FLAG_KEY_DELETED) {
-            Some(id) => holders.deleted.extend(id.parse::<u64>().ok()),
-            None => holders.live = true,
-        }
-    }
-    Ok(holders)
-}
-
 /// What a write leaves behind.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -88,9 +64,6 @@ pub enum Outcome {
     /// The project's version was not as demanded: somebody was faster, or the feed has no room by what is known of it.
     Version,
 }
-
-/// Deleted flags that a create removes in its own transaction, which takes a hundred writes.
-const REPLACED_AT_ONCE: usize = 8;
 
 /// What other records a judgement rests on: what has to be true of them when the flag is written.
 #[derive(Debug, Default)]
@@ -103,28 +76,20 @@ pub struct Rests {
     pub room: Room,
 }
 
-/// Stores a new flag and what is written `beside` it, which is at most twenty writes; the deleted flags `replaced`, which
-/// had its key, are gone for good.
+/// Stores a new flag and what is written `beside` it, which is at most twenty writes. Deleted flags that had its key stay
+/// as they are.
 pub async fn create(
     records: &Table,
     project: ProjectId,
     flag: &Flag,
-    replaced: &[u64],
     user: &User,
     rests: Rests,
     beside: Vec<Write>,
 ) -> Result<Outcome, StoreError> {
-    let (now, before) = replaced.split_at(replaced.len().min(REPLACED_AT_ONCE));
-    for some in before.chunks(REPLACED_AT_ONCE) {
-        if send(records, removals(project, &flag.key, some).collect()).await? == Outcome::Lost {
-            return Ok(Outcome::Lost);
-        }
-    }
     let mut writes = change(project, None, flag, rests.when, rests.room)?;
     writes.extend(rests.conditions);
     writes.extend(activity(project, None, flag, user, flag.updated_at)?);
     writes.extend(beside);
-    writes.extend(removals(project, &flag.key, now));
     send_change(records, writes).await
 }
 
@@ -157,10 +122,11 @@ pub fn change(
     let mut writes = vec![Write::Put(record, guard), version];
     writes.extend(in_place_of(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
     writes.extend(in_place_of(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);
-    let (had, has) = (before.map(|before| claim(project, &before.flag)), claim(project, after));
-    if had.as_ref() != Some(&has) {
+    let (had, has) = (before.and_then(|before| claim(project, &before.flag)), claim(project, after));
+    if had != has {
         writes.extend(had.map(|had| Write::Delete(had, Guard::Present)));
-        writes.push(Write::Put(Item { count: after.id, ..Item::empty(has) }, Guard::Absent));
+        let taken = has.map(|has| Item { count: after.id, ..Item::empty(has) });
+        writes.extend(taken.map(|row| Write::Put(row, Guard::Absent)));
     }
     Ok(writes)
 }
@@ -176,15 +142,6 @@ fn in_place_of(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result
         (_, Some(row)) => Some(Write::Put(Item::new(key, row)?.with_version(row.item_version), Guard::None)),
         (Some(_), None) => Some(Write::Delete(key, Guard::None)),
         (None, None) => None,
-    })
-}
-
-/// The writes that remove deleted flags which had `key`. What belonged to them is swept later; a mark says so.
-fn removals<'a>(project: ProjectId, key: &'a str, ids: &'a [u64]) -> impl Iterator<Item = Write> + 'a {
-    ids.iter().flat_map(move |id| {
-        let claim = Write::Delete(keys::flag_key_deleted(project, key, *id), Guard::Present);
-        let mark = Write::Put(Item::empty(keys::purged_flag(project, *id)), Guard::None);
-        [claim, Write::Delete(flag_at(project, *id), Guard::None), mark]
     })
 }
 
@@ -213,13 +170,9 @@ async fn send_change(records: &Table, writes: Vec<Write>) -> Result<Outcome, Sto
     }
 }
 
-/// The row by which a flag holds its key.
-fn claim(project: ProjectId, flag: &Flag) -> Key {
-    if flag.deleted {
-        keys::flag_key_deleted(project, &flag.key, number(flag.id))
-    } else {
-        keys::flag_key_live(project, &flag.key)
-    }
+/// The row by which a flag holds its key; a deleted flag holds none.
+fn claim(project: ProjectId, flag: &Flag) -> Option<Key> {
+    (!flag.deleted).then(|| keys::flag_key_live(project, &flag.key))
 }
 
 fn activity(

@@ -1,0 +1,244 @@
+//! The routes of `/flags` and `/decide`, and what posthog-js loads beside.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, Fields, json};
+use pennon_engine::CancellationToken;
+use pennon_engine::flag::evaluate::{Runtime, Selection, Sender, SlowSearches};
+use serde_json::{Value, json as object};
+
+use super::answer::{Envelope, Evaluations, deliver};
+use super::body;
+use super::configuration::ProjectConfiguration;
+use super::project::{CompiledProject, OpenedProject, open, unavailable};
+use super::request::EvaluationRequest;
+use super::subject::{SubjectFacts, look_up, stores_override};
+use super::version::{Route, Version};
+use crate::Flags;
+use crate::persons::all::TIME;
+
+/// Requests about more flags than these, or with more bytes, are evaluated on a thread that may be busy for a while; so are
+/// those that search a long text for a regular expression, until they are answered or given up.
+const FLAGS_AT_ONCE: usize = 2000;
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// For how long the project of a token is remembered where only its configuration is wanted.
+const CONFIGURATION_AGE: Duration = Duration::from_secs(60);
+
+/// `POST /flags`.
+pub async fn evaluate(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    answer(&flags, &call, Route::Flags).await
+}
+
+/// `POST /decide`, of older SDKs.
+pub async fn decide(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    answer(&flags, &call, Route::Decide).await
+}
+
+/// `GET /flags`: no flag, and the configuration.
+pub async fn no_flags(call: Call) -> ApiResult<Response> {
+    answer_without_flags(&call, Route::Flags)
+}
+
+/// `GET /decide`: the same for older SDKs.
+pub async fn no_decision(call: Call) -> ApiResult<Response> {
+    answer_without_flags(&call, Route::Decide)
+}
+
+fn answer_without_flags(call: &Call, route: Route) -> ApiResult<Response> {
+    let version = Version { with_configuration: true, ..Version::of(route, call) };
+    let text = Envelope::new(version, call).answer_without_flags().map_err(|e| ApiError::internal(&e))?;
+    deliver(&call.headers, text, "no-store")
+}
+
+async fn answer(flags: &Flags, call: &Call, route: Route) -> ApiResult<Response> {
+    let envelope = Envelope::new(Version::of(route, call), call);
+    let fields = body::fields(call)?;
+    let token = token(&fields, call)?;
+    let request = EvaluationRequest::parse(fields);
+    let needs = |project: &CompiledProject| {
+        let request = request.as_ref().ok().filter(|request| !request.disable_flags);
+        request.is_some_and(|request| needs_events(call, project, request, SelectionOptions::default()))
+    };
+    let opened = open(flags, &token, needs).await?;
+    let request = request?;
+    let failed = |error: serde_json::Error| ApiError::internal(&error);
+    let text = if request.disable_flags {
+        envelope.answer_without_flags().map_err(failed)?
+    } else if opened.project.settings.feature_flag_quota_exhausted {
+        envelope.over_quota().map_err(failed)?
+    } else {
+        let write = move |project: &CompiledProject, evaluations: &Evaluations<'_>| {
+            envelope.answer(&project.records, evaluations)
+        };
+        evaluated(flags, call, opened, request, SelectionOptions::default(), write).await?.map_err(failed)?
+    };
+    deliver(&call.headers, text, "no-store")
+}
+
+/// What a request asks for besides what [`EvaluationRequest`] says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SelectionOptions {
+    /// Whether inactive flags are wanted too.
+    pub with_inactive: bool,
+}
+
+/// Which flags a request asks for.
+struct CallerContext {
+    runtime: Runtime,
+    only_surveys: bool,
+    now: chrono::DateTime<chrono::Utc>,
+}
+
+impl CallerContext {
+    fn of(call: &Call, request: &EvaluationRequest) -> Self {
+        let text = |name: header::HeaderName| call.headers.get(name).and_then(|value| value.to_str().ok());
+        let is_there = |name: &str| call.headers.contains_key(name);
+        let runtime = Runtime::of(Sender {
+            user_agent: text(header::USER_AGENT).unwrap_or_default(),
+            stated: request.runtime.as_deref(),
+            has_browser_headers: ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"]
+                .into_iter()
+                .any(is_there),
+        });
+        let only_surveys = call
+            .query_value("only_evaluate_survey_feature_flags")
+            .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+        Self { runtime, only_surveys, now: call.now }
+    }
+
+    fn selection<'a>(&self, request: &'a EvaluationRequest, options: SelectionOptions) -> Selection<'a> {
+        Selection {
+            runtime: self.runtime,
+            only_surveys: self.only_surveys,
+            with_inactive: options.with_inactive,
+            keys: request.flag_keys.as_ref().map(|keys| keys.iter().map(String::as_str).collect()),
+        }
+    }
+}
+
+/// Whether events of the project will be looked at: stored properties of the person or of a group are needed.
+pub fn needs_events(
+    call: &Call,
+    project: &CompiledProject,
+    request: &EvaluationRequest,
+    options: SelectionOptions,
+) -> bool {
+    if project.settings.feature_flag_quota_exhausted {
+        return false;
+    }
+    let plan = project.evaluator.select(&CallerContext::of(call, request).selection(request, options));
+    let lookups = SubjectFacts::of(project, request).lookups(&plan, request, call.now);
+    lookups.person || !lookups.groups.is_empty()
+}
+
+/// Evaluates the flags that a request asks for, and has `write` make the answer of them.
+pub async fn evaluated<T: Send + 'static>(
+    flags: &Flags,
+    call: &Call,
+    opened: OpenedProject,
+    request: EvaluationRequest,
+    options: SelectionOptions,
+    write: impl FnOnce(&CompiledProject, &Evaluations<'_>) -> T + Send + 'static,
+) -> ApiResult<T> {
+    let OpenedProject { project, hot } = opened;
+    let caller = CallerContext::of(call, &request);
+    let plan = project.evaluator.select(&caller.selection(&request, options));
+    let facts = SubjectFacts::of(&project, &request);
+    let lookups = facts.lookups(&plan, &request, call.now);
+    let facts = if lookups.is_empty() && !stores_override(&project, &request) {
+        facts
+    } else {
+        look_up(flags, &project, &request, &lookups, facts, hot, call.now).await
+    };
+    if plan.len() <= FLAGS_AT_ONCE && call.bytes().len() <= BYTES_AT_ONCE {
+        let is_slow = Cell::new(false);
+        let evaluations = facts.evaluate(&plan, &request, caller.now, SlowSearches::Noted(&is_slow));
+        if !is_slow.get() {
+            return Ok(write(&project, &evaluations));
+        }
+    }
+    drop(plan);
+    let cancellation = CancellationToken::default();
+    let _cancel_on_drop = cancellation.cancel_on_drop();
+    let evaluated = tokio::task::spawn_blocking(move || {
+        let plan = project.evaluator.select(&caller.selection(&request, options));
+        let slow = SlowSearches::UntilCancelled(&cancellation);
+        write(&project, &facts.evaluate(&plan, &request, caller.now, slow))
+    });
+    let evaluated = tokio::time::timeout(TIME, evaluated).await.map_err(|_| ApiError::busy(1))?;
+    evaluated.map_err(|e| ApiError::internal(&e))
+}
+
+/// The project token: of the body, the query string, or the header.
+fn token(fields: &Fields, call: &Call) -> ApiResult<String> {
+    for name in ["token", "api_key", "$token"] {
+        match fields.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(token)) if token.is_empty() => {}
+            Some(Value::String(token)) => return Ok(token.clone()),
+            Some(_) => {
+                let detail = format!("{name} must be a text.");
+                return Err(ApiError::invalid("invalid_input", detail, Some(name)));
+            }
+        }
+    }
+    let query = ["token", "api_key"].into_iter().filter_map(|name| call.query_value(name));
+    let token = query.into_iter().find(|token| !token.is_empty()).map(str::to_owned);
+    token.or_else(|| call.bearer()).ok_or_else(ApiError::not_authenticated)
+}
+
+/// `GET /array/{token}/config`.
+pub async fn config(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    let token = known_token(&flags, &call).await?;
+    Ok(cached(json(ProjectConfiguration::of(token)), None))
+}
+
+/// `GET /array/{token}/config.js`.
+pub async fn config_script(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    let token = known_token(&flags, &call).await?;
+    let script = ProjectConfiguration::of(token).script();
+    Ok(cached(script.into_response(), Some("application/javascript; charset=utf-8")))
+}
+
+/// The token of the path; 404 when no project has it.
+async fn known_token<'a>(flags: &Flags, call: &'a Call) -> ApiResult<&'a str> {
+    let token = call.param("token");
+    let project = flags.app.tokens.project_within(&flags.app.store, token, CONFIGURATION_AGE).await;
+    match project.map_err(unavailable)? {
+        Some(_) => Ok(token),
+        None => Err(ApiError::not_found()),
+    }
+}
+
+fn cached(mut response: Response, content_type: Option<&'static str>) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    if let Some(content_type) = content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    response
+}
+
+/// `GET /api/surveys`: none are kept.
+pub async fn surveys(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    check_token(&flags, &call).await?;
+    Ok(json(object!({"surveys": []})))
+}
+
+/// `GET /api/early_access_features`: none are kept.
+pub async fn early_access_features(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
+    check_token(&flags, &call).await?;
+    Ok(json(object!({"earlyAccessFeatures": []})))
+}
+
+async fn check_token(flags: &Flags, call: &Call) -> ApiResult<()> {
+    let token = call.query_value("token").filter(|token| !token.is_empty());
+    let token = token.ok_or_else(ApiError::not_authenticated)?;
+    let project = flags.app.tokens.project(&flags.app.store, token).await;
+    project.map_err(unavailable)?.map(|_| ()).ok_or_else(ApiError::bad_token)
+}
