@@ -12,6 +12,7 @@ pub use record::Action;
 
 use axum::extract::State;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use pennon_calculation::calculator::{Reached, context};
 use pennon_calculation::refusal;
 use pennon_core::auth::Access;
@@ -58,10 +59,11 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = ActionInput::parse(&call.fields()?)?;
-    let mut action = Action::create(0, &input, access.caller.user(), call.now);
+    let now = access.write_time(call.now);
+    let mut action = Action::create(0, &input, access.caller.user(), now);
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
-        if Box::pin(try_write(&state, &call, &access, None, &mut action)).await? {
+        if Box::pin(try_write(&state, &call, &access, now, None, &mut action)).await? {
             return Ok(created(shown::full(&action, &access)));
         }
     }
@@ -75,9 +77,10 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         overtaken(tried).await;
         let (before, item) = resource::read::<Action>(found)?;
         let input = ActionInput::parse(&call.fields()?)?;
-        let mut after = before.apply(&input, call.now);
+        let now = access.write_time(call.now);
+        let mut after = before.apply(&input, now);
         let was = Some((&before, &item));
-        if Box::pin(try_write(&state, &call, &access, was, &mut after)).await? {
+        if Box::pin(try_write(&state, &call, &access, now, was, &mut after)).await? {
             return Ok(json(shown::full(&after, &access)));
         }
         found = state.app.store.records.get(&item.key).await?;
@@ -96,6 +99,7 @@ async fn try_write(
     state: &Insights,
     call: &Call,
     access: &Access,
+    now: DateTime<Utc>,
     before: Option<(&Action, &Item)>,
     after: &mut Action,
 ) -> ApiResult<bool> {
@@ -109,7 +113,7 @@ async fn try_write(
     if old.is_none() && after.id == 0 {
         after.id = resource::reserve::<Action>(records).await?;
     }
-    let mut writes = Judged { access, now: call.now, before, after }.writes()?;
+    let mut writes = Judged { access, now, before, after }.writes()?;
     writes.extend(names.writes(after.id));
     if old.is_none() {
         writes.extend(noted(call, after.id)?);

@@ -77,8 +77,9 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     wanted.noted = noted(&call, id)?;
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
-        let blank = CohortRecord::create(id, &input, access.caller.user(), call.now);
-        let done = Box::pin(wanted.write(&state, &access, None, blank, call.now)).await?;
+        let now = access.write_time(call.now);
+        let blank = CohortRecord::create(id, &input, access.caller.user(), now);
+        let done = Box::pin(wanted.write(&state, &access, None, blank, now)).await?;
         if let Some(cohort) = done {
             return Ok(created(shown::full(&cohort)));
         }
@@ -96,7 +97,8 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         overtaken(tried).await;
         let after = before.apply(&input)?;
         let was = Some((&before, &item));
-        if let Some(cohort) = Box::pin(wanted.write(&state, &access, was, after, call.now)).await? {
+        let now = access.write_time(call.now);
+        if let Some(cohort) = Box::pin(wanted.write(&state, &access, was, after, now)).await? {
             return Ok(json(shown::full(&cohort)));
         }
         (before, item) = resource::read(state.app.store.records.get(&item.key).await?)?;
@@ -149,7 +151,8 @@ async fn change_list(
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
         let was = Some((&before, &item));
-        if Box::pin(wanted.write(state, access, was, before.clone(), call.now)).await?.is_some() {
+        let now = access.write_time(call.now);
+        if Box::pin(wanted.write(state, access, was, before.clone(), now)).await?.is_some() {
             return Ok(json(object!({"success": true})));
         }
         (before, item) = resource::read(state.app.store.records.get(&item.key).await?)?;

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
+use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
@@ -202,7 +203,7 @@ impl Made {
             query: Some(Some(query)),
             ..InsightInput::default()
         };
-        let after = self.insight.apply(&input, user, now);
+        let after = self.insight.apply(&input, user, never_before(now, self.insight.updated_at));
         store::change(self.project, Some((&self.insight, &self.item)), &after)
     }
 }

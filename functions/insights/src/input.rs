@@ -1,6 +1,7 @@
 //! Bodies of writes, judged field by field.
 //!
-//! Must stay true: absent, null and present are three things; read-only and unknown fields are ignored; the first
+//! Must stay true: absent, null and present are three things; read-only and unknown fields are ignored, but for
+//! misspellings of those that a write takes; the first
 //! field that breaks a rule is reported, in the order in which [`InsightInput`] lists them.
 
 use pennon_calculation::refusal;
@@ -9,12 +10,83 @@ use pennon_core::http::Fields;
 use pennon_engine::flag::FieldError;
 use pennon_engine::flag::fields::{self, Field, TextRule};
 use pennon_engine::query::accept_query;
+use pennon_engine::spelling::check_spelling;
 use serde_json::{Map, Value};
 
 use crate::limits;
 use crate::resource::body::bounded;
 
 const TEXT: TextRule = TextRule { max_chars: limits::TEXT_CHARS, blank: true, trim: false };
+
+/// Fields that a write takes.
+const TAKEN: [&str; 12] = [
+    "name",
+    "derived_name",
+    "description",
+    "filters",
+    "query",
+    "order",
+    "deleted",
+    "favorited",
+    "saved",
+    "tags",
+    "dashboards",
+    "refresh",
+];
+/// Other fields that the API knows, in an insight or beside it; a write ignores them.
+const KNOWN: [&str; 51] = [
+    "id",
+    "short_id",
+    "uuid",
+    "dashboard",
+    "dashboard_id",
+    "dashboard_tiles",
+    "dive_dashboard",
+    "last_refresh",
+    "cache_target_age",
+    "next_allowed_client_refresh",
+    "refreshing",
+    "refresh_attempt",
+    "result",
+    "results",
+    "hasMore",
+    "columns",
+    "created_at",
+    "created_by",
+    "updated_at",
+    "last_modified_at",
+    "last_modified_by",
+    "is_sample",
+    "is_shared",
+    "shared",
+    "effective_restriction_level",
+    "effective_privilege_level",
+    "restriction_level",
+    "user_access_level",
+    "timezone",
+    "is_cached",
+    "query_status",
+    "hogql",
+    "types",
+    "type",
+    "filters_hash",
+    "filters_override",
+    "variables_override",
+    "tile_filters_override",
+    "resolved_date_range",
+    "alerts",
+    "last_viewed_at",
+    "color",
+    "layouts",
+    "_create_in_folder",
+    "client_query_id",
+    "from_dashboard",
+    "insight",
+    "team",
+    "team_id",
+    "project_id",
+    "personal_api_key",
+];
 
 /// The writable fields of a body; none is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,6 +119,7 @@ pub struct InsightInput {
 impl InsightInput {
     /// Judges a body.
     pub fn parse(body: &Fields) -> ApiResult<InsightInput> {
+        check_spelling(body, &TAKEN, &KNOWN).map_err(invalid)?;
         let field = |name| Field::of(body, name);
         let text =
             |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);

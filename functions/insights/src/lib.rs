@@ -22,6 +22,7 @@ mod listing;
 mod numbers;
 mod overrides;
 mod placement;
+mod public;
 mod record;
 mod resource;
 mod row;

@@ -275,8 +275,11 @@ fn too_many(name: &str) -> FieldError {
 }
 
 fn instant(name: &str, text: &str, now: DateTime<Tz>) -> Result<DateTime<Utc>, FieldError> {
-    let at = DateText::read(text).instant(now);
-    let at = at.ok_or_else(|| FieldError::invalid(name, "The date lies outside the years 1 to 9999."))?;
+    let text =
+        DateText::parse_parameter(text, name).map_err(|error| FieldError::invalid(name, error.detail))?;
+    let at = text
+        .instant(now)
+        .ok_or_else(|| FieldError::invalid(name, "The date lies outside the years 1 to 9999."))?;
     Ok(at.with_timezone(&Utc))
 }
 

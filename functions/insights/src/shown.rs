@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::numbers::Numbers;
 use crate::placement::Placement;
+use crate::public;
 use crate::record::Insight;
 use crate::tiles::Tile;
 
@@ -22,6 +23,14 @@ impl<'a> Viewer<'a> {
     /// The viewer of a request.
     pub fn new(access: &'a Access, explicit_refresh: bool) -> Viewer<'a> {
         Viewer { access, explicit_refresh }
+    }
+
+    /// The answer as the caller may read it.
+    fn readable(&self, mut answer: Value) -> Value {
+        if self.access.is_link() {
+            public::redact(&mut answer);
+        }
+        answer
     }
 
     /// What the caller may do with an insight, in a word. No rules say otherwise than by creation and membership.
@@ -93,12 +102,12 @@ pub fn full(
         answer["color"] = json!(tile.color);
         answer["layouts"] = tile.layouts.clone();
     }
-    answer
+    viewer.readable(answer)
 }
 
 /// The short form, which never has numbers.
 pub fn short(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
-    json!({
+    let answer = json!({
         "id": insight.id,
         "short_id": insight.short_id,
         "name": insight.name,
@@ -119,7 +128,8 @@ pub fn short(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> V
         "favorited": insight.favorited,
         "user_access_level": viewer.level(insight),
         "last_viewed_at": null,
-    })
+    });
+    viewer.readable(answer)
 }
 
 /// The filters; an insight that has nothing else is a trend.

@@ -6,9 +6,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use chrono::TimeDelta;
 use pennon_calculation::Format;
 use pennon_core::auth::Access;
+use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, deliver, json};
 use pennon_core::ids;
@@ -46,7 +46,8 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let dashboards = Dashboards::load(records, project, wanted.iter().copied()).await?;
     placement::check(&wanted, None, &dashboards, &access)?;
     content::require_room(records, project, &wanted).await?;
-    let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), call.now);
+    let now = access.write_time(call.now);
+    let mut insight = Insight::create(0, String::new(), &input, access.caller.user(), now);
     let wish = Wish::of(&call, &access.project, refresh);
     let numbers = state.numbers(&insight, wish).await?;
 
@@ -63,8 +64,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
         insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
-        let judged =
-            Judged { access: &access, now: call.now, before: None, after: &insight, dashboard_change: None };
+        let judged = Judged { access: &access, now, before: None, after: &insight, dashboard_change: None };
         let mut writes = judged.writes()?;
         writes.extend(noted(&call, insight.id)?);
         match records.transact(writes).await {
@@ -116,10 +116,7 @@ fn done(call: &Call, status: StatusCode, mut answer: Value) -> Response {
 async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item) -> ApiResult<Option<Value>> {
     let before: Insight = item.body()?;
     // Of changes at once the last one that is written has begun at any time.
-    let now = match call.now < before.updated_at {
-        true => before.updated_at + TimeDelta::microseconds(1),
-        false => call.now,
-    };
+    let now = never_before(access.write_time(call.now), before.updated_at);
     let fields = call.json_fields();
     if before.deleted && !fields.as_ref().is_ok_and(restores) {
         return Err(ApiError::not_found());

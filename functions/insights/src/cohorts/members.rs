@@ -12,6 +12,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, StoreError, Table, Write};
+use pennon_engine::CancellationToken;
 use pennon_eventstore::members::{LISTED_MAX, MEMBERS_MAX, Packed, Roster};
 use pennon_eventstore::{FinalPersons, derived};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub async fn with_emails(
     emails: HashSet<String>,
 ) -> ApiResult<Vec<Uuid>> {
     let people = state.calculator.events().people(project, &BTreeSet::from(["email".to_owned()])).await?;
+    let cancellation = CancellationToken::default();
+    let _cancel_on_drop = cancellation.cancel_on_drop();
     let found = tokio::task::spawn_blocking(move || {
         let mut found = Vec::new();
         people.each(|id, _, properties| {
@@ -84,7 +87,7 @@ pub async fn with_emails(
             if email.is_some_and(|email| emails.contains(email)) {
                 found.push(id);
             }
-            ControlFlow::Continue(())
+            if cancellation.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         found
     });

@@ -77,8 +77,9 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let view = View::of(&call)?;
     let records = &state.app.store.records;
     let id = resource::reserve::<DashboardRecord>(records).await?;
-    let dashboard = DashboardRecord::create(id, &input, access.caller.user(), call.now);
-    let judged = Judged { access: &access, now: call.now, before: None, after: &dashboard };
+    let now = access.write_time(call.now);
+    let dashboard = DashboardRecord::create(id, &input, access.caller.user(), now);
+    let judged = Judged { access: &access, now, before: None, after: &dashboard };
     let mut writes = judged.writes()?;
     writes.extend(noted(&call, id)?);
     records.transact(writes).await?;
@@ -157,22 +158,17 @@ async fn try_update<'a>(
     let mut after = before.apply(&input);
     let mut placed =
         if after.deleted { Vec::new() } else { content::of(records, project, before.id).await? };
-    let mut more = removal::writes(project, before, &mut after, &input, access.caller.user(), call.now)?;
+    let now = access.write_time(call.now);
+    let mut more = removal::writes(project, before, &mut after, &input, access.caller.user(), now)?;
     more.extend(content::arrange(&mut placed, &input.tiles)?);
-    let judged = Judged { access, now: call.now, before: Some((before, item)), after: &after };
+    let judged = Judged { access, now, before: Some((before, item)), after: &after };
     let mut writes = judged.writes()?;
     writes.extend(more);
     match records.transact(writes).await {
         Ok(()) => {
             if after.deleted && input.delete_insights {
-                Box::pin(removal::remove_insights(
-                    records,
-                    project,
-                    after.id,
-                    access.caller.user(),
-                    call.now,
-                ))
-                .await?;
+                Box::pin(removal::remove_insights(records, project, after.id, access.caller.user(), now))
+                    .await?;
             }
             Ok(Some(Changed { dashboard: after, placed, view }))
         }

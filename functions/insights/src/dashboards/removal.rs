@@ -4,7 +4,8 @@
 //! may be done; each step is a transaction that asks that the dashboard is still deleted as it was; the note goes last.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::activity::Entry;
+use pennon_core::activity::{self, Entry};
+use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
@@ -108,6 +109,7 @@ async fn remove_insight(
             return Ok(());
         }
         let input = InsightInput { deleted: Some(true), ..InsightInput::default() };
+        let at = never_before(at, insight.updated_at);
         let after = insight.apply(&input, user, at);
         let change = store::change(project, Some((&insight, &item)), &after)?;
         let mut writes = store::changes(project, vec![change]);
@@ -139,7 +141,9 @@ pub async fn follow_insights(
     mark: &Item,
 ) -> ApiResult<()> {
     let note: Note = mark.body()?;
-    Box::pin(remove_all(records, (project, dashboard), &note.user, note.at, mark.key.clone())).await
+    // Others may have written to the logs since the deletion.
+    let at = activity::write_time(records, project, changes::SCOPE, note.at).await?;
+    Box::pin(remove_all(records, (project, dashboard), &note.user, at, mark.key.clone())).await
 }
 
 /// Takes the tiles of a deleted dashboard off their insights, then the note away.

@@ -8,6 +8,7 @@ mod tokens;
 
 use axum::extract::State;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use pennon_calculation::Format;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
@@ -93,6 +94,7 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
         let dashboards = Dashboards::load(records, access.project.id, on).await?;
         Placement::of(&before.insight, &dashboards, &access).require_edit()?;
         let tokens = Tokens { app: &state.app, project: access.project.id, insight: before.insight.id };
+        let now = access.write_time(call.now);
         let old = before.sharing.as_ref().map(|(sharing, _)| sharing);
         let (after, token) = match change {
             Change::AsSent => {
@@ -101,15 +103,15 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
                     Some(old) => tokens.stored(old).await?,
                     None => tokens.fresh(0).await?,
                 };
-                (Sharing::changed(old, &input, &token, call.now), token)
+                (Sharing::changed(old, &input, &token, now), token)
             }
             Change::OtherToken => {
                 let rotation = old.map_or(0, |old| old.rotation).saturating_add(1);
                 let token = tokens.fresh(rotation).await?;
-                (Sharing::rotated(old, rotation, &token, call.now), token)
+                (Sharing::rotated(old, rotation, &token, now), token)
             }
         };
-        match records.transact(writes(&access, call, &before, &after)?).await {
+        match records.transact(writes(&access, now, &before, &after)?).await {
             Ok(()) => return Ok(json(after.shown(&token))),
             Err(StoreError::Condition { .. }) => {
                 found = records.batch_get(&wanted(access.project.id)).await?;
@@ -121,7 +123,12 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
 }
 
 /// The record, the row by which the token opens the insight, and the log entry.
-fn writes(access: &Access, call: &Call, before: &Found, after: &Sharing) -> Result<Vec<Write>, StoreError> {
+fn writes(
+    access: &Access,
+    now: DateTime<Utc>,
+    before: &Found,
+    after: &Sharing,
+) -> Result<Vec<Write>, StoreError> {
     let (project, insight) = (access.project.id, &before.insight);
     let old = before.sharing.as_ref();
     let mut writes = vec![after.write(keys::sharing(project, insight.id), old.map(|(_, item)| item))?];
@@ -130,9 +137,9 @@ fn writes(access: &Access, call: &Call, before: &Found, after: &Sharing) -> Resu
     let was_rotated = old.map_or(0, |(old, _)| old.rotation) != after.rotation;
     let user = access.caller.user();
     let entry = if was_enabled != after.enabled {
-        changes::sharing_entry(insight, after.enabled, user, call.now)
+        changes::sharing_entry(insight, after.enabled, user, now)
     } else if was_rotated {
-        changes::token_entry(insight, user, call.now)
+        changes::token_entry(insight, user, now)
     } else {
         None
     };
