@@ -29,7 +29,7 @@ pub(crate) fn flat(value: &Value) -> Vec<u8> {
     if columns.is_empty() {
         return Vec::new();
     }
-    let head = columns.iter().map(|name| safe(name)).collect();
+    let head = columns.iter().map(|name| escape_formula(name)).collect();
     let cell = |row: &BTreeMap<String, String>, name: &String| row.get(name).cloned().unwrap_or_default();
     let body = rows.iter().map(|row| columns.iter().map(|name| cell(row, name)).collect());
     written(std::iter::once(head).chain(body))
@@ -91,14 +91,36 @@ fn cell(value: &Value) -> String {
             let text = number.to_string();
             text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
         }
-        Value::String(text) => safe(text),
-        other => safe(&other.to_string()),
+        Value::String(text) => escape_formula(text),
+        other => escape_formula(&other.to_string()),
     }
 }
 
-/// A text that spreadsheets take for a text.
-pub fn safe(text: &str) -> String {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() }
+/// A text that spreadsheets take for a text: a cell that begins like a formula gets an apostrophe in front.
+///
+/// The characters are those of OWASP, "CSV Injection" (<https://owasp.org/www-community/attacks/CSV_Injection>): `=`, `+`,
+/// `-`, `@`, tab, carriage return, line feed, and the full-width forms of the first four. Spreadsheets drop a byte order
+/// mark, spaces and characters that show nothing before they look at the first character, so these are passed over here.
+pub fn escape_formula(text: &str) -> String {
+    let is_ignored = |letter: char| letter.is_whitespace() || letter.is_control() || is_invisible(letter);
+    let begins_with_control = text
+        .chars()
+        .take_while(|letter| is_ignored(*letter))
+        .any(|letter| matches!(letter, '\t' | '\r' | '\n'));
+    let first = text.trim_start_matches(is_ignored).chars().next();
+    let is_formula =
+        matches!(first, Some('=' | '+' | '-' | '@' | '\u{FF1D}' | '\u{FF0B}' | '\u{FF0D}' | '\u{FF20}'));
+    if begins_with_control || is_formula { format!("'{text}") } else { text.to_owned() }
+}
+
+/// Whether a character has no width and is ignored where it has no meaning: Unicode's `Default_Ignorable_Code_Point`, and
+/// the interlinear annotation characters.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}'
+        | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}'
+        | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
 /// Rows end in CRLF; fields are quoted where they must be.
@@ -155,7 +177,21 @@ mod tests {
         {
             assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n{shown}\r\n"));
         }
-        assert_eq!(text(flat(&json!({"a": "\rx"}))), "a\r\n\"'\rx\"\r\n");
+        for given in ["\rx", "\nx", " \n=1", "\u{feff}\r1"] {
+            assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n\"'{given}\"\r\n"));
+        }
+        let prefixes =
+            ["", " ", "\t", "\u{feff}", "\u{200b}", "\u{2060}\u{ad}", "\u{a0}\u{3000}", "\u{e0020}", "\0"];
+        for prefix in prefixes {
+            for sign in ["=", "+", "-", "@", "\u{ff1d}", "\u{ff0b}", "\u{ff0d}", "\u{ff20}"] {
+                let given = format!("{prefix}{sign}SUM(A1)");
+                assert_eq!(escape_formula(&given), format!("'{given}"), "{given:?}");
+                assert_eq!(escape_formula(&format!("a{given}")), format!("a{given}"));
+            }
+            if prefix != "\t" {
+                assert_eq!(escape_formula(&format!("{prefix}SUM")), format!("{prefix}SUM"));
+            }
+        }
         assert_eq!(text(flat(&json!({"=a": -1}))), "'=a\r\n-1\r\n");
     }
 

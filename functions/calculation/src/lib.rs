@@ -1,4 +1,4 @@
-//! Funnels and trends on demand, query nodes, and the [`Calculator`] that every function with numbers uses.
+//! Funnels and trends on demand, query nodes, lists of events and of the names in them, and the [`Calculator`] that every function with numbers uses.
 //!
 //! Must stay true: there is one place where a question is calculated and one where results are kept; an answer is
 //! exact or it is a refusal that says why.
@@ -6,12 +6,17 @@
 pub mod calculator;
 mod csv;
 mod errors;
+mod event_definitions;
+mod events;
 mod format;
 mod handlers;
 pub mod jobs;
 mod nodes;
+mod parameters;
 mod people;
 mod persons;
+mod property_definitions;
+mod property_values;
 mod refresh;
 mod request;
 mod source;
@@ -22,7 +27,7 @@ use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 
-pub use crate::csv::safe as text_for_spreadsheets;
+pub use crate::csv::escape_formula;
 pub use calculator::{Calculated, Calculator, Limits, Stored};
 pub use errors::refusal;
 pub use format::{Format, formed};
@@ -48,7 +53,15 @@ pub fn routes() -> Routes<Calculation> {
         .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), status::retrieve)
         .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), status::cancel)
         .add(Method::GET, &format!("{PROJECT}/persons"), persons::list)
-        .add(Method::GET, &format!("{PROJECT}/persons/{{id}}"), persons::retrieve);
+        .add(Method::GET, &format!("{PROJECT}/persons/values"), property_values::of_persons)
+        .add(Method::GET, &format!("{PROJECT}/persons/{{id}}"), persons::retrieve)
+        .add(Method::GET, &format!("{PROJECT}/events"), events::list)
+        .add(Method::GET, &format!("{PROJECT}/events/values"), property_values::of_events)
+        .add(Method::GET, &format!("{PROJECT}/event_definitions"), event_definitions::list)
+        .add(Method::GET, &format!("{PROJECT}/event_definitions/by_name"), event_definitions::by_name)
+        .add(Method::GET, &format!("{PROJECT}/event_definitions/{{id}}"), event_definitions::retrieve)
+        .add(Method::GET, &format!("{PROJECT}/property_definitions"), property_definitions::list)
+        .add(Method::GET, &format!("{PROJECT}/property_definitions/{{id}}"), property_definitions::retrieve);
     for method in [Method::GET, Method::POST] {
         // An ending names the form of the answer.
         for ending in ["", ".csv", ".json"] {

@@ -11,9 +11,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::tally;
 use pennon_engine::scan::{Partition, ScanRequest};
-use pennon_engine::{Facts, Needs, Plan, Properties};
+use pennon_engine::{CancellationToken, Facts, Needs, Plan, Properties};
 use pennon_eventstore::members::Roster;
-use pennon_eventstore::{GroupType, ScanRoom, derived};
+use pennon_eventstore::{GroupType, QuestionMemory, ThreadMeter, derived};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -28,22 +28,23 @@ const SCANS_AT_ONCE: usize = 3;
 impl Calculator {
     /// The events of a plan, and what it has to know beside them.
     pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
-        // All scans of the question share the memory that one question may take.
-        let room = self.events.scan_room();
-        let scan = Box::pin(self.scan(project, plan.scan(), &room));
-        futures::try_join!(scan, Box::pin(self.facts(project, plan.needs(), &used.rosters, &room)))
+        let memory = self.events.question_memory();
+        let scan = Box::pin(self.scan(project, plan.scan(), &memory));
+        let facts = Box::pin(self.facts(project, plan.needs(), &used.rosters, &memory));
+        let (partitions, facts) = futures::try_join!(scan, facts)?;
+        Ok(Gathered { partitions, facts, memory })
     }
 
-    /// What has to be known beside events. Its scans take their memory from `room`.
+    /// What has to be known beside events. Its memory is reserved from `memory`.
     pub(super) async fn facts(
         &self,
         project: &Project,
         needs: &Needs,
         rosters: &BTreeMap<u64, Roster>,
-        room: &ScanRoom,
+        memory: &QuestionMemory,
     ) -> ApiResult<Facts> {
-        let further = Box::pin(self.further_scans(project, needs, room));
-        let persons = self.persons(project, &needs.persons, needs.whole_persons);
+        let further = Box::pin(self.further_scans(project, needs, memory));
+        let persons = self.persons(project, &needs.persons, needs.whole_persons, memory);
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
         let groups = indexes.into_iter().map(|index| {
             let keys = needs.groups.get(&index).cloned().unwrap_or_default();
@@ -62,10 +63,10 @@ impl Calculator {
         &self,
         project: &Project,
         request: &ScanRequest,
-        room: &ScanRoom,
+        memory: &QuestionMemory,
     ) -> ApiResult<Vec<Partition>> {
         let started = Instant::now();
-        let scan = self.events.scan_within(project.id, &project.group_types, request, room).await;
+        let scan = self.events.scan_within(project.id, &project.group_types, request, memory).await;
         let scan = scan.map_err(unreadable)?;
         let took = &scan.stats;
         tracing::info!(
@@ -94,10 +95,10 @@ impl Calculator {
         &self,
         project: &Project,
         needs: &Needs,
-        room: &ScanRoom,
+        memory: &QuestionMemory,
     ) -> ApiResult<Vec<Vec<Partition>>> {
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let scans = needs.further_scans().map(|scan| self.scan(project, scan, room)).collect::<Vec<_>>();
+        let scans = needs.further_scans().map(|scan| self.scan(project, scan, memory)).collect::<Vec<_>>();
         futures::stream::iter(scans).buffered(SCANS_AT_ONCE).try_collect().await
     }
 
@@ -107,24 +108,32 @@ impl Calculator {
         project: &Project,
         keys: &BTreeSet<String>,
         whole: bool,
+        memory: &QuestionMemory,
     ) -> ApiResult<Properties<Uuid>> {
         if keys.is_empty() && !whole {
             return Ok(Properties::default());
         }
         let (people, mut persons) = if whole {
-            (self.events.whole_people(project.id).await, Properties::whole(keys))
+            (self.events.whole_people(project.id, memory).await, Properties::whole(keys))
         } else {
-            (self.events.people(project.id, keys).await, Properties::new(keys))
+            (self.events.people_within(project.id, keys, memory).await, Properties::new(keys))
         };
         let people = people.map_err(unreadable)?;
+        let memory = memory.clone();
+        let cancellation = CancellationToken::default();
+        let _cancel_on_drop = cancellation.cancel_on_drop();
         let gathered = tokio::task::spawn_blocking(move || {
+            let meter = ThreadMeter::start(&memory);
             people.each(|id, _, properties| {
                 persons.add(id, properties);
+                if meter.is_over_budget() || cancellation.is_cancelled() {
+                    return ControlFlow::Break(());
+                }
                 ControlFlow::Continue(())
             });
-            persons
+            meter.finish().map(|()| persons)
         });
-        gathered.await.map_err(|error| ApiError::internal(&error))
+        gathered.await.map_err(|error| ApiError::internal(&error))?.map_err(unreadable)
     }
 
     /// The groups of one type. A type that the project does not have has none.

@@ -9,7 +9,7 @@ use pennon_core::model::Project;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::run::Stop;
+use super::run::{self, Stop};
 use super::{Calculator, Reached, context, in_time};
 use crate::errors::{refusal, unreadable};
 
@@ -28,20 +28,22 @@ impl Calculator {
             let membership = context(project, reached.definitions.clone())?.membership(id, now);
             let membership = membership.map_err(refusal)?;
             let turn = self.turn().await?;
-            let room = self.events.scan_room();
-            let facts = self.facts(project, membership.needs(), &reached.rosters, &room).await?;
-            let people = self.events.people(project.id, &BTreeSet::new()).await.map_err(unreadable)?;
+            let memory = self.events.question_memory();
+            let facts = self.facts(project, membership.needs(), &reached.rosters, &memory).await?;
+            let people = self.events.people_within(project.id, &BTreeSet::new(), &memory).await;
+            let people = people.map_err(unreadable)?;
             let is_due = stop.is_due();
             let counted = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 let mut persons: Vec<Uuid> = Vec::new();
                 people.each(|id, _, _| {
                     persons.push(id);
-                    ControlFlow::Continue(())
+                    if is_due() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
-                membership.count(&persons, facts, &is_due)
+                // Where it is due, counting ends before it begins.
+                run::measured(&memory, &is_due, |is_due| membership.count(&persons, facts, is_due))
             });
-            counted.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
+            counted.await.map_err(|error| ApiError::internal(&error))?
         });
         Ok(in_time(project, deadline, work).await? as u64)
     }

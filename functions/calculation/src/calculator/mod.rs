@@ -8,12 +8,15 @@ mod answer;
 mod asked;
 mod cache;
 mod definitions;
+pub(crate) mod events;
 mod facts;
 mod large;
 mod measure;
 mod members;
 pub(crate) mod people;
 pub(crate) mod persons;
+pub(crate) mod property_names;
+pub(crate) mod property_values;
 mod run;
 mod shared;
 
@@ -29,7 +32,7 @@ use pennon_core::store::Table;
 use pennon_engine::dates::WeekStart;
 use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 use pennon_engine::{Definitions, Plan, ProjectContext, Query};
-use pennon_eventstore::EventStore;
+use pennon_eventstore::{EventStore, memory_in_use};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -181,22 +184,38 @@ impl Calculator {
         let stop = Stop::at(deadline).noting(self.measured.clone());
         // In the heap: the futures of scans are large, and stand inside those of pages and handlers.
         let work = Box::pin(async {
-            let (context, plan, turn) = self.plan(project, query, used, now).await?;
-            let gathered = self.gather(project, &plan, used).await?;
-            let answer = run::answer(plan, gathered, &stop, turn).await?;
-            Ok(Calculated {
-                result: answer.result,
-                has_more: answer.has_more,
-                hogql: query.describe(),
-                timezone: project.timezone.clone(),
-                last_refresh: now,
-                cache_target_age: cache_target_age(query, now),
-                next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
-                    .map_err(refusal)?,
-                is_cached: false,
-            })
+            let attempt = |company| self.calculate_beside(project, query, used, now, &stop, company);
+            match attempt(Company::Others).await {
+                Err(error) if error == memory_in_use() => attempt(Company::Nobody).await,
+                done => done,
+            }
         });
         in_time(project, deadline, work).await
+    }
+
+    async fn calculate_beside(
+        &self,
+        project: &Project,
+        query: &Query,
+        used: &Used,
+        now: DateTime<Utc>,
+        stop: &Stop,
+        company: Company,
+    ) -> ApiResult<Calculated> {
+        let (context, plan, turn) = self.plan(project, query, used, now, company).await?;
+        let gathered = self.gather(project, &plan, used).await?;
+        let answer = run::answer(plan, gathered, stop, turn).await?;
+        Ok(Calculated {
+            result: answer.result,
+            has_more: answer.has_more,
+            hogql: query.describe(),
+            timezone: project.timezone.clone(),
+            last_refresh: now,
+            cache_target_age: cache_target_age(query, now),
+            next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
+                .map_err(refusal)?,
+            is_cached: false,
+        })
     }
 
     /// The plan of a question, and the right to calculate it.
@@ -206,12 +225,13 @@ impl Calculator {
         query: &Query,
         used: &Used,
         now: DateTime<Utc>,
+        company: Company,
     ) -> ApiResult<(ProjectContext, Arc<Plan>, Turn)> {
         let mut context = context(project, used.definitions.clone())?;
         let mut turn = None;
         if query.needs_earliest() {
             // Looking for it opens all that waits for compaction.
-            turn = Some(self.turn().await?);
+            turn = Some(self.permit(company).await?);
             context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
         }
         // Compiling many patterns takes a while.
@@ -224,16 +244,35 @@ impl Calculator {
         // What the engine refuses is refused before it waits for its turn, where nothing has to be looked up.
         let turn = match turn {
             Some(turn) => turn,
-            None => self.turn().await?,
+            None => self.permit(company).await?,
         };
         Ok((context, plan, turn))
     }
 
     /// Waits until it may use the cores. Who has the right keeps others from it.
     pub async fn turn(&self) -> ApiResult<Turn> {
-        let turn = self.permits.clone().acquire_owned().await;
+        self.permit(Company::Others).await
+    }
+
+    async fn permit(&self, company: Company) -> ApiResult<Turn> {
+        let permits = match company {
+            Company::Others => 1,
+            Company::Nobody => u32::try_from(self.limits.at_once.max(1)).unwrap_or(u32::MAX),
+        };
+        let turn = self.permits.clone().acquire_many_owned(permits).await;
         turn.map(Arc::new).map_err(|error| ApiError::internal(&error))
     }
+}
+
+/// What may be calculated beside a question. One that other questions left too little memory is tried once more with none
+/// beside it. Until then it holds neither memory nor a permit, and the semaphore is fair: no two questions wait for each
+/// other, and each is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// As many other questions as [`Limits::at_once`] allows.
+    Others,
+    /// No other question.
+    Nobody,
 }
 
 /// Gives `work` until `deadline`; 503 when it is not done by then.

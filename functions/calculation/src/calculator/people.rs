@@ -9,12 +9,12 @@ use pennon_core::model::Project;
 use pennon_engine::people::{Matched, Selector, union};
 use pennon_engine::scan::Partition;
 use pennon_engine::{ActorKind, Plan};
-use pennon_eventstore::{GroupType, PersonInFull, derived};
+use pennon_eventstore::{GroupType, PersonInFull, derived, memory_in_use};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::run::{self, Stop};
-use super::{Calculator, Question, in_time};
+use super::{Calculator, Company, Question, Used, in_time};
 use crate::errors::unreadable;
 
 /// A page of the people behind a number.
@@ -64,34 +64,53 @@ impl Calculator {
         limit: usize,
         offset: usize,
     ) -> ApiResult<Page> {
-        let Question { project, asked, known, now, deadline, .. } = *question;
+        let Question { project, asked, known, deadline, .. } = *question;
         let used = known.of(project.id, &super::named_by(&asked.query, Some(project)))?;
         let stop = Stop::at(deadline);
         let work = Box::pin(async {
-            let (_, plan, turn) = self.plan(project, &asked.query, &used, now).await?;
-            let gathered = self.gather(project, &plan, &used).await?;
-            let kind = selector.counts(&asked.query, &plan);
-            // Groups of a plan of persons are in several partitions.
-            let is_shared = kind != plan.actors();
-            let most = (!is_shared).then(|| offset.saturating_add(limit));
-            let add = move |first: First, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
-                Ok(first.take(plan.people(partition, &selector, is_due)?, most))
-            };
-            let parts = run::over(plan.clone(), gathered, &stop, turn, add).await?;
-            let mut first = First::default();
-            for part in parts {
-                let total = first.total + part.total;
-                first = First { total, ..first.take(part.people, most) };
+            let at = (offset, limit);
+            let attempt = |company| self.people_beside(question, &used, &selector, at, &stop, company);
+            match attempt(Company::Others).await {
+                Err(error) if error == memory_in_use() => attempt(Company::Nobody).await,
+                done => done,
             }
-            if is_shared {
-                first = first.merged();
-            }
-            let total = first.total;
-            let page: Vec<Matched> = first.people.into_iter().skip(offset).take(limit).collect();
-            let people = self.shown(project, kind, page).await?;
-            Ok(Page { total, people })
         });
         in_time(project, deadline, work).await
+    }
+
+    async fn people_beside(
+        &self,
+        question: &Question<'_>,
+        used: &Used,
+        selector: &Selector,
+        (offset, limit): (usize, usize),
+        stop: &Stop,
+        company: Company,
+    ) -> ApiResult<Page> {
+        let Question { project, asked, now, .. } = *question;
+        let (_, plan, turn) = self.plan(project, &asked.query, used, now, company).await?;
+        let gathered = self.gather(project, &plan, used).await?;
+        let kind = selector.counts(&asked.query, &plan);
+        // Groups of a plan of persons are in several partitions.
+        let is_shared = kind != plan.actors(selector);
+        let most = (!is_shared).then(|| offset.saturating_add(limit));
+        let selector = selector.clone();
+        let add = move |first: First, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
+            Ok(first.take(plan.people(partition, &selector, is_due)?, most))
+        };
+        let parts = run::over(plan.clone(), gathered, stop, turn, add).await?;
+        let mut first = First::default();
+        for part in parts {
+            let total = first.total + part.total;
+            first = First { total, ..first.take(part.people, most) };
+        }
+        if is_shared {
+            first = first.merged();
+        }
+        let total = first.total;
+        let page: Vec<Matched> = first.people.into_iter().skip(offset).take(limit).collect();
+        let people = self.shown(project, kind, page).await?;
+        Ok(Page { total, people })
     }
 
     async fn shown(&self, project: &Project, kind: ActorKind, page: Vec<Matched>) -> ApiResult<Vec<Person>> {

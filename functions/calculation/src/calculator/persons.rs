@@ -1,18 +1,21 @@
 //! The persons of a project as a list, or one by one.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use pennon_core::error::ApiResult;
 use pennon_core::http::Page;
 use pennon_core::model::Project;
 use pennon_engine::filter::PersonFilter;
+use pennon_engine::{CalcError, CalcResult};
 use pennon_eventstore::{PeoplePage, PersonInFull, derived};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::run::Stop;
 use super::{Calculator, in_time};
-use crate::errors::unreadable;
+use crate::errors::{refusal, unreadable};
 
 /// Which persons a list shows; all conditions have to hold.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +39,13 @@ impl Wanted {
     }
 
     /// Whether a person fits. `named` is who has the distinct id, and who has the id, that is searched for.
-    fn fits(&self, id: Uuid, properties: &Map<String, Value>, named: &[Uuid]) -> bool {
+    fn fits(
+        &self,
+        id: Uuid,
+        properties: &Map<String, Value>,
+        named: &[Uuid],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<bool> {
         let text = |key: &str| properties.get(key).and_then(Value::as_str);
         let has_email = |email: &String| text("email") == Some(email);
         let found = |search: &String| {
@@ -44,10 +53,11 @@ impl Wanted {
             let contains = |key: &str| text(key).is_some_and(|text| text.to_lowercase().contains(&search));
             named.contains(&id) || contains("email") || contains("name")
         };
-        let passes = |filter: &PersonFilter| filter.fits(properties);
-        self.email.as_ref().is_none_or(has_email)
-            && self.search.as_ref().is_none_or(found)
-            && self.properties.as_ref().is_none_or(passes)
+        let is_meant = self.email.as_ref().is_none_or(has_email) && self.search.as_ref().is_none_or(found);
+        match &self.properties {
+            Some(filter) if is_meant => filter.fits(properties, is_cancelled),
+            _ => Ok(is_meant),
+        }
     }
 }
 
@@ -60,6 +70,7 @@ impl Calculator {
         page: Page,
         deadline: Instant,
     ) -> ApiResult<PeoplePage> {
+        let stop = Stop::at(deadline);
         let work = Box::pin(async {
             let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
             let mut named: Vec<Uuid> = Vec::new();
@@ -71,19 +82,35 @@ impl Calculator {
                 // One person, found without going through the others.
                 let id = finals.of(derived(project.id, distinct_id));
                 let known = self.known_person(project, id).await?;
-                let fits = known.filter(|person| wanted.fits(id, &person.properties, &named));
-                let persons: Vec<PersonInFull> = fits.into_iter().collect();
+                let is_due = stop.is_due();
+                let mut persons: Vec<PersonInFull> = Vec::new();
+                if let Some(person) = known
+                    && wanted.fits(id, &person.properties, &named, &is_due).map_err(refusal)?
+                {
+                    persons.push(person);
+                }
                 let total = persons.len();
                 return Ok(PeoplePage { total, persons: page.slice(&persons).to_vec() });
             }
             let turn = self.turn().await?;
             let (keys, at) = (wanted.keys(), (page.offset, page.limit));
+            // What a filter was refused for ends the list.
+            let refused: Arc<OnceLock<CalcError>> = Arc::default();
+            let (is_due, fits_is_due, first_refusal) = (stop.is_due(), stop.is_due(), refused.clone());
             let fits = move |id, properties: &Map<String, Value>| {
                 let _turn = &turn;
-                wanted.fits(id, properties, &named)
+                wanted.fits(id, properties, &named, &fits_is_due).unwrap_or_else(|error| {
+                    _ = first_refusal.set(error);
+                    false
+                })
             };
-            let is_due = move || Instant::now() >= deadline;
-            self.events.list_people(project.id, &keys, fits, at, is_due).await.map_err(unreadable)
+            let ends = refused.clone();
+            let is_due = move || is_due() || ends.get().is_some();
+            let listed = self.events.list_people(project.id, &keys, fits, at, is_due).await;
+            match refused.get() {
+                Some(error) => Err(refusal(error.clone())),
+                None => listed.map_err(unreadable),
+            }
         });
         in_time(project, deadline, work).await
     }
@@ -121,7 +148,7 @@ mod tests {
         let (own, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let fits = |email: Option<&str>, search: Option<&str>, named: &[Uuid]| {
             let (email, search) = (email.map(str::to_owned), search.map(str::to_owned));
-            Wanted { email, search, ..Wanted::default() }.fits(own, ann, named)
+            Wanted { email, search, ..Wanted::default() }.fits(own, ann, named, &|| false).unwrap()
         };
         assert!(fits(None, None, &[]));
         assert!(fits(Some("Ann@Example.com"), None, &[]));

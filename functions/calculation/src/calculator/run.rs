@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_engine::scan::Partition;
 use pennon_engine::{Answer, CalcResult, Facts, Partial, Plan};
+use pennon_eventstore::{QuestionMemory, ThreadMeter};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::measure::Measured;
-use crate::errors::refusal;
+use crate::errors::{refusal, unreadable};
 
 /// Tells the threads of a calculation to stop, when its time is up or when this is dropped.
 #[derive(Debug)]
@@ -52,7 +53,25 @@ pub(super) fn cores() -> usize {
 }
 
 /// What was gathered for a plan.
-pub(super) type Gathered = (Vec<Partition>, Facts);
+pub(super) struct Gathered {
+    pub partitions: Vec<Partition>,
+    pub facts: Facts,
+    /// What is reserved for it, and from which counting reserves.
+    pub memory: QuestionMemory,
+}
+
+/// Runs a part of a calculation on the current thread, and reserves from `memory` what it allocates. Where that does not
+/// fit, `work` is told that its time is up, and the error says why.
+pub(super) fn measured<T>(
+    memory: &QuestionMemory,
+    is_due: &dyn Fn() -> bool,
+    work: impl FnOnce(&dyn Fn() -> bool) -> CalcResult<T>,
+) -> ApiResult<T> {
+    let meter = ThreadMeter::start(memory);
+    let done = work(&|| meter.is_over_budget() || is_due());
+    meter.finish().map_err(unreadable)?;
+    done.map_err(refusal)
+}
 
 /// The answer of `plan` over what was gathered. `turn` is held until the last thread has stopped.
 pub(super) async fn answer(
@@ -64,19 +83,30 @@ pub(super) async fn answer(
     let add = |sum: Partial, plan: &Plan, partition: &Partition, is_due: &dyn Fn() -> bool| {
         Ok(sum.merge(plan.partial(partition, is_due)?))
     };
+    let memory = gathered.memory.clone();
     let parts = over(plan.clone(), gathered, stop, turn.clone(), add).await?;
     let is_due = stop.is_due();
     let finished = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        plan.finish(parts.into_iter().fold(Partial::default(), Partial::merge), &is_due)
+        measured(&memory, &is_due, |is_due| {
+            let mut sum = Partial::default();
+            for part in parts {
+                // The plan looks first, and finishes nothing then.
+                if is_due() {
+                    break;
+                }
+                sum = sum.merge(part);
+            }
+            plan.finish(sum, is_due)
+        })
     });
-    finished.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)
+    finished.await.map_err(|error| ApiError::internal(&error))?
 }
 
 /// Goes over the partitions, facts joined, on all cores: `add` takes one of them into a part of the sum.
 pub(super) async fn over<T, F>(
     plan: Arc<Plan>,
-    (partitions, facts): Gathered,
+    gathered: Gathered,
     stop: &Stop,
     turn: Arc<OwnedSemaphorePermit>,
     add: F,
@@ -85,37 +115,40 @@ where
     T: Default + Send + 'static,
     F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
 {
-    let joining = (plan.clone(), turn.clone(), stop.is_due());
+    let Gathered { partitions, facts, memory } = gathered;
+    let joining = (plan.clone(), turn.clone(), stop.is_due(), memory.clone());
     let joined = tokio::task::spawn_blocking(move || {
-        let (plan, _turn, is_due) = joining;
-        plan.join(partitions, facts, &is_due)
+        let (plan, _turn, is_due, memory) = joining;
+        measured(&memory, &is_due, |is_due| plan.join(partitions, facts, is_due))
     });
-    let partitions = joined.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?;
+    let partitions = joined.await.map_err(|error| ApiError::internal(&error))??;
     let workers = cores().min(partitions.len());
     let queue = Arc::new(Mutex::new(partitions.into_iter()));
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
         let (plan, queue, is_due, turn, add) =
             (plan.clone(), queue.clone(), stop.is_due(), turn.clone(), add.clone());
-        let measured = stop.measured.clone();
+        let (noted, memory) = (stop.measured.clone(), memory.clone());
         tasks.spawn_blocking(move || {
             let _turn = turn;
-            let mut sum = T::default();
-            // Each partition is freed when it is done.
-            while let Some(partition) = next(&queue) {
-                let begun = Instant::now();
-                sum = add(sum, &plan, &partition, &is_due)?;
-                if let Some(measured) = &measured {
-                    let rows = partition.runs.iter().map(|run| run.times.len() as u64).sum();
-                    measured.add_counted(rows, begun.elapsed());
+            measured(&memory, &is_due, |is_due| {
+                let mut sum = T::default();
+                // Each partition is freed when it is done.
+                while let Some(partition) = next(&queue) {
+                    let begun = Instant::now();
+                    sum = add(sum, &plan, &partition, is_due)?;
+                    if let Some(noted) = &noted {
+                        let rows = partition.runs.iter().map(|run| run.times.len() as u64).sum();
+                        noted.add_counted(rows, begun.elapsed());
+                    }
                 }
-            }
-            Ok(sum)
+                Ok(sum)
+            })
         });
     }
     let mut parts = Vec::with_capacity(workers);
     while let Some(joined) = tasks.join_next().await {
-        parts.push(joined.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?);
+        parts.push(joined.map_err(|error| ApiError::internal(&error))??);
     }
     Ok(parts)
 }

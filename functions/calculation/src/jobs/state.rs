@@ -278,7 +278,8 @@ impl State {
     /// Whether somebody is at it, or will be at once, by the instant of a request and the machine's clock.
     pub fn is_alive(&self, now: DateTime<Utc>, machine: DateTime<Utc>) -> bool {
         let quiet = match self.seen_at {
-            Some(seen_at) => machine - seen_at,
+            // A clock that was set back leaves a mark of the future, which says nothing of who is alive.
+            Some(seen_at) => (machine - seen_at).abs(),
             None => now - self.start_time,
         };
         self.end.is_none() && quiet < QUIET_AT_MOST

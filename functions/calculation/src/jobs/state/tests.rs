@@ -199,5 +199,6 @@ fn who_is_silent_is_not_alive() {
     assert!(waiting.is_alive(at(14), at(9999)) && !waiting.is_alive(at(15), at(9999)), "not picked up");
     let working = begun(&waiting, 100);
     assert!(working.is_alive(at(9999), at(114)) && !working.is_alive(at(9999), at(115)));
+    assert!(!working.is_alive(at(9999), at(85)), "a clock that was set back does not keep a worker alive");
     assert!(!ended(&working, 101, None).is_alive(at(101), at(101)));
 }

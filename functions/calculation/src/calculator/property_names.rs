@@ -1,0 +1,151 @@
+//! The names of a project's events and properties.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use pennon_core::error::ApiResult;
+use pennon_core::model::Project;
+use pennon_engine::{SessionValue, session_properties};
+use pennon_eventstore::{EventName, EventsWanted, GroupType, PropertyNames, ValueType, WalkBudget};
+use tokio::time::Instant;
+
+use super::{Calculator, in_time};
+use crate::errors::unreadable;
+
+/// Events of a name, the newest ones, in which it is looked for properties.
+const SEEN_EVENTS: usize = 1000;
+/// How many bytes of segments are read for each name.
+const SEEN_BYTES: u64 = 16 << 20;
+
+/// What has properties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PropertyKind {
+    /// Events.
+    Event,
+    /// Persons.
+    Person,
+    /// Sessions.
+    Session,
+    /// Groups of the type with this index.
+    Group(usize),
+}
+
+impl PropertyKind {
+    /// Every kind that a project can have.
+    pub fn all(project: &Project) -> impl Iterator<Item = PropertyKind> {
+        let groups = (0..project.group_types.len()).map(PropertyKind::Group);
+        [PropertyKind::Event, PropertyKind::Session, PropertyKind::Person].into_iter().chain(groups)
+    }
+}
+
+/// The type of a property's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PropertyType {
+    /// Texts.
+    String,
+    /// Numbers.
+    Numeric,
+    /// true and false.
+    Boolean,
+    /// Instants.
+    DateTime,
+}
+
+impl PropertyType {
+    /// The name that answers use.
+    pub fn name(self) -> &'static str {
+        match self {
+            PropertyType::String => "String",
+            PropertyType::Numeric => "Numeric",
+            PropertyType::Boolean => "Boolean",
+            PropertyType::DateTime => "DateTime",
+        }
+    }
+
+    fn of(value: Option<ValueType>) -> Option<PropertyType> {
+        match value {
+            Some(ValueType::Text) => Some(PropertyType::String),
+            Some(ValueType::Number) => Some(PropertyType::Numeric),
+            Some(ValueType::Boolean) => Some(PropertyType::Boolean),
+            Some(ValueType::Mixed) | None => None,
+        }
+    }
+}
+
+impl Calculator {
+    /// The names of all events of a project, ascending.
+    pub async fn event_names(&self, project: &Project) -> ApiResult<Vec<EventName>> {
+        let work = Box::pin(async {
+            let _turn = self.turn().await?;
+            self.events.event_names(project.id).await.map_err(unreadable)
+        });
+        in_time(project, self.deadline(), work).await
+    }
+
+    /// The names of the properties of this kind, ascending, with the type of their values where they have one.
+    pub async fn property_names(
+        &self,
+        project: &Project,
+        kind: PropertyKind,
+        deadline: Instant,
+    ) -> ApiResult<Vec<(String, Option<PropertyType>)>> {
+        let work = Box::pin(async {
+            let _turn = self.turn().await?;
+            let found = match kind {
+                PropertyKind::Event => self.events.event_property_names(project.id).await,
+                PropertyKind::Person => self.events.person_property_names(project.id).await,
+                PropertyKind::Session => return Ok(of_sessions()),
+                PropertyKind::Group(index) => match project.group_types.get(index) {
+                    Some(name) => {
+                        let of = GroupType { index: index as u32, name: name.clone() };
+                        self.events.group_property_names(project.id, &of).await
+                    }
+                    None => Ok(PropertyNames::default()),
+                },
+            };
+            let names = found.map_err(unreadable)?.0.into_iter();
+            Ok(names.map(|(name, value)| (name, PropertyType::of(value))).collect())
+        });
+        in_time(project, deadline, work).await
+    }
+
+    /// The properties that the newest events of each of these names have.
+    pub async fn seen_properties(
+        &self,
+        project: &Project,
+        names: &BTreeSet<String>,
+        deadline: Instant,
+    ) -> ApiResult<BTreeSet<String>> {
+        let work = Box::pin(async {
+            let _turn = self.turn().await?;
+            let mut seen = BTreeSet::new();
+            for name in names {
+                let wanted = EventsWanted { names: Some([name.clone()].into()), ..EventsWanted::default() };
+                let budget = WalkBudget { events: SEEN_EVENTS, bytes: SEEN_BYTES };
+                let mut looked = 0;
+                let walked = self.events.walk_newest_events(project.id, wanted, budget, |listed| {
+                    seen.extend(listed.event.properties.into_iter().map(|(name, _)| name));
+                    looked += 1;
+                    if looked < SEEN_EVENTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                walked.await.map_err(unreadable)?;
+            }
+            Ok(seen)
+        });
+        in_time(project, deadline, work).await
+    }
+}
+
+fn of_sessions() -> Vec<(String, Option<PropertyType>)> {
+    let of = |(name, value): (&str, SessionValue)| {
+        let of = match value {
+            SessionValue::Text => PropertyType::String,
+            SessionValue::Number => PropertyType::Numeric,
+            SessionValue::Instant => PropertyType::DateTime,
+        };
+        (name.to_owned(), Some(of))
+    };
+    let mut names = session_properties().map(of).collect::<Vec<_>>();
+    names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    names
+}

@@ -1,0 +1,215 @@
+//! The values that a property has, the most frequent first.
+//!
+//! Of events it reads one column of those of the last seven days, and of all times only where these have no value; of
+//! persons that property of each. Must stay true: lists count by their items, and null is no value.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::model::Project;
+use pennon_engine::scan::{ColumnKey, EventSelection, Partition, ScanRequest};
+use pennon_engine::{CalcError, CalcResult, text_of};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::run::{Stop, measured};
+use super::{Calculator, in_time};
+use crate::errors::{refusal, unreadable};
+
+/// How far back values are looked for at first.
+const RECENT_MICROS: i64 = 7 * 86_400 * 1_000_000;
+/// Values are counted between two looks at the time.
+const COUNTED_AT_ONCE: usize = 4096;
+
+/// Which values are listed.
+#[derive(Debug, Clone)]
+pub struct ValuesQuery {
+    /// Of which property.
+    pub key: String,
+    /// What their text contains, whatever the case.
+    pub search: Option<String>,
+    /// Of the events with these names; of all where none are given.
+    pub events: BTreeSet<String>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A value, and how often it occurs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PropertyValue {
+    /// The value; no list and no null.
+    pub value: Value,
+    /// How often.
+    pub count: u64,
+}
+
+/// How often values occur, by their JSON text.
+#[derive(Debug, Default)]
+struct ValueCounts(HashMap<String, PropertyValue>);
+
+impl ValueCounts {
+    /// Counts `value` `times` times; a list by its items.
+    fn add(&mut self, value: &Value, times: u64, search: Option<&str>) {
+        match value {
+            Value::Null => {}
+            Value::Array(items) => items.iter().for_each(|item| self.add(item, times, search)),
+            value => {
+                let is_found =
+                    |search: &str| text_of(value).is_some_and(|text| text.to_lowercase().contains(search));
+                if search.is_none_or(is_found) {
+                    let counted = self.0.entry(value.to_string());
+                    counted.or_insert_with(|| PropertyValue { value: value.clone(), count: 0 }).count +=
+                        times;
+                }
+            }
+        }
+    }
+
+    /// The most frequent ones; of equally frequent ones by their text.
+    fn most_frequent(self, limit: usize) -> Vec<PropertyValue> {
+        let mut values = self.0.into_iter().collect::<Vec<_>>();
+        values.sort_unstable_by(|(text, a), (other, b)| b.count.cmp(&a.count).then_with(|| text.cmp(other)));
+        values.truncate(limit);
+        values.into_iter().map(|(_, counted)| counted).collect()
+    }
+}
+
+fn count(
+    partitions: &[Partition],
+    column: &ColumnKey,
+    search: Option<&str>,
+    is_due: &dyn Fn() -> bool,
+) -> CalcResult<ValueCounts> {
+    let mut counts = ValueCounts::default();
+    let columns = partitions.iter().flat_map(|partition| &partition.runs);
+    for column in columns.filter_map(|run| run.columns.get(column)) {
+        let mut times = vec![0_u64; column.values.len()];
+        for code in column.codes.iter() {
+            if let Some(times) = times.get_mut(*code as usize) {
+                *times += 1;
+            }
+        }
+        for (at, (value, times)) in column.values.iter().zip(times).enumerate() {
+            if at % COUNTED_AT_ONCE == 0 && is_due() {
+                return Err(CalcError::timeout());
+            }
+            if times > 0 {
+                counts.add(value, times, search);
+            }
+        }
+    }
+    Ok(counts)
+}
+
+impl Calculator {
+    /// The values of a property of events, as of `now`.
+    pub async fn event_property_values(
+        &self,
+        project: &Project,
+        query: ValuesQuery,
+        now: i64,
+        deadline: Instant,
+    ) -> ApiResult<Vec<PropertyValue>> {
+        let stop = Stop::at(deadline);
+        let work = Box::pin(async {
+            let recent = self.values_since(project, &query, now - RECENT_MICROS, &stop).await?;
+            if recent.is_empty() {
+                self.values_since(project, &query, i64::MIN, &stop).await
+            } else {
+                Ok(recent)
+            }
+        });
+        in_time(project, deadline, work).await
+    }
+
+    async fn values_since(
+        &self,
+        project: &Project,
+        query: &ValuesQuery,
+        from: i64,
+        stop: &Stop,
+    ) -> ApiResult<Vec<PropertyValue>> {
+        let turn = self.turn().await?;
+        let column = match query.key.as_str() {
+            "distinct_id" => ColumnKey::DistinctId,
+            key => ColumnKey::Property(key.to_owned()),
+        };
+        let events = match query.events.is_empty() {
+            true => EventSelection::All,
+            false => EventSelection::Named(query.events.clone()),
+        };
+        let columns = BTreeSet::from([column.clone()]);
+        let request = ScanRequest { events, from, to: i64::MAX, columns, arrivals: false };
+        let memory = self.events.question_memory();
+        let scan = self.events.scan_within(project.id, &project.group_types, &request, &memory).await;
+        let partitions = scan.map_err(unreadable)?.partitions;
+        let (is_due, limit) = (stop.is_due(), query.limit);
+        let search = query.search.as_ref().map(|search| search.to_lowercase());
+        let counted = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            measured(&memory, &is_due, |is_due| {
+                count(&partitions, &column, search.as_deref(), is_due)
+                    .map(|counts| counts.most_frequent(limit))
+            })
+        });
+        counted.await.map_err(|error| ApiError::internal(&error))?
+    }
+
+    /// The values of a property of persons.
+    pub async fn person_property_values(
+        &self,
+        project: &Project,
+        query: ValuesQuery,
+        deadline: Instant,
+    ) -> ApiResult<Vec<PropertyValue>> {
+        let stop = Stop::at(deadline);
+        let work = Box::pin(async {
+            let turn = self.turn().await?;
+            let keys = BTreeSet::from([query.key.clone()]);
+            let people = self.events.people(project.id, &keys).await.map_err(unreadable)?;
+            let is_due = stop.is_due();
+            let search = query.search.as_ref().map(|search| search.to_lowercase());
+            let counted = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let (mut counts, mut in_time) = (ValueCounts::default(), true);
+                people.each(|_, _, properties| {
+                    if let Some(value) = properties.get(&query.key) {
+                        counts.add(value, 1, search.as_deref());
+                    }
+                    in_time = !is_due();
+                    if in_time { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                if in_time { Ok(counts.most_frequent(query.limit)) } else { Err(CalcError::timeout()) }
+            });
+            let counted = counted.await.map_err(|error| ApiError::internal(&error))?;
+            counted.map_err(refusal)
+        });
+        in_time(project, deadline, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_come_by_frequency_and_lists_by_their_items() {
+        let mut counts = ValueCounts::default();
+        for (value, times) in [
+            (json!("Firefox"), 2),
+            (json!(["Safari", "Firefox"]), 3),
+            (json!(null), 9),
+            (json!(7), 3),
+            (json!({"a": 1}), 1),
+        ] {
+            counts.add(&value, times, None);
+        }
+        let values = counts.most_frequent(3).into_iter().map(|counted| (counted.value, counted.count));
+        assert_eq!(values.collect::<Vec<_>>(), [(json!("Firefox"), 5), (json!("Safari"), 3), (json!(7), 3)]);
+        let mut found = ValueCounts::default();
+        found.add(&json!(["Safari", "Firefox", 15]), 1, Some("fi"));
+        assert_eq!(found.most_frequent(9), [PropertyValue { value: json!("Firefox"), count: 1 }]);
+    }
+}

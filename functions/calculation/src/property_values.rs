@@ -1,0 +1,72 @@
+//! The values of a property of events or persons, the most frequent first.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use axum::response::Response;
+use pennon_core::auth::Scope;
+use pennon_core::error::ApiResult;
+use pennon_core::http::{Call, json};
+use serde_json::{Value, json as object};
+
+use crate::Calculation;
+use crate::calculator::property_values::{PropertyValue, ValuesQuery};
+use crate::events::READ_EVENTS;
+use crate::parameters::{boolean, integer, repeated, required, text};
+
+const READ_PERSON_VALUES: Scope = Scope::either("person:read", READ_EVENTS);
+/// Values where the request does not say how many.
+const LIMIT: usize = 10;
+/// Most values.
+const LIMIT_MAX: usize = 1000;
+/// The key by which the names of events are listed that the vendor's libraries do not send by themselves.
+const CUSTOM_EVENTS: &str = "custom_event";
+
+/// `GET P/events/values/`
+pub async fn of_events(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
+    let deadline = state.calculator.deadline();
+    let (access, []) = state.app.project(&call, READ_EVENTS, |_| []).await?;
+    let mut query = query(&call)?;
+    query.events = repeated(&call, "event_name")?;
+    let is_column = boolean(&call, "is_column")? == Some(true);
+    if query.key == CUSTOM_EVENTS || (is_column && query.key == "event") {
+        let found = state.calculator.event_names(&access.project).await?;
+        let found = found.into_iter().map(|event| event.name);
+        let named = found.filter(|name| query.key != CUSTOM_EVENTS || !name.starts_with('$'));
+        let search = query.search.as_deref().unwrap_or("").to_lowercase();
+        let named = named.filter(|name| name.to_lowercase().contains(&search));
+        let limit = if query.key == CUSTOM_EVENTS { LIMIT_MAX } else { query.limit };
+        return Ok(json(named.take(limit).map(|name| object!({"name": name})).collect::<Vec<_>>()));
+    }
+    let now = call.now.timestamp_micros();
+    let values = state.calculator.event_property_values(&access.project, query, now, deadline).await?;
+    Ok(json(values.iter().map(|counted| object!({"name": name_of(counted)})).collect::<Vec<_>>()))
+}
+
+/// `GET P/persons/values/`
+pub async fn of_persons(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
+    let deadline = state.calculator.deadline();
+    let (access, []) = state.app.project(&call, READ_PERSON_VALUES, |_| []).await?;
+    let values = state.calculator.person_property_values(&access.project, query(&call)?, deadline).await?;
+    let shown = |counted| object!({"name": name_of(counted), "count": counted.count});
+    Ok(json(values.iter().map(shown).collect::<Vec<_>>()))
+}
+
+fn query(call: &Call) -> ApiResult<ValuesQuery> {
+    required(call, "key")?;
+    Ok(ValuesQuery {
+        // A name may begin or end with a blank.
+        key: call.query_value("key").unwrap_or_default().to_owned(),
+        search: text(call, "value")?.map(str::to_owned),
+        events: BTreeSet::new(),
+        limit: integer(call, "limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT),
+    })
+}
+
+/// Texts and numbers as they are, all else as text.
+fn name_of(counted: &PropertyValue) -> Value {
+    match &counted.value {
+        value @ (Value::String(_) | Value::Number(_)) => value.clone(),
+        value => Value::from(value.to_string()),
+    }
+}
