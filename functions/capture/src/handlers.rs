@@ -6,7 +6,7 @@
 //! the answer was lost counts it twice.
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::ApiError;
 use pennon_core::http::{Call, json};
@@ -16,7 +16,7 @@ use pennon_eventstore::{EventStoreError, Sealed, parse_timestamp};
 use serde_json::Map;
 
 use crate::Capture;
-use crate::decode::{Sent, decode};
+use crate::decode::{Sent, decode, decode_data};
 use crate::normalize::{Batch, Form, Outcome, Received, normalize};
 use crate::refusal::Refusal;
 
@@ -36,6 +36,17 @@ pub(crate) async fn capture(State(state): State<Capture>, call: Call) -> Respons
     }
 }
 
+/// `GET /e?data=`: events in the query string, as a browser library of 2023 sends them where it is told to. Nothing is
+/// stored for HEAD, which has the same route.
+pub(crate) async fn capture_from_query(State(state): State<Capture>, call: Call) -> Response {
+    let mut response = match call.method == Method::HEAD {
+        true => json(serde_json::json!({"status": 1})),
+        false => capture(State(state), call).await,
+    };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// `POST /i/v1/analytics/events`: a batch whose answer names every event.
 pub(crate) async fn analytics_events(State(state): State<Capture>, call: Call) -> Response {
     match accept(&state, call, Form::Analytics).await {
@@ -51,11 +62,6 @@ pub(crate) async fn analytics_events(State(state): State<Capture>, call: Call) -
         }
         Err(answer) => answer,
     }
-}
-
-/// A route that a browser library asks for and goes on without.
-pub(crate) async fn not_served() -> ApiError {
-    ApiError::no_route()
 }
 
 /// Stores the events of a request. Says what became of each.
@@ -95,7 +101,7 @@ struct Read {
 }
 
 async fn project_of(state: &Capture, token: &str) -> Result<u64, Response> {
-    let project = state.tokens.project(&state.app.store, token).await;
+    let project = state.app.tokens.project(&state.app.store, token).await;
     let project = project.map_err(|e| ApiError::from(e).into_response())?;
     let project = project.ok_or_else(|| Refusal::unknown_token().into_response())?;
     tally::note(|tally| tally.set_project(project));
@@ -112,7 +118,15 @@ fn read(call: &Call, form: Form) -> Result<Read, Response> {
         compression: call.query_value("compression"),
         body: call.bytes(),
     };
-    let payload = decode(&sent).map_err(Refusal::into_response)?;
+    let payload = match call.method == Method::GET {
+        true => {
+            let data = call.query_value("data").filter(|data| !data.is_empty());
+            let missing = || Refusal::field("required", "The query string has no data.", "data");
+            data.ok_or_else(missing).and_then(|data| decode_data(data, sent.compression.unwrap_or("")))
+        }
+        false => decode(&sent),
+    };
+    let payload = payload.map_err(Refusal::into_response)?;
     // The browser library tells its clock in a parameter that also keeps caches away, the newer form in a header.
     let by_query = || call.query_value("_")?.parse::<i64>().ok().filter(|at| CLOCKS.contains(at));
     let sent_at = match form {

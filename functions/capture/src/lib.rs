@@ -11,7 +11,6 @@ mod handlers;
 pub mod normalize;
 pub mod refusal;
 mod times;
-mod tokens;
 mod turns;
 
 #[cfg(test)]
@@ -28,30 +27,24 @@ use pennon_eventstore::EventStore;
 pub struct Capture {
     app: App,
     events: EventStore,
-    tokens: tokens::Tokens,
     /// Turns at decoding. A small body may stand for a large value, so that only so many are there at once.
     turns: turns::Turns,
 }
 
 /// The route table.
 pub fn routes() -> Routes<Capture> {
-    Routes::open()
+    Routes::sdk()
         .add(Method::POST, "/batch", handlers::capture)
         .add(Method::POST, "/capture", handlers::capture)
         .add(Method::POST, "/e", handlers::capture)
+        .add(Method::GET, "/e", handlers::capture_from_query)
         .add(Method::POST, "/i/v0/e", handlers::capture)
         .add(Method::POST, "/i/v1/analytics/events", handlers::analytics_events)
-        .add(Method::GET, "/array/{token}/config", handlers::not_served)
 }
 
 /// The routes over `app` and `events`, without the edge.
 pub fn router(app: &App, events: &EventStore) -> Router {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let state = Capture {
-        app: app.clone(),
-        events: events.clone(),
-        tokens: tokens::Tokens::default(),
-        turns: turns::Turns::new(cores),
-    };
+    let state = Capture { app: app.clone(), events: events.clone(), turns: turns::Turns::new(cores) };
     routes().into_router(state, app)
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::answers;
 
 const READ_PROJECT: &str = "project:read";
-const READ_ORGANIZATION: &str = "organization:read";
+pub const READ_ORGANIZATION: &str = "organization:read";
 const READ_USER: &str = "user:read";
 
 /// `GET /api/projects/`
@@ -115,7 +115,11 @@ fn organization_named(caller: &Caller, segment: &str) -> Option<Uuid> {
 }
 
 /// The organization that the path names, for a caller with `scope` who belongs to it.
-async fn organization_of(app: &App, call: &Call, scope: &'static str) -> ApiResult<(Caller, Organization)> {
+pub async fn organization_of(
+    app: &App,
+    call: &Call,
+    scope: &'static str,
+) -> ApiResult<(Caller, Organization)> {
     let mut named = None;
     let caller = app
         .caller(call, |caller| {

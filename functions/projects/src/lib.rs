@@ -2,6 +2,7 @@
 
 mod answers;
 mod handlers;
+mod members;
 
 use axum::Router;
 use axum::http::Method;
@@ -27,6 +28,8 @@ pub fn routes() -> Routes<App> {
             "/api/organizations/{organization_id}/projects/{id}",
             handlers::retrieve_organization_project,
         )
+        .add(Method::GET, "/api/organizations/{organization_id}/members", members::list_members)
+        .add(Method::GET, "/api/organizations/{organization_id}/roles", members::list_roles)
 }
 
 /// The routes over `app`, without the edge.

@@ -1,21 +1,23 @@
 //! The handlers: parse, read, judge, answer.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use pennon_core::app::App;
-use pennon_core::auth::Access;
+use pennon_core::auth::{Access, Scope};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, empty, json_text};
-use pennon_core::model::{Role, RoleMember};
+use pennon_core::model::Role;
 use pennon_core::once::{noted, once};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_engine::flag::Flag;
+use pennon_engine::flag::calls::KnownCalls;
 use pennon_engine::flag::fields::{self, Field};
-use serde_json::{Value, json as object};
-use uuid::Uuid;
+use pennon_engine::flag::{CallTimes, Flag};
+use serde_json::Value;
 
 use crate::payloads;
 use crate::refused;
@@ -23,7 +25,7 @@ use crate::store::{self, Outcome, RoleAccess};
 use crate::viewer::Viewers;
 
 const READ: &str = "feature_flag:read";
-const WRITE: &str = "feature_flag:write";
+const WRITE: Scope = Scope::unlogged("feature_flag:write");
 
 /// Most role accesses that are read from a partition before the key is known to open the project. Four such partitions
 /// hold 10,000 with room to spare, and one of them is less than a page of the store.
@@ -102,7 +104,7 @@ pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> 
     }
 }
 
-async fn flag_of(app: &App, call: &Call, scope: &'static str) -> ApiResult<(Access, Option<Flag>)> {
+async fn flag_of(app: &App, call: &Call, scope: impl Into<Scope>) -> ApiResult<(Access, Option<Flag>)> {
     let id = call.id("feature_flag_id");
     let wanted = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
     let (access, items) = app.project_with(call, scope, wanted).await?;
@@ -136,7 +138,7 @@ async fn flag_and_accesses(app: &App, call: &Call) -> ApiResult<(Access, Option<
 async fn record_of(
     app: &App,
     call: &Call,
-    scope: &'static str,
+    scope: impl Into<Scope>,
 ) -> ApiResult<(Access, Option<Flag>, Option<RoleAccess>)> {
     let ids = call.id("feature_flag_id").zip(call.id("id"));
     let wanted = |project| match ids {
@@ -174,13 +176,20 @@ async fn show(
     let organization = access.project.organization;
     let wanted: Vec<_> = records.iter().map(|record| keys::role(organization, record.role)).collect();
     let shown = [flag];
-    let (viewers, roles) = tokio::try_join!(Viewers::load(app, access, &shown), async {
-        Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?)
-    })?;
-    let flag = viewers.text(&payloads::shown(&app.payload_keys, access.project.id, flag), call.now);
+    let row = keys::flag_calls(access.project.id);
+    let (viewers, roles, calls) = tokio::try_join!(
+        Viewers::load(app, access, &shown),
+        async { Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?) },
+        async { Ok::<_, ApiError>(app.store.records.get(&row).await?) },
+    )?;
+    // Without the events that wait for compaction: this function reads no events.
+    let known = KnownCalls { stored: read(calls)?.unwrap_or_default(), ..KnownCalls::default() };
+    let calls = CallTimes::new(Arc::new(known), call.now);
+    let flag = payloads::shown(&app.payload_keys, access.project.id, flag);
+    let flag = viewers.text(&flag, call.now, &calls);
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for (record, role) in records.iter().zip(roles) {
-        let role = read::<Role>(role)?.map_or(Value::Null, |role| show_role(&role));
+        let role = read::<Role>(role)?.map_or(Value::Null, |role| role.to_answer());
         let (id, added_at) = (record.id, timestamp(record.added_at));
         let text = format!(
             r#"{{"id":{id},"feature_flag":{flag},"role":{role},"added_at":"{added_at}","updated_at":"{added_at}"}}"#
@@ -192,36 +201,6 @@ async fn show(
         texts.push(text);
     }
     Ok(texts)
-}
-
-fn show_role(role: &Role) -> Value {
-    object!({
-        "id": role.id,
-        "name": role.name,
-        "feature_flags_access_level": u8::from(role.feature_flags_access_level),
-        "created_at": timestamp(role.created_at),
-        "created_by": null,
-        "members": role.members.iter().map(|member| show_member(role, member)).collect::<Vec<_>>(),
-    })
-}
-
-fn show_member(role: &Role, member: &RoleMember) -> Value {
-    let joined_at = timestamp(member.joined_at);
-    let derived = |kind: &str| Uuid::new_v5(&role.id, format!("{kind}/{}", member.user.id).as_bytes());
-    object!({
-        "id": derived("role membership"),
-        "role_id": role.id,
-        "organization_member": {
-            "id": derived("organization membership"),
-            "user": member.user,
-            "level": member.level.number(),
-            "joined_at": joined_at,
-            "updated_at": joined_at,
-        },
-        "user": member.user,
-        "joined_at": joined_at,
-        "updated_at": joined_at,
-    })
 }
 
 fn require_right(access: &Access, flag: &Flag) -> ApiResult<()> {

@@ -1,7 +1,7 @@
 //! Which roles may edit a flag.
 //!
 //! Must stay true: a role has access to a flag once at most, which its uniqueness row ensures; a record belongs to the
-//! flag of its partition, so records of a flag that is gone are reached by nobody.
+//! flag of its partition.
 
 mod handlers;
 pub mod payloads;

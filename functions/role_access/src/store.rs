@@ -1,7 +1,6 @@
 //! Role accesses in the table.
 //!
-//! Must stay true: record and uniqueness row come and go together, and come only to a flag that is there, so that
-//! nothing is added to a flag that is gone for good.
+//! Must stay true: record and uniqueness row come and go together, and come only to a flag that is there.
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, ProjectId};

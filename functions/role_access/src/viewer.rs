@@ -9,7 +9,7 @@ use pennon_core::error::ApiResult;
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_engine::flag::edit_right::{Caller, Decision, Membership};
-use pennon_engine::flag::{Flag, FlagRow, Prepared, Viewer};
+use pennon_engine::flag::{CallTimes, Flag, FlagRow, Prepared, Viewer};
 use serde::Deserialize;
 
 /// What is known of the caller and of the cohorts that flags name.
@@ -108,8 +108,8 @@ impl Viewers {
     }
 
     /// The record as the caller sees it, as JSON text.
-    pub fn text(&self, flag: &Flag, now: DateTime<Utc>) -> String {
-        Prepared::new(flag, &self.cohort_names).text(self.viewer(flag), now)
+    pub fn text(&self, flag: &Flag, now: DateTime<Utc>, calls: &CallTimes) -> String {
+        Prepared::new(flag, &self.cohort_names).text(self.viewer(flag), now, calls)
     }
 
     /// The caller in front of `flag`.

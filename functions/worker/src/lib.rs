@@ -1,12 +1,11 @@
 //! Work beside requests: calculations in the background; captured events become segments; what segments have replaced is
-//! removed, and so are what belonged to flags that are gone for good and results that nothing names.
+//! removed, and so are results that nothing names.
 //!
 //! Must stay true: a run may stop anywhere and be started again, or run twice at once, and no answer changes by it; a
 //! project that fails does not keep the others from their turn; a run ends in about the time that it is given.
 
 mod events;
 mod jobs;
-mod purged;
 
 use std::time::Duration;
 
@@ -18,12 +17,11 @@ use tokio::time::Instant;
 
 pub use events::{Record, Trigger, answer, trigger};
 pub use jobs::{run_left_over, run_told};
-pub use purged::{Purge, sweep_purged};
 
 /// Time for a run where a function may take ten minutes: enough is left for the step that is going on.
 pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
-/// Time of a run for what belonged to flags that are gone; most runs find nothing.
-pub const PURGE_TIME: Duration = Duration::from_secs(30);
+/// Time of a run for what is due after deletions; most runs find nothing.
+pub const DUE_TIME: Duration = Duration::from_secs(30);
 
 /// One in so many runs looks for objects of results that nothing names: about once an hour.
 const RESULTS_ONE_IN: u64 = 12;
@@ -51,12 +49,14 @@ pub struct Run {
 
 /// Compacts and sweeps every project that has events, from `now` on, for about `time`.
 ///
-/// Fails only when the projects cannot be listed. Where time runs out, the next run begins with other projects.
+/// Fails only when the projects cannot be listed, or tables and objects do not belong together. Where time runs out, the next run begins with other projects.
 pub async fn compact_all(
     events: &EventStore,
     now: DateTime<Utc>,
     time: Duration,
 ) -> Result<Run, EventStoreError> {
+    // Nothing is compacted or removed beside events of another installation, or of newer tables.
+    events.claim_installation().await?;
     let span = Span { begun: Instant::now(), now, time };
     let mut projects = events.projects().await?;
     // Another first project each time, so that a run that is always cut short reaches all of them in the end.
@@ -123,17 +123,18 @@ async fn compact_one(
     if pennon_core::ids::random_below(ORPHANS_ONE_IN) == 0 {
         run.removed += events.sweep_orphans(project, span.micros()).await?;
     }
-    let mut failed_merges = 0;
+    let (mut failed_merges, mut damaged_blocks) = (0, 0);
     for done in [blocks, merges] {
         let (done, is_all) = done?;
         failed_merges += done.failed_merges;
+        damaged_blocks += done.damaged_blocks;
         run.blocks += done.blocks;
         run.events += done.events;
         run.merged_segments += done.merged_segments;
         run.unfinished |= !is_all;
     }
     // The log says which; all else of the project has been done.
-    run.failed += usize::from(failed_merges > 0);
+    run.failed += usize::from(failed_merges + damaged_blocks > 0);
     Ok(())
 }
 

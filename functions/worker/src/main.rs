@@ -12,8 +12,7 @@ use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    PURGE_TIME, RUN_TIME, Trigger, answer, compact_all, run_left_over, run_told, sweep_purged, sweep_results,
-    trigger,
+    DUE_TIME, RUN_TIME, Trigger, answer, compact_all, run_left_over, run_told, sweep_results, trigger,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -58,8 +57,7 @@ async fn work(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error>
 async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
     let Worker { app, events, calculator } = worker;
     // Whatever becomes of one, the others have their turn.
-    let purged = sweep_purged(&app.store.records, PURGE_TIME).await;
-    let followed = pennon_insights::follow_due(&app.store.records, app.clock.now(None), PURGE_TIME).await;
+    let followed = pennon_insights::follow_due(&app.store.records, app.clock.now(None), DUE_TIME).await;
     let swept = sweep_results(calculator, app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
     // Last, because one may wait as long as there is time for a worker that still lives; most runs find none.
@@ -70,7 +68,6 @@ async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
     }
     jobs?;
     swept?;
-    purged?;
     followed.map_err(|error| error.detail().to_owned())?;
     Ok(Value::Null)
 }
