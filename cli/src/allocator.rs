@@ -1,10 +1,11 @@
-//! How much memory the system's allocator keeps for itself.
+//! The allocator of the binary: how soon it returns memory to the system, and how much each thread has.
 //!
-//! The GNU allocator makes pools of memory for threads, up to eight a core, and gives little of a pool back. An import or a
-//! compaction moves large arrays from thread to thread, so that each pool comes to hold as much as one thread ever held:
-//! half again to twice what is in use. The allocator is told so by variables that it reads when a process begins, so the
-//! process begins once more. Must stay true: whoever has set one of them has decided; where it cannot be done, all goes on
-//! without.
+//! On Linux with the GNU C library the binary allocates with jemalloc: its background thread returns pages that have not been
+//! used for a second, so that the memory of a process falls after a peak, and it counts what each thread has allocated, by
+//! which what a question counts takes part in the memory budget ([`pennon_core::heap`]). C libraries, SQLite above all, still
+//! use the GNU allocator, which makes pools for threads, up to eight a core, and gives little of a pool back. Both read
+//! variables when a process begins, so the process begins once more. Must stay true: whoever has set one of them has decided;
+//! where it cannot be done, all goes on without.
 
 /// What a command does with memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +16,15 @@ pub enum Use {
     Bulk,
 }
 
-/// Begins the process once more, with as many pools as cores. In bulk work large arrays go back to the system at once; what
-/// answers requests asks for large pages, because a first question fills memory that nobody has touched: at a hundred
-/// million events that is an eighth of its time.
+/// Begins the process once more, with as many pools as cores, unused pages returned after a second, or at once in bulk
+/// work. What answers requests asks for large pages, because a first question fills memory that was never touched: at a
+/// hundred million events that is an eighth of its time.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn keep_little(usage: Use) {
     use std::os::unix::process::CommandExt;
     const POOLS: &str = "MALLOC_ARENA_MAX";
-    const LARGE: &str = "MALLOC_MMAP_THRESHOLD_";
-    const TUNABLES: &str = "GLIBC_TUNABLES";
-    if [POOLS, LARGE, TUNABLES].iter().any(|name| std::env::var_os(name).is_some()) {
+    const OWN: &str = "_RJEM_MALLOC_CONF";
+    if [POOLS, OWN].iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
@@ -34,11 +34,13 @@ pub fn keep_little(usage: Use) {
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }
-    again.args(arguments).env(POOLS, cores.to_string());
-    match usage {
-        Use::Bulk => again.env(LARGE, (1 << 20).to_string()),
-        Use::Requests => again.env(TUNABLES, "glibc.malloc.hugetlb=1"),
+    let (decay, pages) = match usage {
+        Use::Bulk => (0, "default"),
+        Use::Requests => (1000, "always"),
     };
+    let own =
+        format!("narenas:{cores},background_thread:true,dirty_decay_ms:{decay},muzzy_decay_ms:0,thp:{pages}");
+    again.args(arguments).env(POOLS, cores.to_string()).env(OWN, own);
     // Returns only where it fails.
     drop(again.exec());
 }
@@ -46,3 +48,30 @@ pub fn keep_little(usage: Use) {
 /// Other allocators are left as they are.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn keep_little(_: Use) {}
+
+/// Lets questions count what their threads allocate.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn count_memory() {
+    pennon_core::heap::count_with(thread_bytes);
+}
+
+/// Other allocators do not count it.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn count_memory() {}
+
+/// What this thread has allocated less what it has freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn thread_bytes() -> i64 {
+    use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
+    thread_local! {
+        /// Where the allocator counts, which stays the same for a thread.
+        static COUNTERS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> =
+            allocatedp::read().ok().zip(deallocatedp::read().ok());
+    }
+    let difference = |counters: &Option<(ThreadLocal<u64>, ThreadLocal<u64>)>| {
+        counters
+            .as_ref()
+            .map_or(0, |(allocated, freed)| allocated.get().wrapping_sub(freed.get()).cast_signed())
+    };
+    COUNTERS.try_with(difference).unwrap_or(0)
+}

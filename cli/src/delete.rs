@@ -9,6 +9,7 @@ use chrono::{DateTime, NaiveDate, NaiveTime};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Query, Store};
 use pennon_eventstore::{Doomed, Erased, EventStore};
+use serde_json::{Value, json};
 
 use crate::args::Delete;
 
@@ -75,6 +76,20 @@ impl Wanted {
                 )
             }
         }
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self, found: &Erased) -> Value {
+        let (person, before) = match &self.doomed {
+            Doomed::Person(person) => (Some(person.as_str()), None),
+            Doomed::Before(micros) => (None, DateTime::from_timestamp_micros(*micros)),
+            Doomed::Project => (None, None),
+        };
+        json!({
+            "project": self.project, "person": person, "before": before.map(|at| at.to_rfc3339()),
+            "events": found.events, "persons": found.persons, "segments": found.segments,
+            "cohorts": found.cohorts, "is_least": found.uncounted,
+        })
     }
 
     /// Erases it. `now` tells the time, in microseconds since the epoch.

@@ -5,6 +5,7 @@
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::auth::hash_key;
 use pennon_core::store::Table;
+use serde::Serialize;
 
 use crate::args::CreateKey;
 use crate::workspace::{self, KeySpec, NewKey, Options, State, Workspace};
@@ -41,20 +42,48 @@ pub async fn create(records: &Table, wanted: &CreateKey, now: DateTime<Utc>) -> 
     applied.new_keys.into_iter().next().ok_or_else(|| "the key was not made".to_owned())
 }
 
-/// One line per key.
-pub async fn list(records: &Table) -> Result<Vec<String>, String> {
-    let state = load(records).await?;
-    let lines = state.keys.values().map(|key| {
-        let spec = &key.spec;
-        let limits = match spec.projects.as_slice() {
+/// A key as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedKey {
+    /// The part of the secret that is shown.
+    pub mask: String,
+    /// Its label.
+    pub label: String,
+    /// Its owner's mail address.
+    pub user: String,
+    /// What it allows.
+    pub scopes: Vec<String>,
+    /// The projects that it is limited to; none is no limit.
+    pub projects: Vec<u64>,
+    /// When it stops working.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl ListedKey {
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let limits = match self.projects.as_slice() {
             [] => "all projects".to_owned(),
             ids => format!("projects {}", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
         };
         let end =
-            spec.expires_at.map_or("never expires".to_owned(), |end| format!("expires {}", end.to_rfc3339()));
-        format!("{}  {}  {}  [{}]  {limits}  {end}", key.mask, spec.label, spec.user, spec.scopes.join(" "))
+            self.expires_at.map_or("never expires".to_owned(), |end| format!("expires {}", end.to_rfc3339()));
+        let scopes = self.scopes.join(" ");
+        format!("{}  {}  {}  [{scopes}]  {limits}  {end}", self.mask, self.label, self.user)
+    }
+}
+
+/// All keys, without their secrets.
+pub async fn list(records: &Table) -> Result<Vec<ListedKey>, String> {
+    let keys = load(records).await?.keys.into_values().map(|key| ListedKey {
+        mask: key.mask,
+        label: key.spec.label,
+        user: key.spec.user,
+        scopes: key.spec.scopes,
+        projects: key.spec.projects,
+        expires_at: key.spec.expires_at,
     });
-    Ok(lines.collect())
+    Ok(keys.collect())
 }
 
 /// Revokes the key that `named` is, or that has it as mask or label; returns its label.

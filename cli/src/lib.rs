@@ -1,5 +1,6 @@
 //! The `pennon` command: one binary that runs the whole product on one machine, and administers it anywhere.
 
+pub mod adopt;
 pub mod allocator;
 pub mod args;
 pub mod backup;
@@ -9,9 +10,14 @@ pub mod cost;
 pub mod data;
 pub mod delete;
 pub mod embedded;
+pub mod environment;
 pub mod export;
 pub mod import;
+pub mod init;
+pub mod installation;
 pub mod keys;
+pub mod output;
+pub mod private;
 pub mod query;
 pub mod serve;
 pub mod workspace;

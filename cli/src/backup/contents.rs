@@ -3,6 +3,7 @@
 //! Must stay true: the format number is read before anything else, and a newer one is refused; every file is listed with
 //! its size and digest, and the list with a digest of its own; a path leads nowhere but into the backup.
 
+use std::collections::HashSet;
 use std::path::{Component, Path};
 
 use chrono::{DateTime, Utc};
@@ -93,6 +94,7 @@ impl Contents {
         }
         match contents.files.iter().find(|file| !is_ours(&file.path)) {
             Some(file) => Err(damaged(&format!("{:?} does not belong into a backup", file.path))),
+            None if has_doubles(&contents.files) => Err(damaged(&"it lists a file twice")),
             None if !contents.files.iter().any(|file| file.path == embedded::FILE) => {
                 Err(damaged(&"it lists no tables"))
             }
@@ -144,6 +146,11 @@ pub(super) fn is_ours(path: &str) -> bool {
         }
 }
 
+fn has_doubles(files: &[Listed]) -> bool {
+    let mut seen = HashSet::new();
+    !files.iter().all(|file| file.path != CONTENTS && seen.insert(&file.path))
+}
+
 fn list_digest(files: &[Listed]) -> String {
     let mut digest = Sha256::new();
     for Listed { path, bytes, sha256 } in files {
@@ -177,6 +184,15 @@ mod tests {
         let mut other = contents;
         other.files[0].bytes = 2;
         assert!(parsed(&other).unwrap_err().contains("list of files"));
+    }
+
+    #[test]
+    fn a_list_that_has_a_file_twice_or_itself_is_refused() {
+        for double in ["dynamodb.sqlite", "events/a", "backup.json"] {
+            let files = ["dynamodb.sqlite", "events/a", double].map(listed).to_vec();
+            let refused = parsed(&Contents::of(DateTime::UNIX_EPOCH, files)).unwrap_err();
+            assert!(refused.contains("twice"), "{refused}");
+        }
     }
 
     #[test]

@@ -29,9 +29,9 @@ mod take;
 use std::io::Read;
 use std::path::Path;
 
-use pennon_eventstore::EventStore;
 use sha2::{Digest, Sha256};
 
+use crate::data::open_events;
 use crate::embedded::Embedded;
 
 pub use contents::{Contents, FORMAT, Listed};
@@ -77,7 +77,9 @@ fn hex(bytes: &[u8]) -> String {
 async fn compare(directory: &Path, progress: Progress<'_>) -> Result<usize, String> {
     let embedded = Embedded::open(directory).await.map_err(|e| e.to_string())?;
     let url = format!("file://{}", directory.join(crate::data::EVENTS).display());
-    let events = EventStore::open(embedded.store(None), &url).map_err(|e| e.to_string())?;
+    let events = open_events(&embedded.store(None), &url)?;
+    // A copy is the same installation at the moment that its tables are of.
+    events.mark_copy().await.map_err(|e| e.to_string())?;
     let mut objects = 0;
     for project in events.projects().await.map_err(|e| e.to_string())? {
         let mut show = |done: pennon_eventstore::CheckProgress| {

@@ -1,12 +1,13 @@
 //! A backup as one file: a tar archive of its directory, the contents first.
 //!
-//! Must stay true: nothing is unpacked but plain files at paths that a backup has.
+//! Must stay true: nothing is unpacked but the plain files that the contents list, each once and of the size that they say.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use tar::{Archive, Builder, EntryType, Header};
+use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::contents::{Contents, is_ours};
 use super::objects::make_parent;
@@ -46,25 +47,62 @@ pub(super) fn pack(
     file.get_ref().sync_all().map_err(&failed)
 }
 
-/// Unpacks the file at `from` into `directory`.
-pub(super) fn unpack(from: &Path, directory: &Path) -> Result<(), String> {
-    let damaged = |e: std::io::Error| format!("it is no backup, or damaged: {e}");
+/// Unpacks the file at `from` into `directory`. Returns what it holds: the contents, and exactly the files that they list.
+pub(super) fn unpack(from: &Path, directory: &Path) -> Result<Contents, String> {
     let file = File::open(from).map_err(at(from, "read"))?;
     let mut archive = Archive::new(BufReader::with_capacity(1 << 20, file));
-    for entry in archive.entries().map_err(damaged)? {
-        let mut entry = entry.map_err(damaged)?;
-        let path = entry.path().map_err(damaged)?.to_string_lossy().into_owned();
-        if entry.header().entry_type() != EntryType::Regular || !is_ours(&path) {
-            return Err(format!("{path:?} does not belong into a backup"));
+    let mut entries = archive.entries().map_err(|e| damaged(&e))?;
+    let first = entries.next().ok_or_else(|| damaged(&"it is empty"))?;
+    let mut first = first.map_err(|e| damaged(&e))?;
+    let path = path_of(&first)?;
+    if path != CONTENTS {
+        return Err(damaged(&format!("it begins with {path:?} instead of {CONTENTS}")));
+    }
+    unpack_one(&mut first, &path, directory)?;
+    let contents = Contents::read(directory)?;
+    let mut left: HashMap<&str, u64> =
+        contents.files.iter().map(|file| (file.path.as_str(), file.bytes)).collect();
+    for entry in entries {
+        let mut entry = entry.map_err(|e| damaged(&e))?;
+        let path = path_of(&entry)?;
+        let Some(bytes) = left.remove(path.as_str()) else {
+            return Err(match contents.files.iter().any(|file| file.path == path) || path == CONTENTS {
+                true => format!("{path:?} is in it twice"),
+                false => format!("{path:?} does not belong into it: its {CONTENTS} does not list it"),
+            });
+        };
+        if entry.size() != bytes {
+            return Err(format!("{path} has {} bytes and had {bytes}", entry.size()));
         }
-        let to = directory.join(&path);
-        make_parent(&to).map_err(at(&to, "made"))?;
-        let mut file = File::create_new(&to).map_err(at(&to, "made"))?;
-        let expected = entry.size();
-        let copied = std::io::copy(&mut entry, &mut file).map_err(damaged)?;
-        if copied != expected {
-            return Err(format!("it is cut: {path} has {copied} bytes of {expected}"));
-        }
+        unpack_one(&mut entry, &path, directory)?;
+    }
+    match left.keys().min() {
+        Some(path) => Err(format!("{path} is missing")),
+        None => Ok(contents),
+    }
+}
+
+fn damaged(what: &dyn std::fmt::Display) -> String {
+    format!("it is no backup, or damaged: {what}")
+}
+
+/// Where an entry is to lie: that of a plain file at a path that a backup has.
+fn path_of(entry: &Entry<'_, impl Read>) -> Result<String, String> {
+    let path = entry.path().map_err(|e| damaged(&e))?.to_string_lossy().into_owned();
+    match entry.header().entry_type() == EntryType::Regular && is_ours(&path) {
+        true => Ok(path),
+        false => Err(format!("{path:?} does not belong into a backup")),
+    }
+}
+
+fn unpack_one(entry: &mut Entry<'_, impl Read>, path: &str, directory: &Path) -> Result<(), String> {
+    let to = directory.join(path);
+    make_parent(&to).map_err(at(&to, "made"))?;
+    let mut file = File::create_new(&to).map_err(at(&to, "made"))?;
+    let expected = entry.size();
+    let copied = std::io::copy(entry, &mut file).map_err(|e| damaged(&e))?;
+    if copied != expected {
+        return Err(format!("it is cut: {path} has {copied} bytes of {expected}"));
     }
     Ok(())
 }
@@ -91,24 +129,82 @@ mod tests {
         let contents = Contents::of(chrono::DateTime::UNIX_EPOCH, listed.to_vec());
         contents.write(&path("in")).unwrap();
         pack(&contents, &path("in"), &path("a.tar"), &mut |_, _, _| {}).unwrap();
-        unpack(&path("a.tar"), &path("out")).unwrap();
-        assert_eq!(Contents::read(&path("out")).unwrap(), contents);
+        assert_eq!(unpack(&path("a.tar"), &path("out")).unwrap(), contents);
         contents.compare(&path("out"), &mut |_| {}).unwrap();
 
         let whole = std::fs::read(path("a.tar")).unwrap();
         std::fs::write(path("cut.tar"), &whole[..whole.len() / 2]).unwrap();
-        let unpacked = unpack(&path("cut.tar"), &path("cut"));
-        assert!(unpacked.is_err() || contents.compare(&path("cut"), &mut |_| {}).is_err());
+        assert!(unpack(&path("cut.tar"), &path("cut")).is_err());
+    }
 
-        let mut archive = Builder::new(File::create(path("evil.tar")).unwrap());
-        let mut header = Header::new_gnu();
-        header.set_size(1);
-        header.as_gnu_mut().unwrap().name[..11].copy_from_slice(b"events/../x");
-        header.set_cksum();
-        archive.append(&header, &b"1"[..]).unwrap();
+    /// An entry of a forged archive: its path as it is, its type, what it links to, its content.
+    type Forged<'a> = (&'a str, EntryType, &'a str, &'a [u8]);
+
+    fn forged(to: &Path, entries: &[Forged<'_>]) {
+        let mut archive = Builder::new(File::create(to).unwrap());
+        for (path, kind, link, content) in entries {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_size(content.len() as u64);
+            let gnu = header.as_gnu_mut().unwrap();
+            gnu.name[..path.len()].copy_from_slice(path.as_bytes());
+            gnu.linkname[..link.len()].copy_from_slice(link.as_bytes());
+            header.set_cksum();
+            archive.append(&header, *content).unwrap();
+        }
         archive.finish().unwrap();
-        let refused = unpack(&path("evil.tar"), &path("out")).unwrap_err();
-        assert!(refused.contains("does not belong"), "{refused}");
-        assert!(!path("x").exists() && !path("out").join("x").exists());
+    }
+
+    #[test]
+    fn an_archive_of_anything_but_the_listed_files_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let listed = ["dynamodb.sqlite", "events/a"].map(|path| super::super::Listed {
+            path: path.to_owned(),
+            bytes: 1,
+            sha256: "00".to_owned(),
+        });
+        let text = serde_json::to_vec(&Contents::of(chrono::DateTime::UNIX_EPOCH, listed.to_vec())).unwrap();
+        let file = |path: &'static str| (path, EntryType::Regular, "", &b"1"[..]);
+        let (contents, tables, object) =
+            ((CONTENTS, EntryType::Regular, "", &text[..]), file("dynamodb.sqlite"), file("events/a"));
+        let link = |kind| ("events/a", kind, "/etc/passwd", &b""[..]);
+        let absolute = directory.path().join("absolute").display().to_string();
+        let absolute = (absolute.as_str(), EntryType::Regular, "", &b"1"[..]);
+        let cases: [(&str, &[Forged<'_>], &str); 13] = [
+            ("extra", &[contents, tables, object, file("events/b")], "does not list it"),
+            ("key", &[contents, tables, object, file("payload.key")], "does not list it"),
+            ("elsewhere", &[contents, tables, object, file("notes")], "does not belong"),
+            ("parent", &[contents, tables, object, file("events/../../x")], "does not belong"),
+            ("absolute", &[contents, tables, object, absolute], "does not belong"),
+            ("symlink", &[contents, tables, link(EntryType::Symlink)], "does not belong"),
+            ("hard link", &[contents, tables, link(EntryType::Link)], "does not belong"),
+            ("directory", &[contents, tables, link(EntryType::Directory)], "does not belong"),
+            ("twice", &[contents, tables, object, object], "in it twice"),
+            ("contents twice", &[contents, tables, object, contents], "in it twice"),
+            ("missing", &[contents, tables], "events/a is missing"),
+            (
+                "longer",
+                &[contents, tables, ("events/a", EntryType::Regular, "", b"12")],
+                "has 2 bytes and had 1",
+            ),
+            ("late", &[tables, contents, object], "begins with"),
+        ];
+        for (name, entries, what) in cases {
+            let (archive, out) = (path("forged.tar"), path(name));
+            forged(&archive, entries);
+            std::fs::create_dir(&out).unwrap();
+            let refused = unpack(&archive, &out).unwrap_err();
+            assert!(refused.contains(what), "{name}: {refused}");
+            std::fs::remove_dir_all(&out).unwrap();
+            std::fs::remove_file(&archive).unwrap();
+        }
+        forged(&path("whole.tar"), &[contents, tables, object]);
+        std::fs::create_dir(path("whole")).unwrap();
+        unpack(&path("whole.tar"), &path("whole")).unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["whole", "whole.tar"], "nothing was written elsewhere");
     }
 }

@@ -62,14 +62,16 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Contents, Stri
     let is_packed = std::fs::metadata(from).map_err(at(from, "read"))?.is_file();
     let contents = if is_packed {
         progress("unpacking", 0, 1);
-        pack::unpack(from, to)?;
-        let contents = Contents::read(to)?;
+        let contents = pack::unpack(from, to)?;
         std::fs::remove_file(to.join(CONTENTS)).map_err(at(to, "written"))?;
         contents
     } else {
         let contents = Contents::read(from)?;
         for (done, file) in contents.files.iter().enumerate() {
             let (from, to) = (from.join(&file.path), to.join(&file.path));
+            if from.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                return Err(format!("{} is no plain file", file.path));
+            }
             make_parent(&to).map_err(at(&to, "made"))?;
             std::fs::copy(&from, &to).map_err(|e| match e.kind() {
                 std::io::ErrorKind::NotFound => format!("{} is missing", file.path),

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// A copy waits for nobody but a process that recovers the file.
@@ -17,6 +18,8 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let copied = Connection::open_with_flags(from, flags).and_then(|connection| {
         connection.busy_timeout(PATIENCE)?;
+        // A log that is damaged stays as it is, for whoever is to look at it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]).map(|_| ())
     });
     copied.map_err(|e| format!("{} cannot be copied: {e}", from.display()))

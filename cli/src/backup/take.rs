@@ -6,14 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use pennon_eventstore::EventStore;
 
 use super::contents::{Contents, Listed};
 use super::objects::{Copying, Missed, Named, hold};
-use super::staging::{Staging, give_name};
+use super::staging::{STAGING_LOCK, Staging, give_name};
 use super::{PACKED, Progress, at, compare, digest, pack, snapshot};
-use crate::data::{EVENTS, LOCK, PAYLOAD_KEY};
-use crate::embedded::{self, Embedded};
+use crate::data::{EVENTS, LOCK, PAYLOAD_KEY, no_installation, open_events};
+use crate::embedded::{self, Embedded, preflight, write_mark};
 
 /// How often everything begins anew because an object has gone.
 const TRIES: usize = 3;
@@ -42,10 +41,12 @@ pub struct Taken {
 
 /// Takes a backup.
 pub async fn take(how: &How, progress: Progress<'_>) -> Result<Taken, String> {
-    let data = how.data.canonicalize().map_err(at(&how.data, "read"))?;
-    if !data.join(embedded::FILE).is_file() {
-        return Err(format!("{} holds no installation", data.display()));
+    let has_database =
+        std::fs::metadata(how.data.join(embedded::FILE)).is_ok_and(|database| database.len() > 0);
+    if !has_database {
+        return Err(no_installation(&how.data));
     }
+    let data = how.data.canonicalize().map_err(at(&how.data, "read"))?;
     let place = std::path::absolute(&how.out).map_err(at(&how.out, "made"))?;
     require_nothing(&place)?;
     let is_packed = place.extension().is_some_and(|ending| ending == PACKED);
@@ -98,7 +99,13 @@ async fn copy_all(
         staging.clear()?;
         let began = Utc::now();
         progress("copying", 0, 1);
+        let mark = write_mark::read(data);
         snapshot::copy(&data.join(embedded::FILE), &tables)?;
+        if let Some(missing) = write_mark::missing(mark, preflight::writes_in(&tables)?) {
+            let what =
+                format!("{missing} acknowledged writes are missing in it, so a backup would miss them too");
+            return Err(preflight::sentence(&data.join(embedded::FILE), &what));
+        }
         let named = named(data, staging.path()).await?;
         let copied =
             hold(data, &named).and_then(|held| held.copy(&staging.path().join(EVENTS), copying, progress));
@@ -117,7 +124,7 @@ async fn copy_all(
 async fn named(data: &Path, tables: &Path) -> Result<Named, String> {
     let embedded = Embedded::open(tables).await.map_err(|e| e.to_string())?;
     let url = format!("file://{}", data.join(EVENTS).display());
-    let events = EventStore::open(embedded.store(None), &url).map_err(|e| e.to_string())?;
+    let events = open_events(&embedded.store(None), &url)?;
     let mut needed = Vec::new();
     for project in events.projects().await.map_err(|e| e.to_string())? {
         needed.extend(events.named_objects(project).await.map_err(|e| e.to_string())?);
@@ -147,7 +154,7 @@ fn collect(directory: &Path, prefix: &str, paths: &mut Vec<String>) -> std::io::
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
             collect(&entry.path(), &format!("{prefix}{name}/"), paths)?;
-        } else if !(prefix.is_empty() && name == LOCK) {
+        } else if !(prefix.is_empty() && (name == LOCK || name == STAGING_LOCK)) {
             paths.push(format!("{prefix}{name}"));
         }
     }

@@ -9,12 +9,14 @@ mod tests;
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
+
 pub use data::{Operation, Prices, Units};
 use sum::{Quantities, Use, total};
 
 use crate::args::Cost;
 
-/// The answer to `asked`.
+/// The estimate for `asked`, as text or as JSON.
 pub fn cost(asked: &Cost) -> Result<String, String> {
     let prices = match &asked.prices {
         Some(path) => {
@@ -23,7 +25,26 @@ pub fn cost(asked: &Cost) -> Result<String, String> {
         }
         None => Prices::published()?,
     };
-    shown(asked, &prices, &Units::measured()?).map_err(|error| error.to_string())
+    let units = Units::measured()?;
+    if asked.output.json {
+        return Ok(format!("{:#}", to_json(asked, &prices, &units)));
+    }
+    shown(asked, &prices, &units).map_err(|error| error.to_string())
+}
+
+fn to_json(asked: &Cost, prices: &Prices, units: &Units) -> Value {
+    let used = used(asked);
+    let bill = Quantities::of(&used, units).bill(prices);
+    let lines = bill.iter().map(
+        |line| json!({"item": line.what, "quantity": line.quantity, "unit": line.unit, "cost": line.dollars}),
+    );
+    let peers = prices.peers.iter().map(
+        |peer| json!({"name": peer.name, "disk_gb": peer.disk(&used), "cost": peer.month(&used, prices)}),
+    );
+    json!({
+        "region": prices.region, "as_of": prices.as_of, "currency": prices.currency,
+        "bill": lines.collect::<Vec<_>>(), "total": total(&bill), "smallest_machines": peers.collect::<Vec<_>>(),
+    })
 }
 
 fn used(asked: &Cost) -> Use {

@@ -87,7 +87,13 @@ pub(super) fn dispatch(
     let is_read = reads.iter().any(|word| operation.starts_with(word));
     // Two writers of one file would wait for each other by looking again and again.
     let turn_taken = (!is_read).then(|| turn.take());
-    let answer = answer(database, operation, body);
+    let answer = if is_read {
+        answer(database, operation, body)
+    } else {
+        let written = turn.files().guarding(|| answer(database, operation, body));
+        turn.committed();
+        written.unwrap_or_else(|lost| Err(DynoxideError::InternalServerError(lost)))
+    };
     drop(turn_taken);
     if !is_read && answer.is_ok() {
         turn.wrote();

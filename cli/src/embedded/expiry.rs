@@ -29,6 +29,7 @@ pub fn expire(file: &Path, turn: &Turn, table: &str, streamed: bool) -> rusqlite
     for some in found.chunks(AT_ONCE) {
         let _turn = turn.take();
         removed += remove(&mut connection, table, some, now, streamed)?;
+        turn.committed();
     }
     Ok(removed)
 }

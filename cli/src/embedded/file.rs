@@ -26,8 +26,9 @@ impl File {
     /// `tables`, whose keys are the texts `pk` and `sk`, in `file`; written to when it is its `turn`. The first has a
     /// stream.
     pub fn new(file: &Path, tables: [String; 2], turn: Turn) -> File {
+        let reads = Arc::new(Reads::new(file, turn.files().clone()));
         let writes = Writes::new(file, turn, tables[0].clone());
-        File { tables, reads: Arc::new(Reads::new(file)), writes }
+        File { tables, reads, writes }
     }
 
     fn has(&self, table: &str) -> bool {

@@ -7,18 +7,27 @@
 mod connector;
 mod expiry;
 mod file;
+mod open_files;
 mod port;
+pub mod preflight;
 mod reads;
 mod stream;
+mod wal;
+pub mod write_mark;
 mod writes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use aws_sdk_dynamodb::config::{BehaviorVersion, HttpClient, Region};
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, HttpClient, Region};
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType};
 use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
+use open_files::OpenFiles;
 use pennon_core::config::StoreConfig;
 use pennon_core::store::direct::Direct;
 use pennon_core::store::round_trips::RoundTrips;
@@ -34,8 +43,16 @@ pub const FILE: &str = "dynamodb.sqlite";
 /// In memory the records table has no stream: nobody follows it, and the database would look through all that it ever held
 /// for the number of the next entry, which a file has an index for.
 const IN_MEMORY: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
+/// The first SQLite in which a checkpoint by one connection cannot corrupt the write-ahead log of another.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Region that local clients name; the embedded database has none.
-const REGION: &str = "us-east-1";
+pub const REGION: &str = "us-east-1";
+/// What local clients sign with. SDKs require one; the port compares the access key id only (`port.rs` has the reason).
+pub const SECRET_ACCESS_KEY: &str = "not-checked";
+/// How long a server may take to show that it is there.
+const REACH_TIME: Duration = Duration::from_secs(5);
+/// How long a running server may take to begin to answer one call: a write waits for a disk, and for others' writes.
+const REMOTE_READ_TIME: Duration = Duration::from_secs(60);
 
 /// An embedded DynamoDB with Pennon's tables.
 #[derive(Clone)]
@@ -61,11 +78,12 @@ impl std::fmt::Debug for Embedded {
 impl Embedded {
     /// The database in `directory`, made if it is not there.
     pub async fn open(directory: &Path) -> Result<Embedded, StoreError> {
+        validate_sqlite_version(rusqlite::version_number()).map_err(StoreError::Failed)?;
         let file = directory.join(FILE);
         let database = Database::new(&file.to_string_lossy())
             .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
         let names = StoreConfig::local();
-        let turn = Turn::default();
+        let turn = Turn::of(OpenFiles::of(&file));
         let unusable = |e| StoreError::Failed(format!("{} cannot be used: {e}", file.display()));
         stream::prepare(&file).map_err(unusable)?;
         let tables = [names.records_table, names.blocks_table];
@@ -78,6 +96,13 @@ impl Embedded {
     pub async fn in_memory() -> Result<Embedded, StoreError> {
         let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
         Embedded { database, turn: Turn::default(), file: None }.with_tables(&IN_MEMORY).await
+    }
+
+    /// Counts writes in a mark beside the database, which lies in `directory`, from now on.
+    pub fn count_writes(&self, directory: &Path) -> Result<(), String> {
+        let mark = write_mark::WriteMark::start(directory)?;
+        self.turn.count_in(mark);
+        Ok(())
     }
 
     async fn with_tables(self, records: &TableSchema) -> Result<Embedded, StoreError> {
@@ -103,6 +128,7 @@ impl Embedded {
         let (Some(file), turn) = (self.file.clone(), self.turn.clone()) else { return Ok(0) };
         let names = StoreConfig::local();
         // SQLite blocks its thread.
+        turn.files().check().map_err(StoreError::Unavailable)?;
         let tidied = tokio::task::spawn_blocking(move || {
             let records = expiry::expire(&file.path, &turn, &names.records_table, true)?;
             let blocks = expiry::expire(&file.path, &turn, &names.blocks_table, false)?;
@@ -112,6 +138,11 @@ impl Embedded {
         });
         let tidied = tidied.await.map_err(|e| StoreError::Failed(e.to_string()))?;
         tidied.map_err(|e: rusqlite::Error| StoreError::Busy(format!("expired items cannot be removed: {e}")))
+    }
+
+    /// What is wrong, if the database's files were removed or replaced since they were opened.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.turn.files().check()
     }
 
     /// Whether the database lies in a file, which is read and written without the SDK.
@@ -153,16 +184,54 @@ impl Embedded {
         Store::new(&Embedded::client_through(connector, round_trips), &StoreConfig::local())
     }
 
-    /// What offers the database on a port.
-    pub fn port(&self) -> axum::Router {
-        port::router(self.database.clone(), self.turn.clone())
+    /// What offers the database on a port, to clients with this access key id.
+    pub fn port(&self, access_key_id: &str) -> axum::Router {
+        port::router(self.database.clone(), self.turn.clone(), access_key_id)
     }
 }
 
-/// The tables of a database that another process offers at `endpoint`.
-pub fn remote_store(endpoint: &str) -> Store {
-    let client = Client::from_conf(local_config().endpoint_url(endpoint).build());
-    Store::new(&client, &StoreConfig::local())
+/// Refuses an SQLite that is too old for several connections to one file. One can be linked only where the build was told
+/// to use the system's.
+fn validate_sqlite_version(version: i32) -> Result<(), String> {
+    if version >= SQLITE_VERSION_MIN {
+        return Ok(());
+    }
+    let text = |version: i32| format!("{}.{}.{}", version / 1_000_000, version / 1000 % 1000, version % 1000);
+    Err(format!(
+        "this binary is linked with SQLite {}, which can corrupt its write-ahead log; it needs {} or later: build it \
+         again without LIBSQLITE3_SYS_USE_PKG_CONFIG in the environment",
+        text(version),
+        text(SQLITE_VERSION_MIN)
+    ))
+}
+
+/// The tables of a database that another process offers at `endpoint` to clients with this access key id.
+pub fn remote_store(endpoint: &str, access_key_id: &str) -> Store {
+    Store::new(&remote_client(endpoint, access_key_id, REMOTE_READ_TIME), &StoreConfig::local())
+}
+
+/// Whether a database with the product's tables answers at `endpoint`, within seconds; else why not.
+pub async fn reach(endpoint: &str, access_key_id: &str) -> Result<(), String> {
+    // The time of the whole call ends first.
+    let client = remote_client(endpoint, access_key_id, 2 * REACH_TIME);
+    let once = Config::builder().retry_config(RetryConfig::disabled());
+    let call = client.list_tables().customize().config_override(once).send();
+    let tables = match tokio::time::timeout(REACH_TIME, call).await {
+        Err(_) => return Err(format!("no answer within {} seconds", REACH_TIME.as_secs())),
+        Ok(Err(SdkError::DispatchFailure(_))) => return Err("no connection".to_owned()),
+        Ok(Err(_)) => return Err("another program answers there".to_owned()),
+        Ok(Ok(answer)) => answer.table_names.unwrap_or_default(),
+    };
+    let names = StoreConfig::local();
+    let is_ours = tables.contains(&names.records_table) && tables.contains(&names.blocks_table);
+    if is_ours { Ok(()) } else { Err("another database answers there".to_owned()) }
+}
+
+fn remote_client(endpoint: &str, access_key_id: &str, read_time: Duration) -> Client {
+    let timeouts = TimeoutConfig::builder().connect_timeout(REACH_TIME).read_timeout(read_time).build();
+    let credentials = Credentials::new(access_key_id, SECRET_ACCESS_KEY, None, None, "server.json");
+    let config = local_config().endpoint_url(endpoint).credentials_provider(credentials);
+    Client::from_conf(config.timeout_config(timeouts).build())
 }
 
 /// Gives the table the stream that it should have: earlier releases had none, or another.
@@ -185,7 +254,7 @@ async fn set_stream(client: &Client, table: &str, schema: &TableSchema) -> Resul
     Ok(())
 }
 
-/// Requests stay on this machine, where nobody checks a signature: they carry none.
+/// Requests that stay in this process carry no signature.
 fn local_config() -> aws_sdk_dynamodb::config::Builder {
     Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -199,6 +268,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use pennon_core::store::{Guard, Item, Key, Query, Write};
+
+    #[test]
+    fn the_linked_sqlite_is_new_enough_and_an_older_one_is_refused() {
+        assert_eq!(validate_sqlite_version(rusqlite::version_number()), Ok(()));
+        assert_eq!(validate_sqlite_version(3_051_003), Ok(()));
+        let refused = validate_sqlite_version(3_051_002).unwrap_err();
+        assert!(refused.contains("SQLite 3.51.2") && refused.contains("needs 3.51.3"), "{refused}");
+    }
 
     #[tokio::test]
     async fn a_transaction_writes_all_or_nothing() {

@@ -17,6 +17,8 @@ use pennon_core::store::direct::{Found, Range, from_json};
 use pennon_core::store::{Attributes, Key};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::open_files::OpenFiles;
+
 /// DynamoDB's limit on the bytes of a page of a query.
 const PAGE_BYTES_MAX: i64 = 1 << 20;
 /// A read waits for nobody but a process that recovers the file.
@@ -31,13 +33,14 @@ const AT_ONCE: usize = 8;
 /// Reads from one file.
 pub struct Reads {
     file: PathBuf,
+    files: OpenFiles,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Reads {
-    /// Reads from `file`, of tables whose keys are the texts `pk` and `sk`.
-    pub fn new(file: &Path) -> Reads {
-        Reads { file: file.to_owned(), idle: Mutex::default() }
+    /// Reads from `file`, of tables whose keys are the texts `pk` and `sk`; it is one of `files`.
+    pub fn new(file: &Path, files: OpenFiles) -> Reads {
+        Reads { file: file.to_owned(), files, idle: Mutex::default() }
     }
 
     /// The items at `keys` in `table` that are there; `None` leaves it to the database.
@@ -71,7 +74,11 @@ impl Reads {
     /// What `read` finds, over an idle connection or a new one. After an error the database has its say.
     fn reading<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = idle.map_or_else(|| self.open(), Ok).ok()?;
+        // A new connection to another file of that name would read other data; the database has the right one.
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.files.guarding(|| self.open()).ok()?.ok()?,
+        };
         let answer = read(&connection).ok()?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Some(answer)
@@ -240,7 +247,7 @@ mod tests {
     }
 
     fn reads(directory: &tempfile::TempDir) -> Reads {
-        Reads::new(&directory.path().join(FILE))
+        Reads::new(&directory.path().join(FILE), OpenFiles::default())
     }
 
     fn name() -> String {

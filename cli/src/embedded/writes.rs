@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -21,8 +21,10 @@ use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError,
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use tokio::sync::{oneshot, watch};
 
+use super::open_files::OpenFiles;
 use super::reads::{STATEMENTS, item, stored};
 use super::stream::{Event, Recorder, Trimmer};
+use super::write_mark::WriteMark;
 
 /// DynamoDB's limits on the bytes of keys.
 const PK_BYTES_MAX: usize = 2048;
@@ -34,22 +36,49 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The right to write to the file: one writer at a time. Whoever has written something that others may wait for says so.
 #[derive(Debug, Clone, Default)]
-pub struct Turn(Arc<(Mutex<()>, watch::Sender<()>)>);
+pub struct Turn {
+    shared: Arc<(Mutex<()>, watch::Sender<()>)>,
+    files: OpenFiles,
+    mark: Arc<OnceLock<WriteMark>>,
+}
 
 impl Turn {
+    /// The turn of those who write to `files`.
+    pub fn of(files: OpenFiles) -> Turn {
+        Turn { shared: Arc::default(), files, mark: Arc::default() }
+    }
+
+    /// The files that are written.
+    pub fn files(&self) -> &OpenFiles {
+        &self.files
+    }
+
     /// Waits for the turn.
     pub fn take(&self) -> MutexGuard<'_, ()> {
-        lock(&self.0.0)
+        lock(&self.shared.0)
+    }
+
+    /// Counts commits in `mark` from now on.
+    pub fn count_in(&self, mark: WriteMark) {
+        // A second mark would count the same.
+        let _ = self.mark.set(mark);
+    }
+
+    /// Notes a commit in the mark, while the turn is held and before the write is acknowledged.
+    pub fn committed(&self) {
+        if let Some(mark) = self.mark.get() {
+            mark.committed();
+        }
     }
 
     /// Tells whoever waits that something was written.
     pub fn wrote(&self) {
-        self.0.1.send_replace(());
+        self.shared.1.send_replace(());
     }
 
     /// Learns of what was written.
     pub fn changes(&self) -> watch::Receiver<()> {
-        self.0.1.subscribe()
+        self.shared.1.subscribe()
     }
 }
 
@@ -164,18 +193,23 @@ impl Inner {
                 let some = queue.waiting.len().min(GROUP_MAX);
                 queue.waiting.drain(..some).collect::<Vec<Job>>()
             };
-            let outcomes = self.commit(&group);
+            let outcomes = self.turn.files().guarding(|| self.commit(&group));
             match outcomes {
-                Ok(outcomes) => {
+                Ok(Ok(outcomes)) => {
                     for (job, outcome) in group.into_iter().zip(outcomes) {
                         // Whoever no longer waits does not want to know.
                         let _ = job.done.send(outcome);
                     }
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     let text = error.to_string();
                     for job in group {
                         let _ = job.done.send(Some(Err(StoreError::Busy(text.clone()))));
+                    }
+                }
+                Err(lost) => {
+                    for job in group {
+                        let _ = job.done.send(Some(Err(StoreError::Unavailable(lost.clone()))));
                     }
                 }
             }
@@ -207,6 +241,7 @@ impl Inner {
         let recorded = stream.map_or(0, |stream| stream.recorded());
         open.trimmer.wrote(recorded, &transaction)?;
         transaction.commit()?;
+        self.turn.committed();
         *kept = Some(open);
         if group.iter().zip(&outcomes).any(|(job, outcome)| matches!(outcome, Some(Ok(_))) && is_awaited(job))
         {

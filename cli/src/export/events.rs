@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::files::{Files, failed};
 use super::sorter::{Place, Sorted, Sorter};
-use super::{Exporting, Progress, Tell, unread};
+use super::{Exporting, Progress, ReportProgress, unread};
 
 /// Events between two reports of progress.
 const TELL_AFTER: u64 = 20_000;
@@ -71,7 +71,7 @@ pub(super) fn instant(micros: i64) -> String {
 struct Gathering<F> {
     form: F,
     sorter: Sorter,
-    tell: Tell,
+    report: ReportProgress,
     progress: Progress,
     error: Option<String>,
     directory: PathBuf,
@@ -80,7 +80,7 @@ struct Gathering<F> {
 impl<F: Form> TakesEvents for Gathering<F> {
     fn expect(&mut self, events: u64) {
         self.progress.total = events;
-        (self.tell)(self.progress);
+        (self.report)(self.progress);
     }
 
     fn take(&mut self, event: StoredEvent) {
@@ -91,7 +91,7 @@ impl<F: Form> TakesEvents for Gathering<F> {
         self.error = self.error.take().or(added.err());
         self.progress.done += 1;
         if self.progress.done.is_multiple_of(TELL_AFTER) {
-            (self.tell)(self.progress);
+            (self.report)(self.progress);
         }
     }
 
@@ -118,7 +118,7 @@ impl Wanted<'_> {
         let gathering = Gathering {
             form,
             sorter: Sorter::new(directory.clone()),
-            tell: self.exporting.tell.clone(),
+            report: self.exporting.report.clone(),
             progress: Progress { what: "reading events", done: 0, total: 0 },
             error: None,
             directory: directory.clone(),
@@ -145,7 +145,7 @@ impl Wanted<'_> {
         mut files: Files,
     ) -> Result<Files, String> {
         let parts = self.directory.with_extension("parts");
-        let tell = self.exporting.tell.clone();
+        let report = self.exporting.report.clone();
         let written = tokio::task::spawn_blocking(move || {
             let mut progress = Progress { what: "writing events", done: 0, total: sorted.count() };
             let mut last: Option<Place> = None;
@@ -155,7 +155,7 @@ impl Wanted<'_> {
                 last = Some(place);
                 progress.done += 1;
                 if progress.done.is_multiple_of(TELL_AFTER) || progress.done == progress.total {
-                    tell(progress);
+                    report(progress);
                 }
             }
             std::fs::remove_dir(&parts).map_err(|e| failed(&parts, &e))?;

@@ -16,12 +16,14 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{EventStore, EventStoreError, GroupType, PersonInFull};
+use serde::Serialize;
 
 use crate::args::{Export, ExportForm};
 use crate::serve::Services;
@@ -40,8 +42,8 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Somebody who is told of it, from any thread.
-pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
+/// Called with each step, from any thread.
+pub type ReportProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// What an export needs.
 pub struct Exporting<'a> {
@@ -49,20 +51,74 @@ pub struct Exporting<'a> {
     pub state: &'a State,
     /// What reads the rest of it.
     pub services: &'a Services,
-    /// What is told of the progress.
-    pub tell: Tell,
+    /// Called with the progress.
+    pub report: ReportProgress,
     /// Now.
     pub now: DateTime<Utc>,
 }
 
 /// What was written of a project.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    events: u64,
-    persons: u64,
-    groups: u64,
-    /// Distinct ids whose merge cannot be said by an event.
-    unsaid: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Events.
+    pub events: u64,
+    /// Persons.
+    pub persons: u64,
+    /// Groups.
+    pub groups: u64,
+    /// Distinct ids that belong to a person although no exported event can show it.
+    pub unlinked_distinct_ids: u64,
+}
+
+/// How many records of each kind a workspace file declares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RecordCounts {
+    /// Flags.
+    pub flags: usize,
+    /// Insights.
+    pub insights: usize,
+    /// Dashboards.
+    pub dashboards: usize,
+    /// Cohorts.
+    pub cohorts: usize,
+    /// Actions.
+    pub actions: usize,
+}
+
+/// What an export wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// What the workspace file declares beside organizations, users, projects, keys and roles.
+    pub records: RecordCounts,
+    /// What is not in the workspace file and why, a sentence each.
+    pub notes: Vec<String>,
+    /// What the files of each project hold.
+    pub projects: BTreeMap<ProjectId, Counts>,
+}
+
+impl Exported {
+    /// Lines for people.
+    pub fn lines(&self) -> Vec<String> {
+        let RecordCounts { flags, insights, dashboards, cohorts, actions } = self.records;
+        let mut lines = vec![format!(
+            "{flags} flags, {insights} insights, {dashboards} dashboards, {cohorts} cohorts, {actions} actions"
+        )];
+        lines.extend(self.notes.iter().cloned());
+        for (project, counts) in &self.projects {
+            let Counts { events, persons, groups, unlinked_distinct_ids } = counts;
+            lines.push(format!("project {project}: {events} events, {persons} persons, {groups} groups"));
+            if *unlinked_distinct_ids > 0 {
+                lines.push(format!(
+                    "project {project}: {unlinked_distinct_ids} distinct ids belong to persons, but no event can carry \
+                     that: they are ids that SDKs send for users without one"
+                ));
+            }
+        }
+        lines.push(format!("exported to {}", self.directory.display()));
+        lines
+    }
 }
 
 impl Exporting<'_> {
@@ -72,10 +128,11 @@ impl Exporting<'_> {
     }
 }
 
-/// Exports to `options.out`. Returns lines for people.
-pub async fn export(exporting: &Exporting<'_>, options: &Export) -> Result<Vec<String>, String> {
+/// Exports to `options.out`.
+pub async fn export(exporting: &Exporting<'_>, options: &Export) -> Result<Exported, String> {
     let unfinished = Unfinished::begin(&options.out)?;
-    let mut lines = workspace::write(exporting, options, unfinished.path()).await?;
+    let (records, notes) = workspace::write(exporting, options, unfinished.path()).await?;
+    let mut exported = Exported { directory: options.out.clone(), records, notes, projects: BTreeMap::new() };
     for project in projects(exporting, options).await? {
         let directory = unfinished.path().join(format!("project-{project}"));
         std::fs::create_dir_all(&directory).map_err(|e| files::failed(&directory, &e))?;
@@ -84,18 +141,11 @@ pub async fn export(exporting: &Exporting<'_>, options: &Export) -> Result<Vec<S
             ExportForm::Pennon => of_project(&wanted).await?,
             ExportForm::Posthog => vendor::of_project(&wanted).await?,
         };
-        let Counts { events, persons, groups, unsaid } = counts;
-        lines.push(format!("project {project}: {events} events, {persons} persons, {groups} groups"));
-        if unsaid > 0 {
-            lines.push(format!(
-                "project {project}: {unsaid} distinct ids belong to persons, but no event can say so: they are such as \
-                 are sent for nobody"
-            ));
-        }
+        exported.projects.insert(project, counts);
         remove_if_empty(&directory);
     }
     unfinished.finish()?;
-    Ok(lines)
+    Ok(exported)
 }
 
 /// The projects that are declared or have events, or the one that is wanted.
@@ -171,7 +221,7 @@ impl Wanted<'_> {
                 each(with_own_id_first(self.project, person))?;
                 written += 1;
             }
-            (self.exporting.tell)(Progress { what, done, total });
+            (self.exporting.report)(Progress { what, done, total });
         }
     }
 }

@@ -129,7 +129,7 @@ pub(super) async fn of_project(wanted: &Wanted<'_>) -> Result<Counts, String> {
             for merge in merges(project, &person, now) {
                 match merge_asked_by(project, &merge) {
                     Some(_) => files.line(&line(&merge))?,
-                    None => counts.unsaid += 1,
+                    None => counts.unlinked_distinct_ids += 1,
                 }
             }
             Ok(())

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Exporting, files};
+use super::{Exporting, RecordCounts, files};
 use crate::args::Export;
 use crate::workspace::{ActionSpec, CohortSpec, DashboardSpec, State, Workspace, of_flag, of_insight};
 
@@ -25,12 +25,13 @@ const LISTED_MAX: usize = 10_000;
 /// Persons that are looked up at once.
 const PERSONS_AT_ONCE: usize = 10_000;
 
-/// Writes the file, and lists of members that are too long for it. Returns lines for people.
+/// Writes the file, and lists of members that are too long for it. Returns how many records of each kind the file declares,
+/// and a sentence for each thing that is not in it.
 pub(super) async fn write(
     exporting: &Exporting<'_>,
     options: &Export,
     directory: &Path,
-) -> Result<Vec<String>, String> {
+) -> Result<(RecordCounts, Vec<String>), String> {
     let failed = |error: StoreError| error.to_string();
     let mut file = declared(exporting.state, options.project);
     let mut lines = Vec::new();
@@ -47,18 +48,14 @@ pub(super) async fn write(
     }
     let text = serde_json::to_string_pretty(&file).map_err(|e| e.to_string())?;
     files::write_text(&directory.join("workspace.json"), &format!("{text}\n"))?;
-    lines.insert(
-        0,
-        format!(
-            "{} flags, {} insights, {} dashboards, {} cohorts, {} actions",
-            file.flags.len(),
-            file.insights.len(),
-            file.dashboards.len(),
-            file.cohorts.len(),
-            file.actions.len()
-        ),
-    );
-    Ok(lines)
+    let records = RecordCounts {
+        flags: file.flags.len(),
+        insights: file.insights.len(),
+        dashboards: file.dashboards.len(),
+        cohorts: file.cohorts.len(),
+        actions: file.actions.len(),
+    };
+    Ok((records, lines))
 }
 
 /// What is declared of the installation itself, and of its projects or the one that is wanted.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use pennon_eventstore::{
     EVENTS_PER_SEGMENT_MAX, EventColumns, EventStore, EventStoreError, GroupColumns, PersonColumns,
-    PersonRecord,
 };
 
 use super::Summary;
+use super::people::FoldedPeople;
 use super::record::{Placed, Record};
 
 /// Most bytes of memory of a chunk.
@@ -150,16 +150,17 @@ impl Chunk {
     }
 }
 
-/// The chunks with persons that rows name.
-pub(super) fn of_persons(persons: Vec<(u64, PersonRecord)>, now: i64) -> Result<Vec<Chunk>, EventStoreError> {
+/// The chunks with the persons and groups that a file was folded into.
+pub(super) fn of_people(people: FoldedPeople, now: i64) -> Result<Vec<Chunk>, EventStoreError> {
+    let persons = people.persons.into_iter().map(|(project, person)| (project, Record::Person(person)));
+    let groups = people.groups.into_iter().map(|(project, group)| (project, Record::Group(group)));
     let mut chunks: Vec<Chunk> = Vec::new();
-    for (project, person) in persons {
+    for (project, record) in persons.chain(groups) {
         if chunks.last_mut().is_none_or(Chunk::is_full) {
             chunks.push(Chunk::new(now));
         }
         if let Some(chunk) = chunks.last_mut() {
-            chunk.records += 1;
-            chunk.put(Placed { line: 0, project, record: Record::Person(person) })?;
+            chunk.put(Placed { line: 0, project, record })?;
         }
     }
     Ok(chunks)

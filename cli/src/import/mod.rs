@@ -1,39 +1,52 @@
-//! History out of files into the event store: JSON lines (plain or gzip) and Parquet.
+//! History out of files into the event store.
+//!
+//! [`formats`] reads records out of a file, [`mappings`] turn each into events, persons and groups, [`people`] folds what is said
+//! of persons and groups bit by bit, [`source`] is both together, [`report`] says what was done.
 //!
 //! A file is read twice: first it is checked to its end, then it is stored. So a file with a bad line stores nothing at
 //! all, and the error names the line. What is stored goes straight into segments, chunk by chunk; an import that is
 //! stopped halfway has stored whole chunks, and importing the file again adds the rest: events without a uuid get one
 //! from the file's content and their line, so that each counts once. The same content counts once whether it is
-//! compressed or not. The persons that a `person_id` column names come first, so that events are written under them.
-//! Must stay true: memory is bounded by two chunks, and for Parquet with a `person_id` by the number of persons; an import
-//! makes, merges or changes no person or group but those that its lines say.
+//! compressed or not. Persons that are folded come first, so that events are written under them.
+//! Must stay true: memory is bounded by two chunks and [`PEOPLE_BYTES_MAX`]; an import makes, merges or changes no person or
+//! group but those that its records say; nothing of a record is left out that [`Summary::ignored`] does not count.
 
 mod chunk;
+mod detect;
 mod error;
-mod line;
-mod lines;
-mod persons;
+mod formats;
+mod known;
+mod mappings;
+mod people;
 mod record;
-mod rows;
+mod report;
 mod source;
+mod time;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use pennon_eventstore::{EventStore, PersonRecord};
+use pennon_eventstore::{EventStore, EventStoreError};
 
 pub use error::ImportError;
-pub use lines::LINE_BYTES_MAX;
+pub use formats::LINE_BYTES_MAX;
+pub use mappings::Vendor;
+pub use mappings::native::FieldRule;
+pub use people::PEOPLE_BYTES_MAX;
+pub use report::{SourceDescription, Summary};
+pub use time::TimeForm;
 
-use chunk::{Chunk, of_persons};
-use persons::Persons;
-use source::Source;
+use chunk::{Chunk, of_people};
+use people::{FoldedPeople, People};
+use source::{Counts, KnownContent, Source};
 
 /// Records that are read between two reports of progress.
 const AT_ONCE: u64 = 50_000;
+/// Records that a dry run shows.
+const SAMPLES: usize = 3;
 
 /// What an import is told beside the file.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +55,25 @@ pub struct ImportOptions {
     pub default_project: Option<u64>,
     /// Names of the group types of projects, where they are known; groups are compared with them.
     pub group_types: BTreeMap<u64, Vec<String>>,
+    /// Whose export the file is; recognised by its content where left out.
+    pub from: Option<Vendor>,
+    /// Names of the file for fields of an event.
+    pub map: Vec<FieldRule>,
+    /// What is done with fields that are unknown. Where left out, Parquet columns are properties, all else is refused.
+    pub extra: Option<ExtraFields>,
+    /// The group type of groups whose vendor knows no types.
+    pub group_type: Option<String>,
+}
+
+/// What is done with fields of a record that are unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExtraFields {
+    /// The file is refused.
+    Refuse,
+    /// They become properties.
+    Properties,
+    /// They are left out, and counted.
+    Ignore,
 }
 
 /// What an import is doing.
@@ -66,21 +98,11 @@ pub struct Progress {
     pub lines: u64,
 }
 
-/// What an import did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Lines of the file that are not blank, or rows.
-    pub lines: u64,
-    /// Events that are new.
-    pub events: u64,
-    /// Events that were there already.
-    pub copies: u64,
-    /// Persons.
-    pub persons: u64,
-    /// Groups.
-    pub groups: u64,
-    /// The projects that received something.
-    pub projects: BTreeSet<u64>,
+/// A file that has been read to its end.
+struct CheckedFile {
+    known: KnownContent,
+    people: FoldedPeople,
+    summary: Summary,
 }
 
 /// Imports the file at `path`. `now` is the arrival time of its events, in microseconds since the epoch; `progress` is
@@ -92,18 +114,17 @@ pub async fn import_file(
     now: i64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ImportError> {
-    let (content, persons) = check(path, &options, progress).await?;
-    let failed = |error: pennon_eventstore::EventStoreError| ImportError::of_file(path, error.to_string());
-    let mut summary = Summary::default();
-    for part in of_persons(persons, now).map_err(failed)? {
-        summary.lines += part.records;
+    let CheckedFile { known, mut people, summary } = check(path, &options, progress).await?;
+    let failed = |error: EventStoreError| ImportError::of_file(path, error.to_string());
+    let mut summary = Summary { events: 0, persons: 0, groups: 0, ..summary };
+    known::lay_over_stored(store, &mut people).await.map_err(failed)?;
+    for part in of_people(people, now).map_err(failed)? {
         part.store(store, &mut summary).await.map_err(failed)?;
     }
-    let source = open(path, &options, Some(content)).await?;
-    let (mut source, mut part) = next_chunk(source, now, path, 0, progress).await?;
+    let source = open(path, &options, Some(known), false).await?;
     let mut read = 0;
+    let (mut source, mut part) = next_chunk(source, now, path, read, progress).await?;
     while part.records > 0 {
-        summary.lines += part.records;
         read += part.records;
         let stored = async { part.store(store, &mut summary).await.map_err(failed) };
         // The next chunk is read while this one is stored.
@@ -112,44 +133,83 @@ pub async fn import_file(
     Ok(summary)
 }
 
+/// Reads the file at `path` to its end as an import does, and stores nothing. The summary has samples.
+pub async fn dry_run_file(
+    path: &Path,
+    options: ImportOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Summary, ImportError> {
+    let CheckedFile { known, people, mut summary } = check(path, &options, progress).await?;
+    summary.is_dry_run = true;
+    summary.persons += people.persons.len() as u64;
+    summary.groups += people.groups.len() as u64;
+    let mut source = open(path, &options, Some(known), true).await?;
+    let unit = source.unit();
+    let step = tokio::task::spawn_blocking(move || {
+        let mut samples = Vec::new();
+        while samples.len() < SAMPLES
+            && let Some((number, mapped)) = source.next()?
+        {
+            samples.push(report::sample(unit, number, &mapped));
+        }
+        Ok::<_, ImportError>(samples)
+    });
+    summary.samples = done(step.await, path)?;
+    Ok(summary)
+}
+
 async fn open(
     path: &Path,
     options: &ImportOptions,
-    content: Option<[u8; 32]>,
+    known: Option<KnownContent>,
+    by_record: bool,
 ) -> Result<Source, ImportError> {
     let (at, options) = (path.to_owned(), options.clone());
-    let opened = tokio::task::spawn_blocking(move || Source::open(&at, options, content)).await;
-    let failed = |e: tokio::task::JoinError| ImportError::of_file(path, e.to_string());
-    opened.map_err(failed)?.map_err(|error| error.in_file(path))
+    let opened = tokio::task::spawn_blocking(move || Source::open(&at, options, known, by_record)).await;
+    done(opened, path)
 }
 
-/// Persons of a file, by project.
-type Named = Vec<(u64, PersonRecord)>;
-
-/// Reads the file to its end. Returns the digest of its content, and the persons that its rows name.
+/// Reads the file to its end.
 async fn check(
     path: &Path,
     options: &ImportOptions,
     progress: &mut dyn FnMut(Progress),
-) -> Result<([u8; 32], Named), ImportError> {
-    let mut source = open(path, options, None).await?;
-    let mut persons = Persons::default();
-    let mut lines = 0;
+) -> Result<CheckedFile, ImportError> {
+    let mut source = open(path, options, None, false).await?;
+    let mut people = People::default();
+    let mut counts = Counts::default();
     loop {
         let step = tokio::task::spawn_blocking(move || {
-            let records = source.check(AT_ONCE, &mut persons)?;
-            Ok::<_, ImportError>((source, persons, records))
+            let records = source.check(AT_ONCE, &mut people, &mut counts)?;
+            Ok::<_, ImportError>((source, people, counts, records))
         });
         let records;
-        (source, persons, records) = done(step.await, path)?;
-        lines += records;
-        let position = source.position();
-        progress(Progress { phase: Phase::Checking, done: position.done, total: position.total, lines });
+        (source, people, counts, records) = done(step.await, path)?;
+        let (read, total) = source.position();
+        progress(Progress { phase: Phase::Checking, done: read, total, lines: counts.lines });
         if records == 0 {
-            let content = source.digest().map_err(|error| error.in_file(path))?;
-            return Ok((content, persons.several()));
+            break;
         }
     }
+    let known = source.known().map_err(|error| error.in_file(path))?;
+    let people = people.fold();
+    let Counts { lines, events, persons, groups, mut ignored } = counts;
+    if people.unusable_merges > 0 {
+        ignored
+            .insert("merges with an id that stands for no user, such as `anonymous`", people.unusable_merges);
+    }
+    let summary = Summary {
+        lines,
+        events,
+        persons,
+        groups,
+        merges: people.merges,
+        refused_merges: people.refused_merges,
+        ignored,
+        source: source.description(),
+        ..Summary::default()
+    };
+    Ok(CheckedFile { known, people, summary })
 }
 
 /// The next chunk of `source`, of which `lines` records were read before; without records at its end.
@@ -168,9 +228,9 @@ async fn next_chunk(
         });
         let records;
         (source, chunk, records) = done(step.await, path)?;
-        let position = source.position();
+        let (read, total) = source.position();
         let lines = lines + chunk.records;
-        progress(Progress { phase: Phase::Storing, done: position.done, total: position.total, lines });
+        progress(Progress { phase: Phase::Storing, done: read, total, lines });
         if records == 0 {
             return Ok((source, chunk));
         }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// What one line says.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     Event(Event),
     Person(PersonRecord),
     Group(GroupRecord),
@@ -14,7 +14,7 @@ pub(super) enum Record {
 
 /// A record and where it came from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     pub line: u64,
     pub project: u64,
     pub record: Record,
@@ -23,7 +23,7 @@ pub(super) struct Placed {
 /// The uuid of the event of line `line` of a file with this content: 74 bits of the content's digest, and the line. One of
 /// the kind that RFC 9562 leaves to applications (version 8). That of a file's events all begin alike takes a fifth of the
 /// room that chance would where they are stored.
-pub(super) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
+pub(crate) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&content[..10]);
     // No file has 2^48 lines.
@@ -32,27 +32,27 @@ pub(super) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
 }
 
 /// The fields of an event, wherever they were read.
-pub(super) struct EventFields {
+pub(crate) struct EventFields {
     pub event: Option<Value>,
     pub distinct_id: Option<Value>,
-    pub timestamp: Option<Value>,
+    pub timestamp: Option<i64>,
     pub uuid: Option<Value>,
     pub properties: Map<String, Value>,
 }
 
 /// The event that the fields make. `line_uuid` is its identity when it has none.
-pub(super) fn event(fields: EventFields, line_uuid: Uuid) -> Result<Event, String> {
+pub(crate) fn event(fields: EventFields, line_uuid: Uuid) -> Result<Event, String> {
     Ok(Event {
         event: name(fields.event)?,
         distinct_id: id(fields.distinct_id, "distinct_id")?,
-        timestamp: instant(fields.timestamp)?,
+        timestamp: fields.timestamp.ok_or("the event has no timestamp")?,
         uuid: own_uuid(fields.uuid)?.unwrap_or(line_uuid),
         properties: fields.properties,
     })
 }
 
 /// The name of an event.
-pub(super) fn name(value: Option<Value>) -> Result<String, String> {
+pub(crate) fn name(value: Option<Value>) -> Result<String, String> {
     match value {
         // Some clients send events without a name, as an empty text; they are events like others.
         Some(Value::String(name)) => Ok(name),
@@ -61,18 +61,8 @@ pub(super) fn name(value: Option<Value>) -> Result<String, String> {
     }
 }
 
-/// When it happened.
-pub(super) fn instant(value: Option<Value>) -> Result<i64, String> {
-    match value {
-        None | Some(Value::Null) => Err("the event has no timestamp".to_owned()),
-        Some(Value::String(text)) => pennon_eventstore::parse_timestamp(&text)
-            .ok_or_else(|| format!("timestamp {text:?} is no ISO 8601 time of the years 1 to 9999")),
-        Some(_) => Err("timestamp must be an ISO 8601 time as a text".to_owned()),
-    }
-}
-
 /// The identity that an event came with, if it did.
-pub(super) fn own_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
+pub(crate) fn own_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
@@ -86,7 +76,7 @@ pub(super) fn own_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
 }
 
 /// A distinct id: a text that is not blank, or a number.
-pub(super) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
+pub(crate) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
     match value {
         Some(Value::String(id)) if !id.trim().is_empty() => Ok(id),
         Some(Value::Number(id)) => Ok(id.to_string()),
@@ -96,7 +86,7 @@ pub(super) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
 }
 
 /// A project's number: a number, or a text of digits.
-pub(super) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64, String> {
+pub(crate) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64, String> {
     match value {
         None | Some(Value::Null) => {
             default.ok_or_else(|| "no project; name one in the line or by --project".to_owned())
@@ -114,7 +104,7 @@ pub(super) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64
 }
 
 /// Properties as an object; absent ones are none.
-pub(super) fn properties(value: Option<Value>) -> Result<Map<String, Value>, String> {
+pub(crate) fn properties(value: Option<Value>) -> Result<Map<String, Value>, String> {
     match value {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(properties)) => Ok(properties),

@@ -24,8 +24,8 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
     let path = directory.path().join("lines.jsonl");
     std::fs::write(&path, text).unwrap();
     // What a stopped import leaves: a part of the file.
-    let (content, _) = check(&path, &options(), &mut |_| {}).await.unwrap();
-    let mut source = super::source::Source::open(&path, options(), Some(content)).unwrap();
+    let content = check(&path, &options(), &mut |_| {}).await.unwrap().known;
+    let mut source = super::source::Source::open(&path, options(), Some(content), false).unwrap();
     let mut part = Chunk::new(NOW - 1000);
     assert_eq!(source.take(400, &mut part).unwrap(), 400);
     let mut stopped = Summary::default();

@@ -37,8 +37,14 @@ struct Wanted {
     asked: Asked,
 }
 
-/// Answers `options` over the tables of `store` and the events at `events_url`, as the text to be printed.
-pub async fn run(options: &Query, store: Store, events_url: &str) -> Result<String, String> {
+/// Answers `options` over the tables of `store` and the `events`, which lie at `events_url`, as the text to be printed. The
+/// result is kept for the API where `keeps`.
+pub async fn run(
+    options: &Query,
+    store: Store,
+    (events, events_url): (EventStore, &str),
+    keeps: bool,
+) -> Result<String, String> {
     if options.engine == Engine::Clickhouse && !options.print {
         return Err(
             "--engine clickhouse writes the SQL and runs nothing; add --print, and give what it prints to \
@@ -50,11 +56,10 @@ pub async fn run(options: &Query, store: Store, events_url: &str) -> Result<Stri
         return Err("--print prints SQL for another engine; add --engine clickhouse".to_owned());
     }
     let now = options.now.unwrap_or_else(Utc::now);
-    let events = EventStore::open(store.clone(), events_url).map_err(|e| e.to_string())?;
     let wanted = wanted(options, &store).await?;
     let app = App::new(store, Clock::Frozen(now));
     let calculator = Calculator::new(&app, events.clone());
-    let calculator = if options.now.is_some() { calculator.keeping_none() } else { calculator };
+    let calculator = if options.now.is_some() || !keeps { calculator.keeping_none() } else { calculator };
     let (calculator, measured) = calculator.measured();
     let read = calculator.read(&wanted.project, &[&wanted.asked]).await.map_err(|e| said(&e))?;
     if options.engine == Engine::Clickhouse {
@@ -85,11 +90,14 @@ async fn answer(
     };
     let answered = calculator.answer(&question, Refresh::ForceBlocking).await.map_err(|e| said(&e))?;
     let answered = answered.calculated.ok_or("the calculation gave no result")?;
-    let mut text = if options.json {
+    let rows = || table::rows(&wanted.asked.query, &answered.result);
+    // PENNON_JSON may be set for all commands, so --csv comes first.
+    let mut text = if options.csv {
+        table::csv(&rows())?
+    } else if options.json {
         json_of(&answered)
     } else {
-        let rows = table::rows(&wanted.asked.query, &answered.result);
-        if options.csv { table::csv(&rows)? } else { table::aligned(&rows) }
+        table::aligned(&rows())
     };
     if options.stats {
         // Beside the result, so that a pipe gets that alone.

@@ -3,7 +3,7 @@
 //! Must stay true: every number of a result is in its table, as it is in the result; no text that came from events steers a
 //! terminal or is taken for a formula by a spreadsheet.
 
-use pennon_calculation::text_for_spreadsheets;
+use pennon_calculation::escape_formula;
 use pennon_engine::Query;
 use pennon_engine::query::Viz;
 use serde_json::Value;
@@ -154,7 +154,7 @@ pub(super) fn aligned(rows: &Rows) -> String {
 pub(super) fn csv(rows: &Rows) -> Result<String, String> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for row in rows {
-        let safe = |cell: &String| if is_number(cell) { cell.clone() } else { text_for_spreadsheets(cell) };
+        let safe = |cell: &String| if is_number(cell) { cell.clone() } else { escape_formula(cell) };
         writer.write_record(row.iter().map(safe)).map_err(|e| e.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|e| e.to_string())?;

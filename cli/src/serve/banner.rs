@@ -1,33 +1,66 @@
-//! What `pennon serve` says when it is ready.
-#![expect(clippy::print_stdout, reason = "this is the command's output")]
+//! What `pennon serve` prints when it is ready.
 
+use std::net::IpAddr;
+
+use serde_json::json;
+
+use super::Prepared;
 use crate::data::{DataDirectory, ServerInfo};
+use crate::output::print_json_line;
+use crate::print_line;
 use crate::workspace::NewKey;
 
-use super::demo::Demo;
-
-/// Prints where the product is, and after the first start how to try it.
-pub fn print(info: &ServerInfo, directory: &DataDirectory, first_start: Option<&Demo>) {
-    println!("Pennon serves on {}", info.http);
-    println!("  reference          {}/docs", info.http);
-    println!("  embedded DynamoDB  {}", info.dynamodb);
-    println!("  data               {}", directory.path().display());
-    if let Some(demo) = first_start {
-        println!();
-        print!("{}", demo.introduction(&info.http));
-    } else {
-        println!(
-            "  API keys           pennon keys create --data {} --label NAME",
-            directory.path().display()
-        );
+/// Prints where the product is, and after the first start how to try it; with `json` as a line of JSON.
+pub fn print(
+    info: &ServerInfo,
+    directory: &DataDirectory,
+    prepared: &Prepared,
+    json: bool,
+) -> Result<(), String> {
+    let data = directory.path().display();
+    if json {
+        let demo = if let Prepared::Demo(demo) = prepared { Some(demo.to_json()) } else { None };
+        return print_json_line(&json!({
+            "type": "ready", "http": info.http, "reference": format!("{}/docs", info.http),
+            "dynamodb": info.dynamodb, "data": directory.path(), "demo": demo,
+        }));
     }
-    println!();
-    println!("Ctrl-C stops it.");
+    print_line!("Pennon serves on {}", info.http)?;
+    print_line!("  reference          {}/docs", info.http)?;
+    print_line!("  embedded DynamoDB  {}", info.dynamodb)?;
+    print_line!("  data               {data}")?;
+    match prepared {
+        Prepared::Demo(demo) => print_line!("\n{}", demo.introduction(&info.http).trim_end())?,
+        Prepared::Existing => {
+            print_line!("  API keys           pennon keys create --data {data} --label NAME")?;
+        }
+        Prepared::Empty => {
+            print_line!("\nThe installation is empty. Create a project, a user and a key in it:")?;
+            print_line!("  pennon init workspace.yaml && pennon apply workspace.yaml --data {data}")?;
+        }
+    }
+    print_line!("\nCtrl-C stops it.")
 }
 
-/// Prints the secrets of keys that were made, which nothing can show again.
-pub fn print_new_keys(keys: &[NewKey]) {
-    for key in keys {
-        println!("new key \"{}\" of {}: {}", key.label, key.user, key.secret);
+/// Prints the secrets of new keys, which nothing can show again.
+pub fn print_new_keys(keys: &[NewKey], json: bool) -> Result<(), String> {
+    keys.iter().try_for_each(|key| {
+        if json {
+            print_json_line(
+                &json!({"type": "new_key", "label": key.label, "user": key.user, "key": key.secret}),
+            )
+        } else {
+            print_line!("new key \"{}\" of {}: {}", key.label, key.user, key.secret)
+        }
+    })
+}
+
+/// Warns on standard error when other machines can reach the API at `host`.
+pub fn warn_if_public(host: IpAddr) {
+    if !host.is_loopback() {
+        eprintln!(
+            "pennon: warning: --host {host} lets other machines reach the API, and HTTP sends API keys and events in clear. \
+             Use it in a trusted network, or put a proxy with TLS in front and let Pennon listen on 127.0.0.1"
+        );
     }
 }

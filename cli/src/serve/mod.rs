@@ -1,16 +1,19 @@
 //! `pennon serve`: every function's router on one port, over an embedded DynamoDB and a local event directory.
 
 mod banner;
+mod connections;
 mod demo;
+mod health;
 mod jobs;
 mod router;
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
+use pennon_core::ids;
 use pennon_core::store::{Store, keys};
 use pennon_core::traces::{self, Sending};
 use tokio::net::TcpListener;
@@ -19,11 +22,16 @@ use tokio::sync::watch;
 use crate::args::Serve;
 use crate::backup;
 use crate::data::{DataDirectory, ServerInfo};
-use crate::embedded::Embedded;
-use crate::workspace::{self, Options, Workspace};
+use crate::embedded::preflight::Thoroughness;
+use crate::workspace::{self, Options, State, Workspace};
 
+use connections::ConnectionRegistry;
+
+pub use connections::ConnectionLimits;
 pub use router::{Group, Services, api, groups};
 
+/// Letters and digits of the access key id of the DynamoDB port: 238 random bits.
+const ACCESS_KEY_LENGTH: usize = 40;
 /// How long requests may go on after the signal to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -38,38 +46,43 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         ));
     };
     backup::clear(directory.path());
-    let listener = bind(options.port, "--port").await?;
-    let table_listener = bind(options.dynamodb_port, "--dynamodb-port").await?;
-    let embedded = Embedded::open(directory.path()).await.map_err(|e| e.to_string())?;
+    let listener = bind(options.host.0, options.port, "--port").await?;
+    let table_listener = bind(Ipv4Addr::LOCALHOST.into(), options.dynamodb_port, "--dynamodb-port").await?;
+    let embedded = directory.open_database(Thoroughness::EveryPage).await?;
     let clock = options.now.map_or(Clock::Running, Clock::Frozen);
     let app = App::new(embedded.store(None), clock)
-        .limited(options.rate_limits)
+        .limited(options.rate_limits.0)
         .with_payload_keys(directory.payload_keys()?);
-    let services = Services::open(app, &directory.events_url())?;
+    let mut services = Services::open(app, &directory.events_url())?;
+    services.events.claim_installation().await.map_err(|e| e.to_string())?;
+    embedded.count_writes(directory.path())?;
+    services.health = health::Health::of(&directory, &embedded)?;
     let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {
-        http: format!("http://{}", address(&listener)?),
+        http: format!("http://{}", reachable(address(&listener)?)),
         dynamodb: format!("http://{}", address(&table_listener)?),
+        access_key_id: ids::random_text(ACCESS_KEY_LENGTH),
         pid: std::process::id(),
     };
     let mut stop = std::pin::pin!(stop);
-    let first_start = tokio::select! {
+    let prepared = tokio::select! {
         prepared = prepare(options, &services) => prepared?,
         // What was not prepared yet is by the next start.
         () = &mut stop => return Ok(()),
     };
 
     let (stopping, stopped) = watch::channel(false);
-    let tables = axum::serve(table_listener, embedded.port()).with_graceful_shutdown(signal(stopped.clone()));
-    let tables = tokio::spawn(tables.into_future());
-    let server = axum::serve(listener, api(&services)).with_graceful_shutdown(signal(stopped.clone()));
-    let server = tokio::spawn(server.into_future());
+    let registry = ConnectionRegistry::new(options.connections, options.connections.connections());
+    let port = embedded.port(&info.access_key_id);
+    let tables = tokio::spawn(connections::serve(table_listener, port, registry.clone(), stopped.clone()));
+    let server = tokio::spawn(connections::serve(listener, api(&services), registry, stopped.clone()));
     let background = tokio::spawn(router::background(services.clone(), stopped.clone()));
     let tidying = tokio::spawn(router::tidying(embedded.clone(), services.clone(), stopped.clone()));
     let jobs = tokio::spawn(jobs::follow(services.clone(), follower, stopped));
     directory.announce(&info)?;
-    banner::print(&info, &directory, first_start.as_ref());
+    banner::warn_if_public(options.host.0);
+    banner::print(&info, &directory, &prepared, options.output.json)?;
 
     stop.await;
     stopping.send_replace(true);
@@ -81,8 +94,18 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     Ok(())
 }
 
-/// Applies the workspace file, or makes the demo on the first start of an empty installation.
-async fn prepare(options: &Serve, services: &Services) -> Result<Option<demo::Demo>, String> {
+/// What is in an installation when it begins to serve.
+enum Prepared {
+    /// What a workspace file or an earlier start left there.
+    Existing,
+    /// Nothing: no demo was wanted.
+    Empty,
+    /// The demo, which was just loaded.
+    Demo(demo::Demo),
+}
+
+/// Applies the workspace file, or loads the demo on the first start of an empty installation.
+async fn prepare(options: &Serve, services: &Services) -> Result<Prepared, String> {
     let store: &Store = &services.app.store;
     let now = services.app.clock.now(None);
     if let Some(path) = &options.workspace {
@@ -90,18 +113,35 @@ async fn prepare(options: &Serve, services: &Services) -> Result<Option<demo::De
         let applied = workspace::apply_all(services, &file, Options::default(), now)
             .await
             .map_err(|e| format!("{}: {e}", path.display()))?;
-        banner::print_new_keys(&applied.new_keys);
-        return Ok(None);
+        banner::print_new_keys(&applied.new_keys, options.output.json)?;
+        return Ok(Prepared::Existing);
+    }
+    if options.no_demo {
+        let state = State::load(&store.records).await.map_err(|e| e.to_string())?;
+        return Ok(if state.is_empty() { Prepared::Empty } else { Prepared::Existing });
     }
     let wanted = demo::is_wanted(&store.records).await.map_err(|e| e.to_string())?;
-    if wanted { demo::load(services, now).await.map(Some) } else { Ok(None) }
+    if wanted { demo::load(services, now).await.map(Prepared::Demo) } else { Ok(Prepared::Existing) }
 }
 
-async fn bind(port: u16, switch: &str) -> Result<TcpListener, String> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    TcpListener::bind(address).await.map_err(|e| {
-        format!("port {port} cannot be used ({e}); choose another with {switch}, 0 takes any free one")
+async fn bind(host: IpAddr, port: u16, option: &str) -> Result<TcpListener, String> {
+    TcpListener::bind(SocketAddr::from((host, port))).await.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!("{host} is no address of this machine; --host takes one, or 0.0.0.0 for all of them")
+        }
+        _ => format!("port {port} cannot be used ({e}); choose another with {option}, 0 takes any free one"),
     })
+}
+
+/// An address at which this machine reaches a listener: one on all interfaces is also on the loopback interface.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, String> {

@@ -12,11 +12,13 @@ use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
 use pennon_insights::Insights;
-use pennon_worker::PURGE_TIME;
+use pennon_worker::DUE_TIME;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use super::health::Health;
+use crate::data::open_events;
 use crate::embedded::Embedded;
 
 /// How often captured events are compacted, and how long a run may take.
@@ -36,12 +38,14 @@ pub struct Services {
     pub calculator: Calculator,
     /// The flags, and what is remembered of them.
     pub flags: Flags,
+    /// What `/_health` looks at.
+    pub health: Health,
 }
 
 impl Services {
     /// Over `app`, with events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
-        let events = EventStore::open(app.store.clone(), events_url).map_err(|e| e.to_string())?;
+        let events = open_events(&app.store, events_url)?;
         Ok(Services::over(app, events))
     }
 
@@ -49,7 +53,7 @@ impl Services {
     pub fn over(app: App, events: EventStore) -> Services {
         let calculator = Calculator::with_limits(&app, events.clone(), Limits::within(answer_time()));
         let flags = Flags::new(app.clone(), events.clone());
-        Services { app, events, calculator, flags }
+        Services { app, events, calculator, flags, health: Health::default() }
     }
 }
 
@@ -57,8 +61,9 @@ impl Services {
 pub fn api(services: &Services) -> Router {
     let app = &services.app;
     let insights = Insights::new(app.clone(), services.calculator.clone());
+    let health = services.health.clone();
     let routes = Router::new()
-        .route("/_health", get(|| async { "ok" }))
+        .route("/_health", get(move || health.clone().answer()))
         .merge(pennon_flags::router(&services.flags))
         .merge(pennon_role_access::router(app))
         .merge(pennon_insights::function_router(&insights))
@@ -102,7 +107,7 @@ fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
 }
 
 /// The work that goes on beside requests, until `stopped`: every now and then, and when many wait, captured events are
-/// compacted, and what belonged to flags that are gone for good, and to dashboards that were deleted long ago, is removed.
+/// compacted, and what belonged to dashboards that were deleted long ago is removed.
 pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(COMPACTION_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,13 +122,8 @@ pub async fn background(services: Services, mut stopped: watch::Receiver<bool>) 
         let now = services.app.clock.now(None);
         let run = async {
             if is_tick
-                && let Err(error) = pennon_worker::sweep_purged(&services.app.store.records, PURGE_TIME).await
-            {
-                tracing::error!(%error, "what belonged to deleted flags could not be removed");
-            }
-            if is_tick
                 && let Err(error) =
-                    pennon_insights::follow_due(&services.app.store.records, now, PURGE_TIME).await
+                    pennon_insights::follow_due(&services.app.store.records, now, DUE_TIME).await
             {
                 tracing::error!(cause = error.detail(), "what is due could not be done");
             }

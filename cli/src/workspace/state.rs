@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use pennon_core::auth::{hash_key, mask_key};
+use pennon_core::clock::never_before;
 use pennon_core::ids;
 use pennon_core::store::{Item, Key, Query, StoreError, Table, keys};
 use serde::{Deserialize, Serialize};
@@ -54,13 +55,14 @@ pub struct State {
 }
 
 /// A key that was made, whose secret is shown once.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct NewKey {
     /// Its label.
     pub label: String,
     /// Its owner's mail address.
     pub user: String,
     /// The secret.
+    #[serde(rename = "key")]
     pub secret: String,
 }
 
@@ -235,7 +237,12 @@ fn merge<T: Clone + PartialEq>(
     for (id, spec, mask) in named {
         let declared = match old.get(&id) {
             Some(before) if before.spec == spec => before.clone(),
-            Some(before) => Declared { spec, created_at: before.created_at, updated_at: now, mask },
+            Some(before) => Declared {
+                spec,
+                created_at: before.created_at,
+                updated_at: never_before(now, before.updated_at),
+                mask,
+            },
             None => Declared { spec, created_at: now, updated_at: now, mask },
         };
         merged.insert(id, declared);

@@ -409,3 +409,21 @@ fn secret_payloads_are_read_with_the_key_that_the_backup_has_or_somebody_keeps()
     assert!(status != 200 && !answer.to_string().contains("hidden"), "{status} {answer}");
     assert_eq!(server.stop(), 0);
 }
+
+#[test]
+fn imported_persons_of_a_project_without_events_are_backed_up() {
+    let (directory, server) = served();
+    assert_eq!(server.stop(), 0);
+    let (data, place) = (directory.path().join("data"), directory.path().join("backup"));
+    let lines = directory.path().join("persons.jsonl");
+    std::fs::write(&lines, r#"{"person": {"distinct_ids": ["ada"], "properties": {"plan": "pro"}}}"#)
+        .unwrap();
+    done(&["import", &lines.to_string_lossy(), "--project", "1"], &data);
+    backed_up(&data, &place, &[]);
+    let again = directory.path().join("again");
+    restored(&place, &again);
+    let server = Server::start(&again, &[]);
+    let listed = server.get("/api/projects/1/persons/");
+    assert_eq!(listed["results"][0]["properties"]["plan"], "pro", "{listed}");
+    assert_eq!(server.stop(), 0);
+}

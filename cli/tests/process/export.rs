@@ -214,7 +214,12 @@ fn an_export_that_fails_leaves_nothing_and_says_why() {
         (out, said)
     };
     // Of an installation without anything there is a file that says so.
-    let (out, said) = export(&directory.path().join("empty"), "nothing", &[]);
+    let empty = directory.path().join("empty");
+    let (out, said) = export(&empty, "nothing", &[]);
+    assert!(!said.status.success() && text(&said.stderr).contains("holds no Pennon installation"));
+    assert!(!out.exists() && !empty.exists());
+    assert_eq!(Server::start(&empty, &["--no-demo"]).stop(), 0);
+    let (out, said) = export(&empty, "nothing", &[]);
     assert!(said.status.success(), "{}", text(&said.stderr));
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
 

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use super::lost::refused_start;
 use super::{Server, done, pennon, text};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/formats");
@@ -276,6 +277,12 @@ fn what_a_newer_release_stored_is_refused_and_not_half_read() {
     ] {
         let (directory, data) = restored("1");
         rewrite(&data, table, at, change);
+        if (at.1, change) == ("HEAD", item) {
+            // How far the tables have come is not known, so they cannot be compared with the events.
+            let refused = refused_start(&data);
+            assert!(refused.contains("newer release"), "{refused}");
+            continue;
+        }
         let server = started(&data);
         let (status, answer) = server.request(method, path, KEY, body);
         assert_eq!(status, 500, "{at:?}: {answer}");

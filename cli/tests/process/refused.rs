@@ -2,13 +2,17 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::{BINARY, pennon, served, text};
 
 #[test]
 fn wrong_input_says_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
-    let no_user = pennon(&["keys", "create", "--label", "x"], directory.path());
-    assert!(text(&no_user.stderr).contains("declare one with `pennon apply`"));
+    let absent = pennon(&["keys", "create", "--label", "x"], directory.path());
+    assert!(
+        text(&absent.stderr).contains("holds no Pennon installation; create one there with `pennon serve`")
+    );
     let no_file = pennon(&["apply", "nowhere.yaml"], directory.path());
     assert!(text(&no_file.stderr).contains("nowhere.yaml cannot be read"));
     let bad = directory.path().join("bad.yaml");
@@ -21,13 +25,15 @@ fn wrong_input_says_what_to_do() {
 #[test]
 fn a_table_that_is_not_there_is_said_in_a_line() {
     let (directory, server) = served();
-    let place = server.said.lines().find_map(|line| line.trim().strip_prefix("embedded DynamoDB")).unwrap();
+    let info = std::fs::read(directory.path().join("data/server.json")).unwrap();
+    let info: Value = serde_json::from_slice(&info).unwrap();
+    let of_server = |name: &str| info[name].as_str().unwrap();
     let file = directory.path().join("workspace.json");
     let refused = Command::new(BINARY)
         .args(["apply", "--cloud"])
         .arg(file)
-        .envs([("AWS_ENDPOINT_URL_DYNAMODB", place.trim()), ("AWS_REGION", "us-east-1")])
-        .envs([("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "local")])
+        .envs([("AWS_ENDPOINT_URL_DYNAMODB", of_server("dynamodb")), ("AWS_REGION", "us-east-1")])
+        .envs([("AWS_ACCESS_KEY_ID", of_server("access_key_id")), ("AWS_SECRET_ACCESS_KEY", "local")])
         .envs([("PENNON_RECORDS_TABLE", "no-records"), ("PENNON_BLOCKS_TABLE", "no-blocks")])
         .env("PENNON_EVENTS_URL", "file:///nowhere")
         .output()

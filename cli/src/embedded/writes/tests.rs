@@ -199,3 +199,49 @@ async fn after_a_failure_of_the_file_writing_goes_on() {
     let kept: Vec<String> = rows(directory.path()).into_iter().map(|row| row.1).collect();
     assert_eq!(kept, ["S:a", "S:c"]);
 }
+
+/// The columns of a table: name, type, and place in the primary key.
+fn columns(connection: &rusqlite::Connection, table: &str) -> Vec<String> {
+    let mut statement = connection.prepare("SELECT name, type, pk FROM pragma_table_info(?1)").unwrap();
+    let columns = statement.query_map([table], |row| {
+        let (name, kind, place): (String, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(format!("{name} {kind} {place}"))
+    });
+    columns.unwrap().map(Result::unwrap).collect()
+}
+
+/// Reads and writes go past the database: a release of it that lays its tables out anew has to fail here.
+#[tokio::test]
+async fn the_database_lays_its_tables_out_as_they_are_read_and_written_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let _embedded = Embedded::open(directory.path()).await.unwrap();
+    let connection = rusqlite::Connection::open(directory.path().join(FILE)).unwrap();
+    let names = StoreConfig::local();
+    for table in [names.records_table, names.blocks_table] {
+        let expected = [
+            "pk TEXT 1",
+            "sk TEXT 2",
+            "item_json TEXT 0",
+            "item_size INTEGER 0",
+            "cached_at REAL 0",
+            "hash_prefix TEXT 0",
+        ];
+        assert_eq!(columns(&connection, &table), expected, "{table}");
+    }
+    let expected = [
+        "id INTEGER 1",
+        "table_name TEXT 0",
+        "event_name TEXT 0",
+        "keys_json TEXT 0",
+        "new_image TEXT 0",
+        "old_image TEXT 0",
+        "sequence_number TEXT 0",
+        "shard_id TEXT 0",
+        "created_at INTEGER 0",
+        "user_identity TEXT 0",
+        "event_id TEXT 0",
+    ];
+    assert_eq!(columns(&connection, "_stream_records"), expected);
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+}

@@ -11,10 +11,11 @@ use pennon_eventstore::{
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
-use super::ImportOptions;
-use super::error::ImportError;
-use super::persons::Persons;
-use super::record::{id, instant, name, own_uuid, project, uuid_of_line};
+use crate::import::ImportOptions;
+use crate::import::error::ImportError;
+use crate::import::people::People;
+use crate::import::record::{id, name, own_uuid, project, uuid_of_line};
+use crate::import::time::{TimeFields, TimeForm};
 
 /// Columns that every file of events has.
 const NEEDED: [&str; 3] = ["event", "distinct_id", "timestamp"];
@@ -22,13 +23,14 @@ const NEEDED: [&str; 3] = ["event", "distinct_id", "timestamp"];
 const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// The rows of a file.
-pub(super) struct Rows {
+pub(crate) struct Rows {
     table: TableFile,
     places: Places,
     waiting: Option<TableRows>,
     /// How many of those that wait have been taken.
     at: usize,
     row: u64,
+    times: TimeFields,
 }
 
 /// Where the columns with a meaning are, and the others, which are properties.
@@ -95,11 +97,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn timestamp(&self) -> Result<i64, String> {
+    fn timestamp(&self, line: u64, times: &mut TimeFields) -> Result<i64, String> {
         let at = self.places.timestamp.and_then(|place| self.rows.instant(place, self.at));
         match at.filter(|at| INSTANTS.contains(at)) {
-            Some(at) => Ok(at),
-            None => instant(self.cell(self.places.timestamp).map(|cell| cell.to_value())),
+            Some(at) => {
+                times.note("timestamp", TimeForm::Typed, line)?;
+                Ok(at)
+            }
+            None => {
+                let value = self.cell(self.places.timestamp).map(|cell| cell.to_value());
+                times.instant("timestamp", line, value.as_ref())
+            }
         }
     }
 
@@ -124,15 +132,21 @@ impl<'a> Row<'a> {
     }
 
     /// Reads all of it, as storing it will.
-    fn check(&self, options: &ImportOptions, persons: &mut Persons) -> Result<(), String> {
+    fn check(
+        &self,
+        line: u64,
+        options: &ImportOptions,
+        people: &mut People,
+        times: &mut TimeFields,
+    ) -> Result<(), String> {
         let project = self.project(options)?;
         self.event()?;
         let distinct_id = self.id(self.places.distinct_id, "distinct_id")?;
-        self.timestamp()?;
+        self.timestamp(line, times)?;
         own_uuid(self.cell(self.places.uuid).map(|cell| cell.to_value()))?;
         self.properties(&mut ())?;
         if self.cell(self.places.person).is_some_and(|person| person != Cell::Null) {
-            persons.name(project, &self.id(self.places.person, "person_id")?, &distinct_id);
+            people.same(project, &self.id(self.places.person, "person_id")?, &distinct_id)?;
         }
         Ok(())
     }
@@ -140,32 +154,29 @@ impl<'a> Row<'a> {
 
 impl Rows {
     /// The rows of `file`.
-    pub(super) fn open(file: File) -> Result<Rows, ImportError> {
-        let table = TableFile::open(file).map_err(|error| ImportError::of_content(reason(error)))?;
-        let undecodable =
-            table.compressions().iter().find_map(|(column, how)| Some((column, undecodable(*how)?)));
-        if let Some((column, how)) = undecodable {
-            return Err(ImportError::of_content(format!(
-                "column {column} is compressed with {how}, which cannot be read; write the file with zstd, snappy, gzip or \
-                 lz4, or uncompressed"
-            )));
-        }
+    pub(crate) fn open(file: File) -> Result<Rows, ImportError> {
+        let table = open_table(file)?;
         if let Some(missing) =
             NEEDED.iter().find(|needed| !table.columns().iter().any(|column| column == *needed))
         {
             return Err(ImportError::of_content(format!("has no column {missing}")));
         }
         let places = Places::of(table.columns());
-        Ok(Rows { table, places, waiting: None, at: 0, row: 0 })
+        Ok(Rows { table, places, waiting: None, at: 0, row: 0, times: TimeFields::default() })
     }
 
     /// Rows that have been read.
-    pub(super) fn rows_read(&self) -> u64 {
+    pub(crate) fn rows_read(&self) -> u64 {
         self.row
     }
 
+    /// In which form the times are.
+    pub(crate) fn times(&self) -> &TimeFields {
+        &self.times
+    }
+
     /// Rows of the file.
-    pub(super) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.table.rows()
     }
 
@@ -174,7 +185,9 @@ impl Rows {
         while self.waiting.as_ref().is_none_or(|waiting| self.at >= waiting.len()) {
             self.waiting = match self.table.next_rows() {
                 None => return Ok(false),
-                Some(rows) => Some(rows.map_err(|error| ImportError::of_line(self.row + 1, reason(error)))?),
+                Some(rows) => Some(
+                    rows.map_err(|error| ImportError::of_line(self.row + 1, reason(error)).in_unit("row"))?,
+                ),
             };
             self.at = 0;
         }
@@ -189,20 +202,22 @@ impl Rows {
     }
 
     /// Checks the next row, and notes whom it names; false at the end.
-    pub(super) fn check(
+    pub(crate) fn check(
         &mut self,
         options: &ImportOptions,
-        persons: &mut Persons,
+        people: &mut People,
     ) -> Result<bool, ImportError> {
         if !self.step()? {
             return Ok(false);
         }
-        let checked = self.row().map_or(Ok(()), |row| row.check(options, persons));
-        checked.map(|()| true).map_err(|message| ImportError::of_line(self.row, message))
+        let mut times = std::mem::take(&mut self.times);
+        let checked = self.row().map_or(Ok(()), |row| row.check(self.row, options, people, &mut times));
+        self.times = times;
+        checked.map(|()| true).map_err(|message| ImportError::of_line(self.row, message).in_unit("row"))
     }
 
     /// Gives the next row to the columns of its project; false at the end.
-    pub(super) fn take<'c>(
+    pub(crate) fn take<'c>(
         &mut self,
         options: &ImportOptions,
         content: &[u8; 32],
@@ -211,6 +226,7 @@ impl Rows {
         if !self.step()? {
             return Ok(false);
         }
+        let mut times = std::mem::take(&mut self.times);
         let Some(row) = self.row() else { return Ok(false) };
         let line = self.row;
         let taken = || {
@@ -218,15 +234,31 @@ impl Rows {
             let uuid = own_uuid(row.cell(row.places.uuid).map(|cell| cell.to_value()))?;
             let uuid = uuid.unwrap_or_else(|| uuid_of_line(content, line));
             let distinct_id = row.id(row.places.distinct_id, "distinct_id")?;
-            columns.event(line, uuid, &row.event()?, &distinct_id, row.timestamp()?);
+            columns.event(line, uuid, &row.event()?, &distinct_id, row.timestamp(line, &mut times)?);
             row.properties(columns)
         };
-        taken().map(|()| true).map_err(|message| ImportError::of_line(line, message))
+        let taken: Result<(), String> = taken();
+        self.times = times;
+        taken.map(|()| true).map_err(|message| ImportError::of_line(line, message).in_unit("row"))
     }
 }
 
-/// What is wrong with the file: it is somebody's own, not stored events.
-fn reason(error: EventStoreError) -> String {
+/// Opens a file whose columns can be decoded.
+pub(super) fn open_table(file: File) -> Result<TableFile, ImportError> {
+    let table = TableFile::open(file).map_err(|error| ImportError::of_content(reason(error)))?;
+    let undecodable =
+        table.compressions().iter().find_map(|(column, how)| Some((column, undecodable(*how)?)));
+    match undecodable {
+        None => Ok(table),
+        Some((column, how)) => Err(ImportError::of_content(format!(
+            "column {column} is compressed with {how}, which cannot be read; write the file with zstd, snappy, gzip or \
+             lz4, or uncompressed"
+        ))),
+    }
+}
+
+/// What is wrong with the file, which is the user's own and no stored segment.
+pub(super) fn reason(error: EventStoreError) -> String {
     match error {
         EventStoreError::Corrupt(what) => what,
         other => other.to_string(),
@@ -248,7 +280,7 @@ fn undecodable(compression: Compression) -> Option<&'static str> {
 }
 
 /// The digest of a whole file.
-pub(super) fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
+pub(crate) fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];
     loop {

@@ -1,0 +1,46 @@
+//! `pennon adopt`: going on with tables and events that do not belong together.
+//!
+//! Must stay true: nothing is deleted, and no server runs meanwhile.
+
+use std::path::Path;
+
+use pennon_core::store::Store;
+use pennon_eventstore::Adopted;
+
+use crate::data::{DataDirectory, open_events};
+
+/// Makes the tables and events in the directory `data` one installation.
+pub async fn local(data: &Path) -> Result<Adopted, String> {
+    let directory = DataDirectory::existing(data)?;
+    let Some(_lock) = directory.lock()? else {
+        return Err(format!(
+            "{} is in use: a server that runs there has found tables and events that belong together; stop it first",
+            directory.path().display()
+        ));
+    };
+    let embedded = directory.open_unexamined().await?;
+    let adopted = deployed((embedded.store(None), directory.events_url())).await?;
+    embedded.count_writes(directory.path())?;
+    Ok(adopted)
+}
+
+/// The same with the tables of `store` and the events at a URL.
+pub async fn deployed((store, events_url): (Store, String)) -> Result<Adopted, String> {
+    let events = open_events(&store, &events_url)?;
+    let now = chrono::Utc::now().timestamp_micros();
+    events.adopt_installation(now).await.map_err(|e| e.to_string())
+}
+
+/// What was done, a line each.
+pub fn lines(adopted: &Adopted) -> Vec<String> {
+    let Adopted { id, folder, kept, missing } = adopted;
+    let mut lines = vec![format!(
+        "tables and events are now installation {id}; {kept} files that the tables do not know are kept in {folder}"
+    )];
+    if *missing > 0 {
+        lines.push(format!(
+            "{missing} files that the tables list are missing; `pennon check` names the events that were in them"
+        ));
+    }
+    lines
+}

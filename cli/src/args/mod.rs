@@ -1,0 +1,160 @@
+//! The command line. Every option has an environment variable too ([`environment`]).
+
+mod copies;
+mod environment;
+mod events;
+mod keys;
+mod reference;
+mod serve;
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use copies::{Adopt, Backup, Restore};
+pub use events::{Check, Compact, Delete, Engine, Export, ExportForm, Import, Query};
+pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};
+pub use reference::{Completions, Cost, Man, Openapi, Routes};
+pub use serve::{ListenAddress, RateLimits, Serve};
+
+/// Feature flags and insights that cost nothing at rest.
+///
+/// Options can also be set by the environment variables that the help of each command names.
+#[derive(Debug, Parser)]
+#[command(name = "pennon", version)]
+pub struct Arguments {
+    /// The command; `serve` when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole product on this machine.
+    Serve(Serve),
+    /// Write a commented workspace file to start from.
+    Init(Init),
+    /// Make an installation match a workspace file.
+    Apply(Apply),
+    /// Load a history of events, persons and groups.
+    Import(Import),
+    /// Write everything that an installation holds as files that others take.
+    Export(Export),
+    /// Compare all stored events with their checksums.
+    Check(Check),
+    /// Merge waiting events and small segments into few large segments, now.
+    Compact(Compact),
+    /// Erase a person, old events, or all events, persons and groups of a project.
+    Delete(Delete),
+    /// Copy tables and events as they are at one moment, beside a running server or without one.
+    Backup(Backup),
+    /// Create a data directory from a backup.
+    Restore(Restore),
+    /// Go on with tables and events that do not belong together, such as an older copy of the tables.
+    Adopt(Adopt),
+    /// Calculate a saved insight, or a query from a file.
+    Query(Query),
+    /// Create, list and revoke API keys.
+    Keys(Keys),
+    /// Print every route of the API.
+    Routes(Routes),
+    /// Print the OpenAPI document of the API.
+    Openapi(Openapi),
+    /// Estimate the monthly AWS bill for a given use.
+    Cost(Cost),
+    /// Print the environment in which functions and AWS tools use the data of a running `pennon serve`.
+    Env(Env),
+    /// Print the completion script of a shell.
+    Completions(Completions),
+    /// Print the man page of pennon or of one of its commands.
+    Man(Man),
+}
+
+/// The definition of the command line, environment variables included.
+pub fn definition() -> clap::Command {
+    environment::with_variables(Arguments::command())
+}
+
+/// Parses the command line of this process. Wrong input, `--help` and `--version` end the process.
+pub fn parse() -> Command {
+    let parse_from = |words: Vec<std::ffi::OsString>| {
+        let matches = definition().get_matches_from(words);
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command
+    };
+    let words: Vec<_> = std::env::args_os().collect();
+    let name = words.first().cloned().unwrap_or_else(|| "pennon".into());
+    // A plain `pennon` is `pennon serve`, whose options the environment may set.
+    let command = parse_from(words).or_else(|| parse_from(vec![name, "serve".into()]));
+    command.unwrap_or_else(|| definition().error(ErrorKind::MissingSubcommand, "no command").exit())
+}
+
+/// Where the data of a local installation is.
+#[derive(Debug, Clone, Args)]
+pub struct Data {
+    /// Data directory.
+    #[arg(long, value_name = "DIR", default_value = "pennon-data")]
+    pub data: PathBuf,
+}
+
+/// Which installation a command works on.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// A local one.
+    #[command(flatten)]
+    pub data: Data,
+    /// Work on a deployment: the tables and the bucket that PENNON_RECORDS_TABLE, PENNON_BLOCKS_TABLE and
+    /// PENNON_EVENTS_URL name, with the region and the credentials of the environment.
+    #[arg(long)]
+    pub cloud: bool,
+}
+
+/// How a command prints its result.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Output {
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pennon init`
+#[derive(Debug, Args)]
+pub struct Init {
+    /// The file to write. An existing file is not overwritten.
+    #[arg(value_name = "FILE", default_value = "workspace.yaml")]
+    pub file: PathBuf,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `pennon apply`
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The workspace file, YAML or JSON.
+    pub file: PathBuf,
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// Remove what the file does not declare.
+    #[arg(long)]
+    pub prune: bool,
+    /// Print what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `pennon env`
+#[derive(Debug, Args)]
+pub struct Env {
+    /// Where the data is.
+    #[command(flatten)]
+    pub data: Data,
+    /// How the variables are printed.
+    #[command(flatten)]
+    pub output: Output,
+}

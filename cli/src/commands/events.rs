@@ -1,0 +1,235 @@
+//! The commands that read and write events: `import`, `export`, `check`, `compact` and `delete`.
+
+use chrono::Utc;
+use indicatif::ProgressBar;
+use pennon::args::{Check, Compact, Delete, Export, Import};
+use pennon::data::holds_installation;
+use pennon::export::Exporting;
+use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
+use pennon::installation::{open, open_existing, open_to_read};
+use pennon::output::print_json;
+use pennon::{compact, delete, print_line, workspace};
+use pennon_eventstore::{CheckProgress, Compacted};
+use serde_json::{Value, json};
+
+use super::progress::{export_progress, progress_bar, show};
+use super::signals::stop_signal;
+
+pub(super) async fn import(options: &Import) -> Result<(), String> {
+    if !options.map.is_empty() && options.from.is_some_and(|vendor| vendor != Vendor::Pennon) {
+        return Err(
+            "--map names fields of an event, and --from names a vendor whose fields are known; leave one out"
+                .to_owned(),
+        );
+    }
+    let bar = progress_bar();
+    let mut progress = |progress| show(&bar, progress);
+    let mut how = ImportOptions {
+        default_project: options.project,
+        from: options.from,
+        map: options.map.clone(),
+        extra: options.extra,
+        group_type: options.group_type.clone(),
+        ..ImportOptions::default()
+    };
+    // A dry run creates no installation.
+    let is_there = options.target.cloud || holds_installation(&options.target.data.data);
+    if options.dry_run && !is_there {
+        let done = dry_run_file(&options.file, how, &mut progress).await;
+        bar.finish_and_clear();
+        return print_import(options, &done.map_err(|e| e.to_string())?, &[]);
+    }
+    let opened = match options.dry_run {
+        true => open_to_read(&options.target).await?,
+        false => open(&options.target).await?,
+    };
+    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let events = match options.dry_run {
+        true => opened.events.clone(),
+        false => opened.claimed().await?,
+    };
+    how.group_types = state.group_types();
+    let now = Utc::now().timestamp_micros();
+    let stopped = stop_signal()?;
+    let imported = async {
+        match options.dry_run {
+            true => dry_run_file(&options.file, how, &mut progress).await,
+            false => import_file(&events, &options.file, how, now, &mut progress).await,
+        }
+    };
+    let done = tokio::select! {
+        done = imported => Some(done),
+        () = stopped => None,
+    };
+    bar.finish_and_clear();
+    let done = done.ok_or_else(|| {
+        let file = options.file.display();
+        format!(
+            "stopped. What has been stored stays, whole parts of the file; import {file} again to add the rest: \
+             nothing is counted twice"
+        )
+    })?;
+    let done = done.map_err(|e| e.to_string())?;
+    let undeclared: Vec<u64> = done.projects.iter().copied().filter(|id| !state.has_project(*id)).collect();
+    print_import(options, &done, &undeclared)
+}
+
+fn print_import(options: &Import, done: &Summary, undeclared: &[u64]) -> Result<(), String> {
+    if options.output.json {
+        let mut summary = done.to_json();
+        summary["undeclared_projects"] = undeclared.into();
+        return print_json(&summary);
+    }
+    for line in done.lines_of_text() {
+        print_line!("{line}")?;
+    }
+    if !undeclared.is_empty() {
+        print_line!("no workspace has declared these projects yet: {undeclared:?}; `pennon apply` does")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn export(options: &Export) -> Result<(), String> {
+    let opened = open_to_read(&options.target).await?;
+    let services = opened.services()?;
+    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let bar = progress_bar();
+    let exporting =
+        Exporting { state: &state, services: &services, report: export_progress(&bar), now: Utc::now() };
+    let stopped = stop_signal()?;
+    let written = tokio::select! {
+        written = pennon::export::export(&exporting, options) => Some(written),
+        () = stopped => None,
+    };
+    bar.finish_and_clear();
+    let exported = written.ok_or("stopped; nothing was exported")??;
+    if options.output.json {
+        return print_json(&exported);
+    }
+    exported.lines().iter().try_for_each(|line| print_line!("{line}"))
+}
+
+pub(super) async fn check(options: &Check) -> Result<(), String> {
+    let opened = match options.lift || options.drop.is_some() {
+        true => open_existing(&options.target).await?,
+        false => open_to_read(&options.target).await?,
+    };
+    let events = opened.events.clone();
+    let bar = progress_bar();
+    bar.set_message("checking");
+    let mut show = |progress: CheckProgress| {
+        bar.set_length(progress.of as u64);
+        bar.set_position(progress.objects as u64);
+    };
+    let report = pennon::check::check(&events, options, Utc::now(), &mut show).await;
+    bar.finish_and_clear();
+    let report = report?;
+    if options.output.json {
+        print_json(&report.to_json())?;
+    } else {
+        report.lines().iter().try_for_each(|line| print_line!("{line}"))?;
+    }
+    match report.damaged() {
+        0 => Ok(()),
+        1 => Err("one segment or block is damaged".to_owned()),
+        n => Err(format!("{n} segments or blocks are damaged")),
+    }
+}
+
+pub(super) async fn compact(options: &Compact) -> Result<(), String> {
+    let opened = open_existing(&options.target).await?;
+    let events = opened.claimed().await?;
+    let projects = events.projects().await.map_err(|e| e.to_string())?;
+    let projects = match options.project {
+        None => projects,
+        Some(id) if projects.contains(&id) => vec![id],
+        Some(id) => return Err(format!("project {id} has no events")),
+    };
+    let (mut summaries, mut failed_merges, mut damaged_blocks) = (Vec::new(), 0, 0);
+    for project in projects {
+        let bar = ProgressBar::new_spinner();
+        let mut step = |done: &Compacted| {
+            bar.set_message(format!("{} events, {} rows of segments", done.events, done.merged_rows));
+            bar.tick();
+        };
+        let done = compact::finish(&events, project, &mut step).await.map_err(|e| e.to_string())?;
+        bar.finish_and_clear();
+        let Compacted { blocks, events, copies, merged_segments, merged_rows, .. } = done.all;
+        if options.output.json {
+            summaries.push(compacted_json(project, &done));
+        } else {
+            print_line!(
+                "project {project}: {blocks} blocks with {events} events and {copies} copies; {merged_segments} \
+                 segments with {merged_rows} rows merged; {} removed",
+                done.removed
+            )?;
+        }
+        failed_merges += done.all.failed_merges;
+        damaged_blocks += done.all.damaged_blocks;
+    }
+    if options.output.json {
+        print_json(&json!({"projects": summaries}))?;
+    }
+    if damaged_blocks > 0 {
+        return Err(format!(
+            "{damaged_blocks} blocks of captured events are damaged and stay where they are; all others were compacted. \
+             `pennon check` lists them, and what can be done"
+        ));
+    }
+    match failed_merges {
+        0 => Ok(()),
+        n => Err(format!(
+            "{n} merges of segments failed, because something in them cannot be read; everything else was done. \
+             `pennon check` lists what is damaged"
+        )),
+    }
+}
+
+fn compacted_json(project: u64, done: &compact::Finished) -> Value {
+    let all = &done.all;
+    json!({
+        "project": project, "blocks": all.blocks, "events": all.events, "copies": all.copies,
+        "merged_segments": all.merged_segments, "merged_rows": all.merged_rows, "removed": done.removed,
+        "failed_merges": all.failed_merges, "damaged_blocks": all.damaged_blocks,
+    })
+}
+
+pub(super) async fn delete(options: &Delete) -> Result<(), String> {
+    let opened = match options.dry_run {
+        true => open_to_read(&options.target).await?,
+        false => open_existing(&options.target).await?,
+    };
+    let events = match options.dry_run {
+        true => opened.events.clone(),
+        false => opened.claimed().await?,
+    };
+    let wanted = delete::Wanted::of(&events, options).await?;
+    let found = wanted.count(&events).await?;
+    let json = options.output.json;
+    // With --json the plan goes where the user reads it before confirming, and standard output has one document.
+    match (json, options.dry_run) {
+        (true, true) => return print_json(&json!({"dry_run": true, "found": wanted.to_json(&found)})),
+        (true, false) => eprintln!("{}", wanted.says(&found)),
+        (false, _) => print_line!("{}", wanted.says(&found))?,
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    if !options.yes && !delete::is_confirmed(&wanted)? {
+        return Err("nothing was erased".to_owned());
+    }
+    let now = || Utc::now().timestamp_micros();
+    let erased = wanted.erase(&opened.store, &events, &now).await?;
+    if json {
+        return print_json(&json!({"dry_run": false, "erased": wanted.to_json(&erased)}));
+    }
+    let least = if erased.uncounted { "at least " } else { "" };
+    print_line!("erased {least}{} events; {} segments were written anew", erased.events, erased.segments)?;
+    if erased.segments > 0 {
+        let minutes = pennon_eventstore::GRACE_MICROS / 60_000_000;
+        print_line!(
+            "no query reads the old segments any more; their files are removed by the first compaction after {minutes} minutes"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Progress of the commands: a bar on a terminal, lines where there is none.
+
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pennon::import::{Phase, Progress};
+
+pub(crate) fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    let style =
+        ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3} %  {elapsed} gone, {eta} to go");
+    // The template is a constant; were it wrong, the plain bar would do.
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Reports the progress of an export.
+pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgress {
+    let bar = bar.clone();
+    Arc::new(move |progress: pennon::export::Progress| {
+        bar.set_message(progress.what);
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        let is_end = progress.done == progress.total;
+        if bar.is_hidden() && (is_end || progress.done.is_multiple_of(1_000_000)) {
+            eprintln!("{}: {} of {}", progress.what, progress.done, progress.total);
+        }
+    })
+}
+
+/// Shows how far an import is, where standard error is a terminal.
+pub(crate) fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_message(match progress.phase {
+        Phase::Checking => "checking",
+        Phase::Storing => "storing",
+    });
+    bar.set_length(progress.total);
+    bar.set_position(progress.done);
+}
+
+/// Shows how far a backup or a restore is.
+pub(crate) fn step(bar: &ProgressBar) -> impl FnMut(&'static str, u64, u64) + Send {
+    |what, done, of| {
+        bar.set_message(what);
+        bar.set_length(of);
+        bar.set_position(done);
+    }
+}

@@ -1,0 +1,13 @@
+//! `pennon query`.
+
+use pennon::args::Query;
+use pennon::installation::open_to_read;
+use pennon::output::print;
+
+pub(super) async fn query(options: &Query) -> Result<(), String> {
+    let opened = open_to_read(&options.target).await?;
+    let keeps = !opened.local.as_ref().is_some_and(|local| local.is_copy);
+    let events = opened.events.clone();
+    let text = pennon::query::run(options, opened.store.clone(), (events, &opened.events_url), keeps).await?;
+    print(format_args!("{text}"))
+}

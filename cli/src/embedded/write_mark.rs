@@ -1,0 +1,206 @@
+//! The write mark: how many writes the database has acknowledged, in the database and in a small file beside it.
+//!
+//! Triggers count the writes of both tables in the transaction that makes them (`pennon_writes`), whoever makes it. After
+//! the commit, and before the write is acknowledged, the number goes into `dynamodb.mark`. So the file never runs ahead
+//! of the database, and a database that is behind the file has lost writes that were acknowledged: an older copy, or a
+//! write-ahead log that is gone, cut or damaged, of which SQLite itself says nothing.
+//!
+//! The file is written without waiting for the disk, and synced every ten seconds of writing: after `kill -9` it is exact;
+//! after a power cut it may be ten seconds behind, which only makes it notice less. Must stay true: a mark that cannot be
+//! written or read refuses no start.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pennon_core::config::StoreConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use sha2::{Digest, Sha256};
+
+use super::FILE;
+
+/// The file, beside the database.
+pub const MARK: &str = "dynamodb.mark";
+const SYNCED_EVERY: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+const NUMBER: &str = "SELECT number FROM pennon_writes";
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS pennon_writes (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL);
+    INSERT OR IGNORE INTO pennon_writes VALUES (1, 0);";
+
+/// Writes the file after each commit.
+#[derive(Debug)]
+pub struct WriteMark {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    connection: Connection,
+    written: u64,
+    synced: Instant,
+}
+
+impl WriteMark {
+    /// Counts the writes of the database in `directory` from now on.
+    pub fn start(directory: &Path) -> Result<WriteMark, String> {
+        let path = directory.join(MARK);
+        let database = directory.join(FILE);
+        let unusable = |e: rusqlite::Error| format!("{} cannot be used: {e}", database.display());
+        let connection = open(&database, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(unusable)?;
+        prepare(&connection).map_err(unusable)?;
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
+        let file = file.map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
+        let state = State { file, connection, written: u64::MAX, synced: Instant::now() };
+        let mark = WriteMark { path, state: Mutex::new(state) };
+        mark.note(true);
+        Ok(mark)
+    }
+
+    /// Notes what was committed. Called while the turn to write is held.
+    pub fn committed(&self) {
+        self.note(false);
+    }
+
+    fn note(&self, sync: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = state.note(sync) {
+            tracing::warn!(%error, file = %self.path.display(), "the write mark could not be written");
+        }
+    }
+}
+
+impl State {
+    fn note(&mut self, sync: bool) -> Result<(), String> {
+        let number = self
+            .connection
+            .prepare_cached(NUMBER)
+            .and_then(|mut number| number.query_row([], |row| row.get(0)));
+        let number: u64 = number.map_err(|e| e.to_string())?;
+        if number == self.written {
+            return Ok(());
+        }
+        self.file.write_all_at(encode(number).as_bytes(), 0).map_err(|e| e.to_string())?;
+        self.written = number;
+        if sync || self.synced.elapsed() >= SYNCED_EVERY {
+            self.file.sync_data().map_err(|e| e.to_string())?;
+            self.synced = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+fn open(database: &Path, how: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(database, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    Ok(connection)
+}
+
+/// Makes the number, and what raises it.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    let names = StoreConfig::local();
+    let mut sql = format!("BEGIN IMMEDIATE; {TABLE}");
+    for (short, table) in [("records", names.records_table), ("blocks", names.blocks_table)] {
+        for action in ["INSERT", "UPDATE", "DELETE"] {
+            sql += &format!(
+                "CREATE TRIGGER IF NOT EXISTS pennon_writes_{short}_{} AFTER {action} ON \"{table}\"
+                 BEGIN UPDATE pennon_writes SET number = number + 1 WHERE one = 1; END;",
+                action.to_lowercase()
+            );
+        }
+    }
+    connection.execute_batch(&(sql + "COMMIT;"))
+}
+
+/// The number in a database; none where an earlier release made it.
+pub(super) fn stored(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'pennon_writes'";
+    if connection.query_row(table, [], |_| Ok(())).optional()?.is_none() {
+        return Ok(None);
+    }
+    connection.query_row(NUMBER, [], |row| row.get(0)).optional()
+}
+
+/// The number in the file beside the database of `directory`; none where there is none, or it was cut by a power cut.
+pub fn read(directory: &Path) -> Option<u64> {
+    decode(&std::fs::read_to_string(directory.join(MARK)).ok()?)
+}
+
+/// How many acknowledged writes are missing, where the file says `mark` and the database has `stored`.
+pub fn missing(mark: Option<u64>, stored: Option<u64>) -> Option<u64> {
+    mark?.checked_sub(stored.unwrap_or(0)).filter(|missing| *missing > 0)
+}
+
+fn encode(number: u64) -> String {
+    let text = format!("pennon writes 1 {number:020}");
+    let digest = Sha256::digest(&text);
+    let digest = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{text} {digest}\n")
+}
+
+fn decode(text: &str) -> Option<u64> {
+    let number = text.split(' ').nth(3)?.parse().ok()?;
+    (encode(number) == text).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::embedded::Embedded;
+    use pennon_core::store::round_trips::RoundTrips;
+    use pennon_core::store::{Guard, Item, Key, Write};
+
+    #[test]
+    fn a_mark_comes_back_and_a_cut_or_changed_one_says_nothing() {
+        for number in [0, 1, 987_654_321, u64::MAX] {
+            let text = encode(number);
+            assert_eq!(decode(&text), Some(number));
+            for cut in 0..text.len() {
+                assert_eq!(decode(&text[..cut]), None);
+            }
+        }
+        assert_eq!(decode(&encode(12).replace("12", "13")), None);
+    }
+
+    #[test]
+    fn only_a_database_that_is_behind_its_mark_has_lost_something() {
+        for (mark, stored, lost) in [
+            (None, None, None),
+            (None, Some(7), None),
+            (Some(0), None, None),
+            (Some(7), Some(7), None),
+            (Some(7), Some(9), None),
+            (Some(7), Some(4), Some(3)),
+            (Some(7), None, Some(7)),
+        ] {
+            assert_eq!(missing(mark, stored), lost, "{mark:?} {stored:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_are_counted_whoever_makes_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let embedded = Embedded::open(directory.path()).await.unwrap();
+        embedded.count_writes(directory.path()).unwrap();
+        let item = |sk: &str| Item::empty(Key::new("P", sk));
+        // Straight into the file, and by the database.
+        for store in [embedded.store(None), embedded.store(Some(RoundTrips::new()))] {
+            for table in [&store.records, &store.blocks] {
+                let before = read(directory.path()).unwrap();
+                table.put(item("a"), Guard::None).await.unwrap();
+                let after = read(directory.path()).unwrap();
+                assert!(after > before);
+                table.transact(vec![Write::Delete(item("a").key, Guard::None)]).await.unwrap();
+                let last = read(directory.path()).unwrap();
+                assert!(last > after);
+                let connection =
+                    open(&directory.path().join(FILE), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+                assert_eq!(stored(&connection).unwrap(), Some(last));
+            }
+        }
+    }
+}

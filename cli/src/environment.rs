@@ -1,0 +1,62 @@
+//! `pennon env`: the environment in which functions and AWS tools use the data of a running server.
+
+use std::path::Path;
+
+use pennon_core::config::StoreConfig;
+
+use crate::data::DataDirectory;
+use crate::embedded::{REGION, SECRET_ACCESS_KEY};
+
+/// The variables that lead to the tables of the server on `data`, with the credentials that it requires.
+pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    let absent = || format!("no server runs on {}; start `pennon serve --data {0}` first", data.display());
+    let directory = DataDirectory::to_read(data).map_err(|_| absent())?;
+    let server = directory.server().ok_or_else(absent)?;
+    // A server that was killed leaves its announcement; its lock is free.
+    if directory.lock()?.is_some() {
+        return Err(absent());
+    }
+    let tables = StoreConfig::local();
+    Ok(vec![
+        ("AWS_ENDPOINT_URL_DYNAMODB", server.dynamodb),
+        ("AWS_ACCESS_KEY_ID", server.access_key_id),
+        ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY.to_owned()),
+        ("AWS_REGION", REGION.to_owned()),
+        ("PENNON_RECORDS_TABLE", tables.records_table),
+        ("PENNON_BLOCKS_TABLE", tables.blocks_table),
+        ("PENNON_EVENTS_URL", directory.events_url()),
+    ])
+}
+
+/// `variables` as lines for a shell's `eval`.
+pub fn shell_lines(variables: &[(&'static str, String)]) -> Vec<String> {
+    let mut lines: Vec<String> =
+        variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value))).collect();
+    // Those of a real account would be sent with every request, or take precedence.
+    lines.push("unset AWS_SESSION_TOKEN AWS_PROFILE".to_owned());
+    lines
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_value_is_one_word_of_a_shell() {
+        assert_eq!(quoted("file:///a b/it's"), r"'file:///a b/it'\''s'");
+    }
+
+    #[test]
+    fn without_a_server_it_says_how_to_start_one() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(variables(place.path()).unwrap_err().contains("pennon serve --data"));
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing is created");
+        assert!(variables(&place.path().join("nowhere")).unwrap_err().contains("no server runs on"));
+    }
+}

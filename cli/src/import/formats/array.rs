@@ -1,0 +1,142 @@
+//! A file that is one JSON array of objects, read element by element with bounded memory.
+//!
+//! Must stay true: no more than one element is in memory, however large the array is.
+
+use std::io::BufRead;
+
+use serde_json::Value;
+
+use super::content::Content;
+use super::{LINE_BYTES_MAX, RawRecord, RecordReader, too_long};
+use crate::import::error::ImportError;
+
+/// The elements of an array.
+pub(crate) struct Elements {
+    content: Content,
+    state: State,
+    element: u64,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the opening bracket.
+    Before,
+    /// After the opening bracket: an element or the end.
+    First,
+    /// After an element: a comma or the end.
+    Between,
+    /// After a comma: an element.
+    Next,
+    /// After the closing bracket.
+    After,
+}
+
+impl Elements {
+    pub(crate) fn new(content: Content) -> Elements {
+        Elements { content, state: State::Before, element: 0, buffer: Vec::new() }
+    }
+
+    fn failed(&self, message: impl Into<String>) -> ImportError {
+        ImportError::of_line(self.element + 1, message).in_unit("element")
+    }
+
+    /// The next byte that is no white space, without taking it.
+    fn peek(&mut self) -> Result<Option<u8>, ImportError> {
+        loop {
+            let found = match self.content.fill_buf() {
+                Ok([]) => return Ok(None),
+                Ok(bytes) => {
+                    let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+                    (blank, bytes.get(blank).copied())
+                }
+                Err(error) => return Err(self.failed(format!("cannot be read: {error}"))),
+            };
+            self.content.consume(found.0);
+            if found.1.is_some() {
+                return Ok(found.1);
+            }
+        }
+    }
+
+    /// Takes the bytes of an object into the buffer: up to the brace that closes it, outside of texts.
+    fn take_object(&mut self) -> Result<(), ImportError> {
+        self.buffer.clear();
+        let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+        loop {
+            let (taken, is_end) = match self.content.fill_buf() {
+                Ok([]) => return Err(self.failed("the file ends inside the array")),
+                Ok(bytes) => {
+                    let mut end = None;
+                    for (place, byte) in bytes.iter().enumerate() {
+                        match (in_text, byte) {
+                            (true, _) if is_escaped => is_escaped = false,
+                            (true, b'\\') => is_escaped = true,
+                            (_, b'"') => in_text = !in_text,
+                            (false, b'{' | b'[') => depth += 1,
+                            (false, b'}' | b']') => {
+                                depth = depth.saturating_sub(1);
+                                if depth == 0 {
+                                    end = Some(place + 1);
+                                    break;
+                                }
+                            }
+                            _ => {}
+                        }
+                    }
+                    let taken = end.unwrap_or(bytes.len());
+                    self.buffer.extend_from_slice(&bytes[..taken]);
+                    (taken, end.is_some())
+                }
+                Err(error) => return Err(self.failed(format!("cannot be read: {error}"))),
+            };
+            self.content.consume(taken);
+            if self.buffer.len() > LINE_BYTES_MAX {
+                return Err(self.failed(too_long()));
+            }
+            if is_end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl RecordReader for Elements {
+    fn next(&mut self) -> Result<Option<RawRecord>, ImportError> {
+        loop {
+            let next = self.peek()?;
+            self.state = match (self.state, next) {
+                (State::After, None) => return Ok(None),
+                (State::After, Some(_)) => return Err(self.failed("something follows the array")),
+                (_, None) => return Err(self.failed("the file ends inside the array")),
+                (State::Before, Some(b'[')) => State::First,
+                (State::First | State::Between, Some(b']')) => State::After,
+                (State::Between, Some(b',')) => State::Next,
+                (State::First | State::Next, Some(b'{')) => {
+                    self.take_object()?;
+                    self.state = State::Between;
+                    let fields = match serde_json::from_slice(&self.buffer) {
+                        Ok(Value::Object(fields)) => fields,
+                        Ok(_) => return Err(self.failed("not a JSON object")),
+                        Err(error) => return Err(self.failed(format!("not valid JSON: {error}"))),
+                    };
+                    self.element += 1;
+                    return Ok(Some(RawRecord { number: self.element, fields }));
+                }
+                (State::First | State::Next, Some(_)) => return Err(self.failed("not a JSON object")),
+                (State::Before | State::Between, Some(_)) => {
+                    return Err(self.failed("not valid JSON: a comma or the end of the array is missing"));
+                }
+            };
+            self.content.consume(1);
+        }
+    }
+
+    fn position(&self) -> (u64, u64) {
+        self.content.position()
+    }
+
+    fn digest(&self) -> Option<[u8; 32]> {
+        Some(self.content.digest())
+    }
+}

@@ -1,0 +1,38 @@
+//! What a command prints: its result on standard output, as text or as JSON.
+//!
+//! Must stay true: progress, warnings and errors go to standard error, so that the result can be piped; a closed pipe is no
+//! error, because its reader may have read enough.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
+use serde::Serialize;
+
+/// Prints text as it is.
+pub fn print(text: Arguments<'_>) -> Result<(), String> {
+    let mut output = std::io::stdout().lock();
+    match output.write_fmt(text).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("nothing can be printed: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a JSON document for people and programs, over several lines.
+pub fn print_json(document: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(document).map_err(|e| e.to_string())?;
+    print(format_args!("{text}\n"))
+}
+
+/// Prints a JSON document as one line of several.
+pub fn print_json_line(document: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(document).map_err(|e| e.to_string())?;
+    print(format_args!("{text}\n"))
+}
+
+/// Prints a line of text, formatted as by `println!`.
+#[macro_export]
+macro_rules! print_line {
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}

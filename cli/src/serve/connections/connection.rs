@@ -1,0 +1,184 @@
+//! One connection: its requests one after the other, until it ends or a limit ends it.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use axum::response::IntoResponse;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::TokioIo;
+use pennon_core::error::ApiError;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::body::{BodyError, BodyOutcome, RequestBody, ResponseBody};
+use super::limits::ConnectionLimits;
+use super::registry::{ConnectionState, OpenConnection, Phase};
+use super::stream::LimitedStream;
+use crate::serve::signal;
+
+/// How long, and how much of, what a client still sends is read after a response that did not wait for it. Closing a socket
+/// with unread bytes resets the connection, and the client might never see the response.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 64 << 20;
+const HEADERS_TOO_SLOW: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// How a connection came to its end.
+enum End {
+    /// Everything was answered; the client may still be sending.
+    Answered,
+    /// The headers of a request did not arrive in time.
+    HeadersTooSlow,
+    /// It is closed without a word.
+    Closed,
+}
+
+/// Serves `socket` until it ends, or until it waits for a request after `stopped`.
+pub async fn serve(
+    socket: TcpStream,
+    router: Router,
+    connection: OpenConnection,
+    stopped: watch::Receiver<bool>,
+) {
+    let connection = Arc::new(connection);
+    let stream = TokioIo::new(LimitedStream::new(socket, &connection));
+    let of_service = connection.clone();
+    let service = service_fn(move |request| {
+        let answer = answer(request, router.clone(), of_service.clone());
+        Box::pin(answer) as Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>
+    });
+    let mut http = http1::Builder::new().serve_connection(stream, service);
+    let end = drive(&mut http, &connection.state, &connection.registry.limits, stopped.clone()).await;
+    let mut stream = http.into_parts().io.into_inner();
+    match end {
+        End::Closed => return,
+        End::HeadersTooSlow => {
+            // Whoever does not read it either is closed all the same.
+            let _ = stream.write_all(HEADERS_TOO_SLOW).await;
+        }
+        End::Answered => {}
+    }
+    tokio::select! {
+        () = linger(stream, &connection.state) => {}
+        () = signal(stopped) => {}
+    }
+}
+
+type Connection<S> = http1::Connection<TokioIo<LimitedStream>, S>;
+
+async fn drive<S>(
+    http: &mut Connection<S>,
+    state: &ConnectionState,
+    limits: &ConnectionLimits,
+    stopped: watch::Receiver<bool>,
+) -> End
+where
+    S: HttpService<Incoming, ResBody = ResponseBody> + Unpin,
+    S::Error: Into<axum::BoxError>,
+    S::Future: Unpin,
+{
+    let mut evicted = pin!(state.evicted());
+    let mut stop = pin!(signal(stopped));
+    let mut is_stopping = false;
+    let mut timer = pin!(tokio::time::sleep(limits.idle_time()));
+    poll_fn(|context| {
+        if evicted.as_mut().poll(context).is_ready() {
+            return Poll::Ready(End::Closed);
+        }
+        if !is_stopping && stop.as_mut().poll(context).is_ready() {
+            is_stopping = true;
+            if state.phase().0 == Phase::Idle {
+                return Poll::Ready(End::Closed);
+            }
+            Pin::new(&mut *http).graceful_shutdown();
+        }
+        match http.poll_without_shutdown(context) {
+            Poll::Ready(Ok(())) => return Poll::Ready(End::Answered),
+            // A request that is none was answered with a 400.
+            Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(End::Answered),
+            Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
+            Poll::Pending => {}
+        }
+        let Some((deadline, end)) = deadline(state, limits) else { return Poll::Pending };
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(context).map(|()| end)
+    })
+    .await
+}
+
+/// When a connection that waits for its client is closed, and how. Bodies and writes have timers of their own.
+fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Instant, End)> {
+    let (phase, since) = state.phase();
+    match phase {
+        Phase::Idle => Some((since + limits.idle_time(), End::Closed)),
+        Phase::Head => Some((since + limits.header_time(), End::HeadersTooSlow)),
+        Phase::Body | Phase::Answering | Phase::Sent | Phase::Lingering | Phase::Evicted => None,
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    connection: Arc<OpenConnection>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    let phase = if request.body().is_end_stream() { Phase::Answering } else { Phase::Body };
+    connection.state.enter(phase, &[Phase::Idle, Phase::Head, Phase::Sent]);
+    let outcome = BodyOutcome::default();
+    let request = request.map(|body| Body::new(RequestBody::new(body, &connection, outcome.clone())));
+    let Ok(mut response) = router.oneshot(request).await;
+    if let Some(error) = outcome.error() {
+        response = refusal(error, &response);
+    }
+    Ok(response.map(|body| ResponseBody::new(body, connection.state.clone())))
+}
+
+/// What is sent in place of `response`, whose handler only knows that the body could not be read.
+fn refusal(error: BodyError, response: &Response<Body>) -> Response<Body> {
+    let refusal = match error {
+        BodyError::TooSlow => ApiError::request_timeout(),
+        BodyError::OverBudget => ApiError::busy(1),
+    };
+    let mut refusal = refusal.into_response();
+    refusal.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    // Pages may read it where they may read the other answers.
+    if let Some(origin) = response.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        refusal.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    }
+    refusal
+}
+
+/// Reads what the client still sends, so that the response is not lost.
+async fn linger(mut stream: LimitedStream, state: &ConnectionState) {
+    state.enter(Phase::Lingering, &[Phase::Idle, Phase::Head, Phase::Body, Phase::Answering, Phase::Sent]);
+    let discard = async {
+        let mut discarded = 0;
+        let mut buffer = vec![0; 16 << 10];
+        if stream.shutdown().await.is_err() {
+            return;
+        }
+        while let Ok(bytes @ 1..) = stream.read(&mut buffer).await {
+            discarded += bytes;
+            if discarded > LINGER_BYTES {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(LINGER_TIME, discard) => {}
+        () = state.evicted() => {}
+    }
+}

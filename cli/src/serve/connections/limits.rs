@@ -1,0 +1,100 @@
+//! What a connection may take, and how many there may be.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// Limits of both ports of `pennon serve`, together.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ConnectionLimits {
+    /// Connections at once on both ports, at most half of the process's limit of open files. At the limit a new one takes the
+    /// place of the one that has been idle longest.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+    /// Seconds until a connection without a request is closed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = seconds())]
+    pub idle_timeout: u64,
+    /// Seconds from the first byte of a request until its headers are complete.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = seconds())]
+    pub header_timeout: u64,
+    /// Seconds in which an unfinished body has to bring 8 KiB, or its end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds())]
+    pub body_timeout: u64,
+    /// Seconds until a connection is closed whose client takes nothing of a response.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds())]
+    pub write_timeout: u64,
+    /// Bytes of unfinished requests at once, of all connections, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub unfinished_mb: u32,
+}
+
+/// Bytes that an unfinished body has to bring within each `body_timeout`.
+pub const BODY_BYTES_MIN: usize = 8 << 10;
+
+fn seconds() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=86_400)
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        ConnectionLimits {
+            max_connections: 4096,
+            idle_timeout: 75,
+            header_timeout: 15,
+            body_timeout: 10,
+            write_timeout: 30,
+            unfinished_mb: 256,
+        }
+    }
+}
+
+impl ConnectionLimits {
+    /// Lets this process open as many files as the system allows it, and returns how many connections there may be then:
+    /// the other half of the files is for the database, the events and what requests open.
+    pub fn connections(&self) -> usize {
+        let wanted = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
+        raise_descriptor_limit().map_or(wanted, |files| wanted.min(files / 2).max(1))
+    }
+
+    /// How long a connection may be idle.
+    pub fn idle_time(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout)
+    }
+
+    /// How long the headers of a request may take.
+    pub fn header_time(&self) -> Duration {
+        Duration::from_secs(self.header_timeout)
+    }
+
+    /// How long an unfinished body may take for its next 8 KiB.
+    pub fn body_time(&self) -> Duration {
+        Duration::from_secs(self.body_timeout)
+    }
+
+    /// How long a client may take nothing of its response.
+    pub fn write_time(&self) -> Duration {
+        Duration::from_secs(self.write_timeout)
+    }
+
+    /// Bytes of unfinished requests at once.
+    pub fn unfinished_bytes(&self) -> usize {
+        usize::try_from(self.unfinished_mb).unwrap_or(usize::MAX).saturating_mul(1 << 20)
+    }
+}
+
+/// Raises the soft limit of open files to the hard one, and returns it; none where there is no limit.
+#[cfg(unix)]
+fn raise_descriptor_limit() -> Option<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+        return current.and_then(|limit| usize::try_from(limit).ok());
+    }
+    maximum.and_then(|limit| usize::try_from(limit).ok())
+}
+
+/// Elsewhere there is no such limit.
+#[cfg(not(unix))]
+fn raise_descriptor_limit() -> Option<usize> {
+    None
+}

@@ -1,0 +1,192 @@
+//! What becomes of a data directory under a running server, of a copy that cannot be written, and of a command beside a
+//! server that was killed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{BINARY, KEY, Server, pennon, purchase, served, text, watch};
+
+const FLAGS: &str = "/api/projects/1/feature_flags/";
+
+fn health(server: &Server) -> (u16, Value) {
+    server.request("GET", "/_health", KEY, &Value::Null)
+}
+
+/// The only problem that `/_health` names.
+fn problem(server: &Server) -> String {
+    let (status, body) = health(server);
+    assert_eq!(status, 503, "{body}");
+    let problems = body["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 1, "{body}");
+    problems[0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_write_into_a_removed_database_is_refused_and_health_says_what_to_do() {
+    for name in ["dynamodb.sqlite", "dynamodb.sqlite-wal"] {
+        let (directory, server) = served();
+        assert_eq!(server.post(FLAGS, &json!({"key": "before"})).0, 201);
+        assert_eq!(health(&server), (200, json!("ok")));
+        fs::remove_file(directory.path().join("data").join(name)).unwrap();
+
+        for _ in 0..2 {
+            let (status, refused) = server.post(FLAGS, &json!({"key": "after"}));
+            assert_eq!(status, 503, "{name}: {refused}");
+        }
+        let (_, refused) = server.request("PATCH", &format!("{FLAGS}1/"), KEY, &json!({"name": "x"}));
+        let detail = refused["detail"].as_str().unwrap().to_owned();
+        assert!(
+            detail.contains(&format!("{name} was removed")) && detail.contains("pennon restore"),
+            "{detail}"
+        );
+        let event = purchase("01900000-0000-7000-8000-0000000000e1", 3);
+        assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]})).0, 503);
+        assert_eq!(problem(&server), detail);
+        // Another file under that name does not make it well.
+        fs::write(directory.path().join("data").join(name), "").unwrap();
+        assert_eq!(problem(&server), detail);
+        assert_eq!(server.post(FLAGS, &json!({"key": "after"})).0, 503);
+    }
+}
+
+#[test]
+fn health_names_a_removed_directory_of_events_and_is_well_when_it_is_back() {
+    let (directory, server) = served();
+    let (events, away) = (directory.path().join("data/events"), directory.path().join("data/away"));
+    fs::rename(&events, &away).unwrap();
+    assert!(problem(&server).contains("events was removed or replaced"));
+    fs::create_dir(&events).unwrap();
+    assert!(problem(&server).contains("events was removed or replaced"));
+    fs::remove_dir(&events).unwrap();
+    fs::rename(&away, &events).unwrap();
+    assert_eq!(health(&server), (200, json!("ok")));
+}
+
+#[test]
+fn health_names_a_directory_that_cannot_be_written_and_is_well_when_it_can() {
+    let (directory, server) = served();
+    for path in ["data/health.probe", "data/events/health.probe"] {
+        // The file that is written to find out cannot be made where a directory has its name.
+        let obstacle = directory.path().join(path);
+        fs::create_dir(&obstacle).unwrap();
+        let parent = obstacle.parent().unwrap().display().to_string();
+        assert!(problem(&server).contains(&format!("{parent} cannot be written")));
+        fs::remove_dir(&obstacle).unwrap();
+        assert_eq!(health(&server), (200, json!("ok")));
+        assert!(!obstacle.exists(), "nothing is left of looking");
+    }
+}
+
+/// Every file and directory below `root`, with its content and when it was changed.
+fn listing(root: &Path) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(path) = open.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        let content = if metadata.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        found.insert(path.display().to_string(), (content, metadata.modified().unwrap()));
+    }
+    found
+}
+
+fn shell(command: &str, path: &Path) {
+    assert!(Command::new("sh").args(["-c", command, "sh"]).arg(path).status().unwrap().success());
+}
+
+#[test]
+fn check_query_and_export_read_a_copy_that_cannot_be_written() {
+    let (directory, mut server) = served();
+    let data = directory.path().join("data");
+    assert_eq!(server.post(FLAGS, &json!({"key": "kept"})).0, 201);
+    let events: Vec<Value> =
+        (0..3).map(|n| purchase(&format!("01900000-0000-7000-8000-0000000000e{n}"), 3 + n)).collect();
+    assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": events[..2]})).0, 200);
+    // Some in files, and one in the database, whose last writes are in the WAL that the kill leaves.
+    assert!(pennon(&["compact"], &data).status.success());
+    assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": events[2..]})).0, 200);
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    assert!(fs::metadata(data.join("dynamodb.sqlite-wal")).unwrap().len() > 0);
+    assert!(data.join("server.json").exists(), "what the killed server announced is still there");
+    shell("chmod -R a-w \"$1\"", &data);
+    let before = listing(&data);
+
+    let question = directory.path().join("question.json");
+    let filters = json!({"insight": "TRENDS", "events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-01-31",
+        "display": "BoldNumber"});
+    fs::write(&question, filters.to_string()).unwrap();
+    let succeed = |arguments: &[&str]| {
+        let output = pennon(arguments, &data);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert!(before == listing(&data), "{arguments:?} changed something in the directory");
+        text(&output.stdout)
+    };
+    let checked = succeed(&["check"]);
+    assert!(checked.contains("project 1"), "{checked}");
+    let answer = succeed(&["query", &question.to_string_lossy(), "--json"]);
+    assert!(answer.contains("\"aggregated_value\": 3"), "{answer}");
+    let out = directory.path().join("out");
+    succeed(&["export", "--out", &out.to_string_lossy()]);
+    let exported: Vec<u8> = listing(&out).into_values().flat_map(|(content, _)| content).collect();
+    assert!(String::from_utf8_lossy(&exported).contains("kept"), "the flag is exported");
+
+    // So that it can be removed.
+    shell("chmod -R u+w \"$1\"", &data);
+}
+
+/// Runs a command that is killed, which fails its test, should it not end by itself.
+fn bounded(arguments: &[&str], data: &Path) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).arg("--data").arg(data).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let process = command.spawn().unwrap();
+    let watched = watch(process.id());
+    let output = process.wait_with_output().unwrap();
+    let _ = watched.send(());
+    output
+}
+
+#[test]
+fn a_command_works_after_a_server_was_killed() {
+    let (directory, mut server) = served();
+    let data = directory.path().join("data");
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    assert!(data.join("server.json").exists());
+    let listed = bounded(&["keys", "list"], &data);
+    assert!(listed.status.success() && text(&listed.stdout).contains("test"), "{}", text(&listed.stderr));
+}
+
+#[test]
+fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
+    let (directory, server) = served();
+    let data = directory.path().join("data");
+    assert_eq!(server.stop(), 0);
+    let lock = File::options().write(true).open(data.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Nothing listens on the first port; a free one could be another test's by then.
+    let closed = "127.0.0.1:1".to_owned();
+    for (address, why) in [(silent.local_addr().unwrap().to_string(), "no answer"), (closed, "no connection")]
+    {
+        let info = json!({"http": format!("http://{address}"), "dynamodb": format!("http://{address}"),
+            "access_key_id": "none", "pid": 4_000_000});
+        fs::write(data.join("server.json"), info.to_string()).unwrap();
+        let refused = bounded(&["keys", "list"], &data);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("does not answer at") && said.contains(why) && said.contains("4000000"),
+            "{said}"
+        );
+    }
+}
