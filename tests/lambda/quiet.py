@@ -84,7 +84,7 @@ def check(binaries, environment, directory, known, keys):
 
 def unnoted(environment, used):
     """A note that is not written would be quiet too."""
-    items = Database(environment["AWS_ENDPOINT_URL_DYNAMODB"]).items(RECORDS)
+    items = Database(environment["AWS_ENDPOINT_URL_DYNAMODB"], environment["AWS_ACCESS_KEY_ID"]).items(RECORDS)
     noted = {item["pk"]["S"] for item in items if item["pk"]["S"].startswith("KEY#") and int(item.get("n", {"N": 0})["N"])}
     return [f"quiet: the use of {key} is not noted" for key in used if f"KEY#sha256${hashlib.sha256(key.encode()).hexdigest()}" not in noted]
 

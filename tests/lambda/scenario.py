@@ -107,7 +107,8 @@ def flags(tag):
         Step("flags", "GET", "/flags/definitions", 200, query=[("token", "{token}")]),
         Step("flags", "GET", "/flags/definitions", 200, query=[("token", "{token}")], headers=[("Accept-Encoding", "gzip")]),
         Step("flags", "GET", "/flags/definitions/", 401, query=[("token", "{token}")], key=None),
-        Step("flags", "POST", "/flags/", 404, {"token": "{token}", "distinct_id": "ada"}, key=None),
+        Step("flags", "POST", "/flags/", 401, {"token": "phc_of_no_project", "distinct_id": "ada"}, key=None),
+        Step("flags", "GET", "/array/{token}/config", 200, key=None),
         step("DELETE", f"{one}/", 405), step("PATCH", f"{one}/", 200, {"deleted": True}), step("GET", f"{one}/", 200),
         step("OPTIONS", "/", 204, key=None, headers=[("Origin", "https://shop.example")]),
         Step("flags", "GET", f"/api/environments/1/feature_flags/{{secret_{tag}}}/", 200),
@@ -153,7 +154,6 @@ def capture(tag):
         step("/i/v1/analytics/events", 200, v1, [("Authorization", "Bearer {token}")]),
         step("/batch/", 401, {"api_key": "phc_of_nobody", "batch": [event("lost")]}), step("/batch/", 400, b"{", [JSON], query=token),
         step("/batch/", 400, b"\x1f\x8b\x00broken", [JSON, ("Content-Encoding", "gzip")], query=token),
-        step("/array/{token}/config", 404, method="GET"),
         step("/e/", 204, None, [("Origin", "https://shop.example"), ("Access-Control-Request-Method", "POST")], "OPTIONS"),
     ]
 

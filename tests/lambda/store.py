@@ -1,8 +1,8 @@
 """The embedded DynamoDB as the functions' store: tables of their own, and a proxy that notes what reaches it and when.
 
 The functions get copies of the local server's tables (and of its event files), in the same database: both sides begin with the
-same state and give the same numbers, and the server's background work touches nothing of theirs. Requests are not signed:
-the embedded database does not ask for it.
+same state and give the same numbers, and the server's background work touches nothing of theirs. Requests name the access
+key id that the embedded database requires; it verifies no signature.
 """
 
 import http.client
@@ -22,13 +22,16 @@ WRITES = {"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "Upda
 
 
 class Database:
-    """A client of the endpoint `url`."""
+    """A client of the endpoint `url`, which requires `access_key_id`."""
 
-    def __init__(self, url):
+    def __init__(self, url, access_key_id):
+        self.authorization = (f"AWS4-HMAC-SHA256 Credential={access_key_id}/20260101/us-east-1/dynamodb/aws4_request, "
+                              "SignedHeaders=host, Signature=00")
         self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
 
     def call(self, operation, **arguments):
-        headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}", "Content-Type": "application/x-amz-json-1.0"}
+        headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}", "Content-Type": "application/x-amz-json-1.0",
+                   "Authorization": self.authorization}
         self.connection.request("POST", "/", json.dumps(arguments), headers)
         answer = self.connection.getresponse()
         body = answer.read()
@@ -70,7 +73,8 @@ def prepare(server, directory):
         server.database.copy(source, target)
     events = Path(directory) / "events"
     shutil.copytree(server.data / "events", events)
-    return {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "PENNON_RECORDS_TABLE": RECORDS, "PENNON_BLOCKS_TABLE": BLOCKS,
+    return {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "AWS_ACCESS_KEY_ID": server.access_key_id,
+            "PENNON_RECORDS_TABLE": RECORDS, "PENNON_BLOCKS_TABLE": BLOCKS,
             "PENNON_EVENTS_URL": f"file://{events}", "PENNON_LOG": "info", "MALLOC_ARENA_MAX": "2",
             "PENNON_RATE_LIMITS": "off", "PENNON_PAYLOAD_KEY": (server.data / "payload.key").read_text().strip()}
 

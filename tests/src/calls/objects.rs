@@ -91,6 +91,8 @@ impl ObjectStore for NotingObjects {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        noted("s3:GetObject", from);
+        noted("s3:PutObject", to);
         self.0.copy_opts(from, to, options).await
     }
 }

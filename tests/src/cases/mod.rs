@@ -1,5 +1,6 @@
 //! Cases out of a file: a small world, requests, and what their answers must be. `tests/cases/README.md` has the format.
 
+mod encoding;
 mod matching;
 mod variables;
 mod world;
@@ -33,7 +34,9 @@ pub enum Verdict {
 impl Case {
     /// The cases in a file's text.
     pub fn read(text: &str) -> Vec<Case> {
-        let cases: Vec<Value> = serde_json::from_str(text).expect("a list of cases");
+        let mut file: Value = serde_json::from_str(text).expect("cases");
+        let cases = if file.is_array() { file } else { file["cases"].take() };
+        let Value::Array(cases) = cases else { panic!("a list of cases") };
         cases.into_iter().map(Case).collect()
     }
 
@@ -119,7 +122,13 @@ fn request(world: &World, step: &Value) -> Result<Request<Body>, String> {
     };
     let method = step["method"].as_str().unwrap_or_default();
     let mut request = match step["raw_body"].as_str() {
-        None => TestApp::request(&key, method, &path, world.variables.fill(&step["body"])?),
+        None => {
+            let body = world.variables.fill(&encoding::repeated(&step["body"]))?;
+            match step["encoding"].as_str() {
+                None => TestApp::request(&key, method, &path, body),
+                Some(encoding) => encoding::request(&key, method, &path, &body, encoding)?,
+            }
+        }
         Some(raw) => {
             let mut request = TestApp::request(&key, method, &path, Value::Null);
             *request.body_mut() = Body::from(world.variables.text(raw)?);
@@ -175,6 +184,21 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
         differences(&world.variables.fill(want)?, got, path, &mut problems);
     }
     text_problems(world, &expect["text"], &answer.text, &mut problems)?;
+    for (path, keys) in expect["keys"].as_object().into_iter().flatten() {
+        let keys: Vec<Value> = keys.as_array().cloned().unwrap_or_default();
+        let want = serde_json::json!({"$keys": world.variables.fill(&Value::Array(keys))?});
+        let got = if path == "$" { Some(&body) } else { at_path(&body, path) };
+        differences(&want, got, path, &mut problems);
+    }
+    for hidden in expect["not_contains"].as_array().into_iter().flatten() {
+        let hidden = world.variables.fill(hidden)?;
+        let hidden = hidden.as_str().unwrap_or_default();
+        let in_headers =
+            answer.headers.values().any(|value| value.to_str().is_ok_and(|text| text.contains(hidden)));
+        if answer.text.contains(hidden) || in_headers {
+            problems.push(format!("want {hidden:?} nowhere"));
+        }
+    }
     for path in expect["absent"].as_array().into_iter().flatten() {
         let path = world.variables.text(path.as_str().unwrap_or_default())?;
         if let Some(found) = at_path(&body, &path) {

@@ -100,12 +100,22 @@ impl World {
             let variable = if name == "main" { "project_id".to_owned() } else { format!("projects.{name}") };
             let entry = json!({"id": id.to_string(), "organization": self.organization(fields), "timezone": "UTC",
                                "name": text(&fields["name"], name), "token": format!("phc_case_{id}"), "group_types": types});
+            let mut entry = entry;
+            if name == "main" {
+                entries(&setup["settings"]).for_each(|(name, value)| entry[name] = value.clone());
+                self.variables.set("token", entry["token"].clone());
+            }
+            self.variables.set(format!("tokens.{name}"), entry["token"].clone());
             self.declare("projects", entry);
             self.variables.set(variable, id);
             self.projects.insert(name.clone(), id);
             self.group_types.insert(id, types);
         }
-        for (name, fields) in entries(&setup["users"]) {
+        // Nobody has to declare the owner who makes the flags of a case.
+        let mut users =
+            json!({"owner": {"email": "owner@example.com", "first_name": "Olive", "level": "owner"}});
+        entries(&setup["users"]).for_each(|(name, fields)| users[name] = fields.clone());
+        for (name, fields) in entries(&users) {
             let id = self.next();
             let membership =
                 json!({"organization": self.organization(fields), "level": text(&fields["level"], "member")});
@@ -120,6 +130,9 @@ impl World {
     fn add_keys_and_roles(&mut self, setup: &Value) {
         for name in self.emails.keys().cloned().collect::<Vec<_>>() {
             let key = self.add_key(&name, &json!({"scopes": ["*"]}));
+            if name == "owner" {
+                self.variables.set("keys.owner", key.clone());
+            }
             self.user_keys.insert(name, key);
         }
         for (name, fields) in entries(&setup["keys"]) {
@@ -211,7 +224,7 @@ impl World {
             let line = self.variables.fill(line)?;
             writeln!(file, "{line}").map_err(|error| error.to_string())?;
         }
-        let options = ImportOptions { default_project: None, group_types: self.group_types.clone() };
+        let options = ImportOptions { group_types: self.group_types.clone(), ..ImportOptions::default() };
         let now = app.services.app.clock.now(None).timestamp_micros();
         let done = import_file(&app.services.events, file.path(), options, now, &mut |_| {}).await;
         done.map(|_| ()).map_err(|error| error.to_string())
@@ -220,19 +233,31 @@ impl World {
     /// Makes the flags of the setup over HTTP.
     pub async fn make_flags(&mut self, app: &TestApp, flags: &Value) -> Result<(), String> {
         for (name, fields) in entries(flags) {
-            let skipped = ["created_by", "project"];
-            let body: Map<String, Value> = entries(fields)
+            let skipped = ["created_by", "project", "then"];
+            let mut body: Map<String, Value> = entries(fields)
                 .filter(|(field, _)| !skipped.contains(&field.as_str()))
                 .map(|(field, value)| (field.clone(), value.clone()))
                 .collect();
+            body.entry("key").or_insert_with(|| name.as_str().into());
             let body = self.variables.fill(&Value::Object(body))?;
-            let key = &self.user_keys[fields["created_by"].as_str().expect("a user")];
+            let key = &self.user_keys[fields["created_by"].as_str().unwrap_or("owner")];
             let path = format!("/api/projects/{}/feature_flags/", self.project(fields));
             let made = app.call(key, "POST", &path, body).await;
             if made.status != 201 {
                 return Err(format!("flag {name} of the setup: {} {}", made.status, made.text));
             }
-            self.variables.set(format!("flags.{name}"), made.json()["id"].clone());
+            let id = made.json()["id"].clone();
+            if let Some(then) = fields.get("then") {
+                let changed =
+                    app.call(key, "PATCH", &format!("{path}{id}/"), self.variables.fill(then)?).await;
+                if changed.status != 200 {
+                    return Err(format!(
+                        "flag {name} of the setup, then: {} {}",
+                        changed.status, changed.text
+                    ));
+                }
+            }
+            self.variables.set(format!("flags.{name}"), id);
         }
         Ok(())
     }

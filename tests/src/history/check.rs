@@ -53,7 +53,7 @@ fn told(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>
         }
         (Request::Read(_) | Request::List, Told::Busy) => true,
         (Request::Read(flag), Told::Flag(told)) => was(lives, call, *flag, told),
-        // That the flag was gone is looked at where keys are.
+        // A missing flag is a finding of the check of keys.
         (Request::Change { .. } | Request::Read(_), Told::Missing) => true,
         (Request::List, Told::Flags(flags)) => {
             list(lives, call, flags, findings);
@@ -118,11 +118,8 @@ fn stored(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec
             findings.push(format!("{what} have {found:?}, must be {expected:?}"));
         }
     }
-    let mut expected: Vec<(String, Option<u64>)> = stored
-        .flags
-        .values()
-        .map(|fields| (key(fields).to_owned(), is_deleted(fields).then(|| id(fields))))
-        .collect();
+    let mut expected: Vec<(String, u64)> =
+        stored.flags.values().filter(live).map(|fields| (key(fields).to_owned(), id(fields))).collect();
     let mut claims = stored.claims.clone();
     expected.sort();
     claims.sort();

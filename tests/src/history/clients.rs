@@ -57,15 +57,10 @@ impl Recorder {
         told
     }
 
-    /// New flags are worked on from here on, those that are gone no more.
+    /// New flags are worked on from here on.
     fn learn(&self, request: &Request, told: &Told) {
-        let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
-        match (request, told) {
-            (Request::Create(_), Told::Flag(fields)) => flags.push(id(fields)),
-            (Request::Read(gone) | Request::Change { flag: gone, .. }, Told::Missing) => {
-                flags.retain(|flag| flag != gone);
-            }
-            _ => {}
+        if let (Request::Create(_), Told::Flag(fields)) = (request, told) {
+            self.flags.lock().unwrap_or_else(PoisonError::into_inner).push(id(fields));
         }
     }
 
@@ -220,9 +215,9 @@ async fn stored(app: &TestApp) -> Stored {
     stored
 }
 
-fn claim(item: &Item) -> (String, Option<u64>) {
-    let (key, state) = item.key.sk.split_once('#').expect("a key and its state");
-    (key.to_owned(), state.strip_prefix(keys::FLAG_KEY_DELETED).map(|id| id.parse().expect("a number")))
+fn claim(item: &Item) -> (String, u64) {
+    let key = item.key.sk.strip_suffix("#LIVE").expect("the row of a live flag's key");
+    (key.to_owned(), item.count.unsigned_abs())
 }
 
 fn entry(body: &Value) -> Entry {

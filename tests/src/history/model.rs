@@ -123,8 +123,8 @@ pub struct Stored {
     pub listed: Vec<u64>,
     /// The numbers of the summary rows.
     pub rows: Vec<u64>,
-    /// The rows that hold keys: key, and the number of the flag where it is a deleted one.
-    pub claims: Vec<(String, Option<u64>)>,
+    /// The rows that hold keys: key, and the number of the live flag that has it.
+    pub claims: Vec<(String, u64)>,
     /// The log of the project.
     pub entries: Vec<Entry>,
     /// How many entries each flag's own log points to.

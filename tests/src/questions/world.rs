@@ -67,7 +67,7 @@ impl World {
         for line in self.groups.iter().chain(&self.persons).chain(&self.events) {
             writeln!(file, "{line}").expect("room on the disk");
         }
-        let options = ImportOptions { default_project: None, group_types: self.group_types.clone() };
+        let options = ImportOptions { group_types: self.group_types.clone(), ..ImportOptions::default() };
         let now = app.services.app.clock.now(None).timestamp_micros();
         import_file(&app.services.events, file.path(), options, now, &mut |_| {}).await.expect("an import");
         app

@@ -29,8 +29,10 @@ fn guarded_routes() -> Vec<(String, String)> {
 }
 
 fn is_open(path: &str) -> bool {
-    ["/batch", "/capture", "/e", "/i/v0/e", "/i/v1/analytics/events", "/flags"].contains(&path)
+    ["/batch", "/capture", "/e", "/i/v0/e", "/i/v1/analytics/events", "/flags", "/decide"].contains(&path)
+        || ["/api/surveys", "/api/early_access_features"].contains(&path)
         || path.starts_with("/array/")
+        || path.starts_with("/ofrep/")
 }
 
 #[tokio::test]

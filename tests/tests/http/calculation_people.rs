@@ -27,7 +27,7 @@ async fn shop() -> TestApp {
     let mut file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
     lines.iter().for_each(|line| writeln!(file, "{line}").unwrap());
     let types = vec!["organization".to_owned(), "company".to_owned()];
-    let options = ImportOptions { default_project: None, group_types: [(1, types)].into() };
+    let options = ImportOptions { group_types: [(1, types)].into(), ..ImportOptions::default() };
     let now = app.services.app.clock.now(None).timestamp_micros();
     import_file(&app.services.events, file.path(), options, now, &mut |_| {}).await.unwrap();
     app

@@ -268,12 +268,3 @@ async fn put_wants_the_key_and_other_methods_are_named_in_allow() {
     let anonymous = app.call("", "TRACE", list, Value::Null).await;
     assert_eq!(anonymous.status, 401, "a key is asked for first");
 }
-
-#[tokio::test]
-async fn an_sdk_that_cannot_evaluate_is_told_so_and_goes_on() {
-    let app = TestApp::new().await;
-    let body = json!({"api_key": "phc_project_1", "distinct_id": "ada"});
-    let answer = app.call("", "POST", "/flags/?v=2", body).await;
-    assert_eq!(answer.expect(404)["type"], "invalid_request");
-    assert_eq!(answer.header("access-control-allow-origin"), "*");
-}

@@ -183,6 +183,30 @@ async fn a_cohort_made_of_a_flag_is_one_of_them() {
     assert_eq!((&more["count"], counted(&app, &cohort["id"]).await), (&json!(3), json!(3.0)));
 }
 
+/// A list may be uploaded before the events of those whom it names.
+#[tokio::test]
+async fn a_distinct_id_that_no_person_has_stays_on_the_list() {
+    let app = shop().await;
+    let cohort = made(&app, json!({"name": "L", "is_static": true, "distinct_ids": ["ann", "late"]})).await;
+    let id = &cohort["id"];
+    assert_eq!((&cohort["count"], counted(&app, id).await), (&json!(2), json!(1.0)));
+    let member = json!([{"key": "id", "type": "cohort", "value": id}]);
+    let flag = json!({"key": "f", "filters": {"groups": [{"properties": member}]}});
+    app.post(FLAGS, flag).await.expect(201);
+    for (who, value) in [("ann", true), ("late", true), ("never", false)] {
+        let path = format!("{FLAGS}evaluation_reasons/?distinct_id={who}");
+        assert_eq!(app.get(&path).await.expect(200)["f"]["value"], value, "{who}");
+    }
+    let event = json!({"event": "signed up", "distinct_id": "late", "timestamp": "2026-01-05T09:00:00Z"});
+    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": [event]})).await.expect(200);
+    let member = json!([{"key": "id", "type": "cohort", "value": id}]);
+    let events = json!([{"id": "signed up", "math": "dau", "properties": member}]);
+    let body = json!({"events": events, "refresh": true});
+    let trend = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
+    assert_eq!(trend["result"][0]["count"], 2.0);
+    assert_eq!(app.get(&one(id)).await.expect(200)["count"], 2);
+}
+
 #[tokio::test]
 async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     let declared = |name: &str, who: &[&str]| json!([{"project": "1", "id": 7, "name": name, "is_static": true, "distinct_ids": who}]);

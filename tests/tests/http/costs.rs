@@ -7,7 +7,7 @@ use pennon::cost::{Operation, Units};
 use pennon_eventstore::{Effort, Event, PersonRecord};
 use pennon_insights::follow_due;
 use pennon_tests::{Keys, NOW, Random, TestApp};
-use pennon_worker::{PURGE_TIME, run_left_over, sweep_purged};
+use pennon_worker::{DUE_TIME, run_left_over};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -90,8 +90,7 @@ async fn compact(app: &TestApp, at: DateTime<Utc>) {
 /// What the worker does whenever the clock calls it.
 async fn tick(app: &TestApp, at: DateTime<Utc>) {
     let records = &app.services.app.store.records;
-    sweep_purged(records, PURGE_TIME).await.unwrap();
-    follow_due(records, at, PURGE_TIME).await.unwrap();
+    follow_due(records, at, DUE_TIME).await.unwrap();
     compact(app, at).await;
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
     run_left_over(&app.services.calculator, records, end).await.unwrap();

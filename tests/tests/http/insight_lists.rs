@@ -127,8 +127,8 @@ async fn every_order_is_total_and_its_reverse_but_for_ties() {
         ("name", &[1, 3, 4, 5, 2, 6], &[2, 6, 4, 5, 3, 1]),
         ("order", &[3, 1, 6, 2, 4, 5], &[2, 4, 5, 1, 6, 3]),
         ("created_at", &[1, 2, 3, 4, 5, 6], &[6, 5, 4, 3, 2, 1]),
-        // The second was written on the fifth day at ten, as the fifth was made.
-        ("updated_at", &[1, 3, 4, 2, 5, 6], &[6, 2, 5, 4, 3, 1]),
+        // The second was written last, by a clock that was set back to the fifth day.
+        ("updated_at", &[1, 3, 4, 5, 6, 2], &[2, 6, 5, 4, 3, 1]),
         ("last_modified_at", &[1, 2, 3, 4, 5, 6], &[6, 5, 4, 3, 2, 1]),
         ("favorited", &[1, 3, 4, 5, 6, 2], &[2, 1, 3, 4, 5, 6]),
         ("saved", &[2, 3, 4, 6, 1, 5], &[1, 5, 2, 3, 4, 6]),

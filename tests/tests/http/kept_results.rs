@@ -53,7 +53,10 @@ async fn command(app: &TestApp, question: &str, now: &str) -> Value {
         print: false,
         files: None,
     };
-    let text = pennon::query::run(&options, app.services.app.store.clone(), &app.events_url()).await.unwrap();
+    let (store, url) = (app.services.app.store.clone(), app.events_url());
+    // As in a process of its own.
+    let events = pennon::data::open_events(&store, &url).unwrap();
+    let text = pennon::query::run(&options, store, (events, &url), true).await.unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Every black-box test in one program: linked once, and a machine's cores are never idle behind the last test of a file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
+mod abandoned;
 mod access;
 mod actions;
 mod activity;
@@ -10,6 +11,7 @@ mod background;
 mod background_modes;
 mod background_workers;
 mod bad_input;
+mod blast_filters;
 mod calculation;
 #[allow(clippy::print_stdout, reason = "tells what it covers")]
 mod calculation_cases;
@@ -19,6 +21,7 @@ mod calculation_limits;
 mod calculation_people;
 mod captured;
 mod clients;
+mod clock_set_back;
 mod cohort_lists;
 mod cohorts;
 mod costs;
@@ -26,7 +29,13 @@ mod dashboards;
 mod definitions;
 mod demo;
 mod erasure;
+mod evaluation;
+mod evaluation_cases;
+mod evaluation_overrides;
+mod event_definitions;
+mod events_list;
 mod feed_room;
+mod flag_calls;
 mod flag_cases;
 mod flag_limits;
 mod flag_persons;
@@ -53,10 +62,13 @@ mod kept_results;
 mod keys;
 mod large_records;
 mod large_results;
+mod misspelled;
 mod once;
+mod organizations;
 mod payloads;
 mod persons;
 mod policies;
+mod public_answers;
 mod request_log;
 mod role_access;
 mod schema;

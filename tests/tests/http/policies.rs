@@ -174,6 +174,11 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
     let by_machine = Utc::now().timestamp_micros().max(old) + 2 * 86_400_000_000;
     assert_eq!(as_worker(app.services.events.sweep_orphans(1, by_machine)).await.unwrap(), 1);
     assert!(!nobody.exists());
+    let orphans = app.services.events.orphans(1).await.unwrap();
+    assert_eq!(orphans.len(), 1, "it is kept for a month: {orphans:?}");
+    let month = by_machine + 32 * 86_400_000_000;
+    assert_eq!(as_worker(app.services.events.sweep_orphans(1, month)).await.unwrap(), 0);
+    assert_eq!(app.services.events.orphans(1).await.unwrap(), []);
     // Merges are known to a process that remembers none, and flags and captures need them too.
     let other = app.another_process();
     app.get(&format!("{FLAGS}my_flags/?distinct_id=d0-7")).await.expect(200);

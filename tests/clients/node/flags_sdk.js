@@ -1,0 +1,16 @@
+// The PostHog adapter of the Flags SDK. It keeps its client to itself, which ends once its events are sent.
+const { answerAll, load, run, task } = require("./program.js");
+
+run(async () => {
+  const { createPostHogAdapter } = load("@flags-sdk/posthog");
+  const adapter = createPostHogAdapter({
+    postHogKey: task.token,
+    postHogOptions: { host: task.host, flushInterval: 500 },
+  });
+  const decide = (kind, key, distinctId) => kind.decide({ key, entities: { distinctId } });
+  const answers = await answerAll(
+    (key, id, options) => decide(adapter.featureFlagValue(options), key, id),
+    (key, id, options) => decide(adapter.featureFlagPayload((payload) => payload, options), key, id),
+  );
+  return [answers];
+});

@@ -1,0 +1,41 @@
+"""What the programs share: the task on standard input, the result as the last line of standard output."""
+
+import json
+import sys
+import time
+import traceback
+
+task = json.load(sys.stdin)
+_slowest = 0.0
+
+
+def measure(action):
+    """Runs `action`, and remembers the longest time that one took."""
+    global _slowest
+    began = time.perf_counter()
+    value = action()
+    _slowest = max(_slowest, time.perf_counter() - began)
+    return value
+
+
+def parse_payload(payload):
+    return json.loads(payload) if isinstance(payload, str) else payload
+
+
+def answer_all(get_value, get_payload):
+    """Asks for every flag of every person."""
+    answers = []
+    for person in task["persons"]:
+        values = {key: measure(lambda key=key: get_value(key, person)) for key in task["flags"]}
+        answers.append({"values": values, "payload": parse_payload(measure(lambda: get_payload("layout", person)))})
+    return answers
+
+
+def run(program):
+    """Runs the program, which returns rounds of answers."""
+    rounds, errors = [], []
+    try:
+        rounds = program()
+    except Exception:
+        errors.append(traceback.format_exc())
+    print(json.dumps({"rounds": rounds, "errors": errors, "slowest_ms": round(_slowest * 1000)}))

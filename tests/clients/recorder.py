@@ -1,0 +1,132 @@
+"""A forwarding server between a client and the product. It changes nothing and records every request: status, time, the page
+it came from, whether it carried cookies, and the events in its body."""
+
+import base64
+import gzip
+import http.client
+import json
+import threading
+import time
+import urllib.parse
+from collections import Counter
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# Headers of one connection, which a forwarding server must not pass on.
+HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+
+
+@dataclass
+class Exchange:
+    method: str
+    path: str
+    headers: dict
+    status: int | None = None  # None: not answered
+    response_headers: dict = field(default_factory=dict)
+    milliseconds: float = 0
+    events: list = field(default_factory=list)  # (name, uuid or the event as a text)
+    began: float = field(default_factory=time.monotonic)
+
+    def __str__(self):
+        return f"{self.method} {self.path} -> {self.status} in {self.milliseconds:.0f} ms"
+
+
+def decode_events(path, headers, body):
+    """The events of a capture request, in whichever form SDKs send them; [] where the body holds none."""
+    try:
+        if body[:2] == b"\x1f\x8b":
+            body = gzip.decompress(body)
+        if body.startswith(b"data="):
+            body = base64.b64decode(urllib.parse.parse_qs(body.decode())["data"][0])
+        found = json.loads(body)
+    except (ValueError, KeyError, EOFError, OSError):
+        return []
+    if isinstance(found, dict):
+        found = found.get("batch", [found])
+    events = [event for event in found if isinstance(event, dict) and "event" in event]
+    return [(event["event"], identify_event(event)) for event in events]
+
+
+def identify_event(event):
+    properties = event.get("properties") or {}
+    return event.get("uuid") or properties.get("$insert_id") or json.dumps(event, sort_keys=True)
+
+
+class Recorder:
+    """Forwards from a free port of 127.0.0.1 to `target`."""
+
+    def __init__(self, target):
+        self.target = urllib.parse.urlsplit(target)
+        self.exchanges = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def count_sent(self, name):
+        """How often each event of this name was sent, by its uuid."""
+        exchanges = list(self.exchanges)
+        return Counter(uuid for exchange in exchanges for sent, uuid in exchange.events if sent == name)
+
+    def is_quiet(self, seconds=0):
+        """Whether every request is answered, and the last one came at least so many seconds ago."""
+        exchanges = list(self.exchanges)
+        is_recent = bool(exchanges) and time.monotonic() - exchanges[-1].began < seconds
+        return not is_recent and all(exchange.status is not None for exchange in exchanges)
+
+    def _handler(recorder):  # noqa: N805: `self` is the handler's
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def forward(self):
+                body = self.read_body()
+                exchange = Exchange(self.command, self.path, dict(self.headers.items()))
+                exchange.events = decode_events(self.path, self.headers, body) if self.command == "POST" else []
+                recorder.exchanges.append(exchange)
+                connection = http.client.HTTPConnection(recorder.target.hostname, recorder.target.port, timeout=60)
+                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    if name.lower() not in HOP_BY_HOP | {"content-length"}:
+                        connection.putheader(name, value)
+                if body or self.command == "POST":
+                    connection.putheader("Content-Length", str(len(body)))
+                connection.endheaders(body)
+                response = connection.getresponse()
+                content = response.read()
+                connection.close()
+                exchange.milliseconds = (time.monotonic() - exchange.began) * 1000
+                exchange.response_headers = dict(response.getheaders())
+                self.answer(response, content)
+                exchange.status = response.status
+
+            def read_body(self):
+                if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = b""
+                while size := int(self.rfile.readline().split(b";")[0], 16):
+                    body += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
+                return body
+
+            def answer(self, response, content):
+                self.send_response_only(response.status, response.reason)
+                for name, value in response.getheaders():
+                    if name.lower() not in HOP_BY_HOP | {"content-length"}:
+                        self.send_header(name, value)
+                if response.status not in (204, 304):
+                    length = response.getheader("Content-Length") if self.command == "HEAD" else None
+                    self.send_header("Content-Length", length or str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_HEAD = do_POST = do_OPTIONS = do_PUT = do_PATCH = do_DELETE = forward
+
+        return Handler

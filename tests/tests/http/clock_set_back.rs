@@ -1,0 +1,98 @@
+//! The machine's clock is set back by an hour, over the end of a month, between writes: logs stay in the order of the
+//! writes, and no stored instant is replaced by an earlier one.
+
+use pennon_core::clock::NOW_HEADER;
+use pennon_tests::{Answer, Keys, TestApp};
+use serde_json::{Value, json};
+
+/// Before the clock is set back, after it, a minute later, and when it has caught up.
+const BEFORE: &str = "2026-01-01T00:30:00Z";
+const BACK: &str = "2025-12-31T23:30:00Z";
+const BACK_LATER: &str = "2025-12-31T23:31:00Z";
+const CAUGHT_UP: &str = "2026-01-01T02:00:00Z";
+
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+    let mut request = TestApp::request(Keys::OWNER, method, path, body);
+    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
+    app.send(request).await
+}
+
+/// A record of the kind called `name`.
+fn body(kind: &str, name: &str) -> Value {
+    match kind {
+        "feature_flags" => json!({"key": name}),
+        "insights" => json!({"name": name, "filters": {"events": [{"id": "a"}]}}),
+        "actions" => json!({"name": name, "steps": [{"event": "a"}]}),
+        "cohorts" => json!({"name": name, "is_static": true}),
+        _ => json!({"name": name}),
+    }
+}
+
+/// The instants of a log from the oldest entry to the newest.
+async fn instants(app: &TestApp, path: &str) -> Vec<String> {
+    let whole = app.get(&format!("{path}?limit=100")).await.expect(200);
+    let entries = whole["results"].as_array().unwrap().clone();
+    assert_eq!(whole["total_count"], entries.len());
+    // Each page of one entry is that entry of the whole.
+    for (place, entry) in entries.iter().enumerate() {
+        let page = app.get(&format!("{path}?limit=1&page={}", place + 1)).await.expect(200);
+        assert_eq!(page["results"], json!([entry]), "{path}, page {}", place + 1);
+    }
+    entries.iter().rev().map(|entry| entry["created_at"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn logs_stay_in_order(kind: &str) {
+    let app = TestApp::new().await;
+    let path = format!("/api/projects/1/{kind}/");
+    let made = at(&app, BEFORE, "POST", &path, body(kind, "first")).await.expect(201);
+    let one = format!("{path}{}/", made["id"]);
+    // The process that writes next has not seen the entry being written.
+    let app = app.another_process();
+    let second = at(&app, BACK, "POST", &path, body(kind, "second")).await.expect(201);
+    let changed = at(&app, BACK_LATER, "PATCH", &one, json!({"name": "other"})).await.expect(200);
+    at(&app, CAUGHT_UP, "POST", &path, body(kind, "third")).await.expect(201);
+
+    let expected = [BEFORE, "2026-01-01T00:30:00.000001Z", "2026-01-01T00:30:00.000002Z", CAUGHT_UP];
+    assert_eq!(instants(&app, &format!("{path}activity/")).await, expected, "{kind}");
+    assert_eq!(instants(&app, &format!("{one}activity/")).await, [expected[0], expected[2]], "{kind}");
+    let entries = app.get(&format!("{path}activity/")).await.expect(200);
+    let items: Vec<&str> = entries["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|it| it["item_id"].as_str().unwrap())
+        .collect();
+    let (a, b) = (made["id"].to_string(), second["id"].to_string());
+    assert_eq!(items[..3], [a.as_str(), b.as_str(), a.as_str()], "{kind}");
+    for field in ["updated_at", "last_modified_at"] {
+        if let Some(instant) = changed[field].as_str() {
+            assert_eq!(instant, expected[2], "{kind}: {field}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_flags_stays_in_order() {
+    logs_stay_in_order("feature_flags").await;
+}
+
+#[tokio::test]
+async fn the_log_of_insights_stays_in_order() {
+    logs_stay_in_order("insights").await;
+}
+
+#[tokio::test]
+async fn the_log_of_dashboards_stays_in_order() {
+    logs_stay_in_order("dashboards").await;
+}
+
+#[tokio::test]
+async fn the_log_of_cohorts_stays_in_order() {
+    logs_stay_in_order("cohorts").await;
+}
+
+#[tokio::test]
+async fn the_log_of_actions_stays_in_order() {
+    logs_stay_in_order("actions").await;
+}
