@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Flag management against Unleash, in one command. README.md beside this file says what is measured and how.
 #   run.sh [--quick] [--ours-only] [--no-build] [options of bench.py]
+#   run.sh --evaluate [...] [options of evaluate.py]    evaluation of flags, against Unleash Edge too
 set -euo pipefail
 cd "$(dirname "$0")"
-unleash=8.2.0 node=24
+unleash=8.2.0 node=24 edge=19.15.1 swagger=5.17.14
 peers=$PWD/.peers
-compare=1 build=1 options=()
+compare=1 build=1 program=bench.py options=()
 for option in "$@"; do
     case $option in
         --ours-only) compare= options+=(--ours-only) ;;
         --no-build) build= ;;
+        --evaluate) program=evaluate.py ;;
         *) options+=("$option") ;;
     esac
 done
@@ -42,9 +44,27 @@ if [[ $compare ]]; then
     options+=(--peers "$peers" --postgres "$postgres")
 fi
 
+# Edge is on crates.io alone. Its build takes the pages of its API document from GitHub, or from a file: here from npm's package.
+if [[ $compare && $program == evaluate.py && ! -x $peers/edge/bin/unleash-edge ]]; then
+    npm install --prefix "$peers/swagger" --ignore-scripts --no-audit --no-fund --loglevel=error "swagger-ui-dist@$swagger" >&2
+    python3 - "$peers/swagger" "$swagger" <<'PY'
+import sys, zipfile
+from pathlib import Path
+
+folder, version = Path(sys.argv[1]), sys.argv[2]
+with zipfile.ZipFile(folder / "swagger.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+    for file in sorted((folder / "node_modules/swagger-ui-dist").iterdir()):
+        if file.is_file():
+            archive.write(file, f"swagger-ui-{version}/dist/{file.name}")
+PY
+    SWAGGER_UI_DOWNLOAD_URL=file://$peers/swagger/swagger.zip CARGO_TARGET_DIR=$peers/edge-target \
+        cargo install --locked --no-default-features --root "$peers/edge" "unleash-edge@$edge" >&2
+    rm -rf "$peers/edge-target"
+fi
+
 # The profile of a server that is to serve for long.
 if [[ $build ]]; then
     (cd ../.. && cargo build --locked --profile dist --bin pennon) >&2
 fi
 target=${CARGO_TARGET_DIR:-../../target}
-exec python3 bench.py --pennon "${PENNON:-$target/dist/pennon}" "${options[@]}"
+exec python3 "$program" --pennon "${PENNON:-$target/dist/pennon}" "${options[@]}"

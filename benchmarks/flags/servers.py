@@ -166,7 +166,7 @@ class Unleash(Server):
         self.database.wait_until(lambda: subprocess.run([f"{self.programs}/pg_isready", "-q", *here]).returncode == 0)
         subprocess.run([f"{self.programs}/createdb", *here, "-U", "unleash", "unleash"], check=True)
 
-    def start(self):
+    def start(self, environment=None):
         """Seconds until the first answer, PostgreSQL being up; the first start runs the migrations."""
         if not self.database:
             self.start_database()
@@ -178,7 +178,8 @@ class Unleash(Server):
                 "DATABASE_URL": f"postgres://unleash@127.0.0.1:{self.database_port}/unleash", "DATABASE_SSL": "false",
                 "SEND_TELEMETRY": "false", "CHECK_VERSION": "false", "INIT_ADMIN_API_TOKENS": self.admin, "INIT_BACKEND_API_TOKENS": self.client,
                 "UNLEASH_FEATURE_FLAGS_LIMIT": no_limit, "SEARCH_FEATURES_RATE_LIMIT_PER_MINUTE": no_limit,
-                "SDK_API_RATE_LIMIT_PER_MINUTE": no_limit, "TOKEN_AUTHENTICATION_RATE_LIMIT_PER_MINUTE": no_limit})
+                "SDK_API_RATE_LIMIT_PER_MINUTE": no_limit, "TOKEN_AUTHENTICATION_RATE_LIMIT_PER_MINUTE": no_limit,
+                **(environment or {})})
         return self.process.wait_until(self.ready)
 
     def stop(self, with_database=True):
