@@ -4,7 +4,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # One target directory and one package set for all steps, or the SDK is compiled again for each.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
-export CARGO_TERM_COLOR=never
+# Clean builds gain nothing from incremental compilation.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
 # No step calls AWS; the tools only insist on a region and on credentials.
 export SAM_CLI_TELEMETRY=0 AWS_EC2_METADATA_DISABLED=true
 export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs functions as Lambda does and asks them what the local server is asked: check_cargo_lambda.sh PATH/TO/pennon
 #
-# Starts `pennon serve` on free ports over an empty directory (it loads the demo), then `cargo lambda watch` against its
+# Starts `pennon serve` on free ports over an empty directory (it loads the demo, on the day on which its events keep their
+# published dates; then it starts again with the machine's clock), then `cargo lambda watch` against its
 # embedded DynamoDB and event directory. Lists flags and runs a funnel through the emulated gateway and through
 # `cargo lambda invoke`, sends a batch, and compares the answers with the local server's.
 # Functions are built with the features of the whole workspace, as the tests are, so that no dependency is compiled again.
@@ -78,12 +79,16 @@ PY
 }
 counts() { [[ $(field "$work/$1.json" '[s["count"] for s in d["result"]]') == "$2" ]] || fail "$1: $(head -c 600 "$work/$1.json")"; }
 
-read -r http_port dynamodb_port watch_port < <(free_ports 3)
-"$pennon" serve --data "$work/data" --port "$http_port" --dynamodb-port "$dynamodb_port" >"$work/serve.log" 2>&1 &
+read -r http_port watch_port < <(free_ports 2)
+"$pennon" serve --data "$work/data" --port "$http_port" --now 2024-06-30T12:00:00Z >"$work/load.log" 2>&1 &
+pids+=($!)
+wait_for $! 120 curl -sf "http://127.0.0.1:$http_port/_health"
+kill -TERM $! && wait $!
+pids=()
+"$pennon" serve --data "$work/data" --port "$http_port" >"$work/serve.log" 2>&1 &
 pids+=($!)
 wait_for $! 120 curl -sf "http://127.0.0.1:$http_port/_health"
 server=$(field "$work/data/server.json" 'd["http"]')
-dynamodb=$(field "$work/data/server.json" 'd["dynamodb"]')
 key=$("$pennon" keys create --data "$work/data" --label packaging-check \
     --scope feature_flag:read --scope insight:read --scope project:read 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
 [[ -n $key ]] || fail "pennon keys create printed no key"
@@ -92,9 +97,12 @@ ask projects "$server/api/projects/" -H "$bearer"
 project=$(field "$work/projects.json" 'd["results"][0]["id"]')
 token=$(field "$work/projects.json" 'd["results"][0]["api_token"]')
 
-AWS_ENDPOINT_URL_DYNAMODB=$dynamodb AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=us-east-1 \
-    PENNON_RECORDS_TABLE=pennon-records PENNON_BLOCKS_TABLE=pennon-blocks PENNON_EVENTS_URL="file://$work/data/events" \
-    "$cargo_lambda" lambda watch -A 127.0.0.1 -P "$watch_port" --ignore-changes >"$work/watch.log" 2>&1 &
+# The endpoint of the embedded DynamoDB, its credentials, the tables and the events.
+environment=$("$pennon" env --data "$work/data")
+(
+    eval "$environment"
+    exec "$cargo_lambda" lambda watch -A 127.0.0.1 -P "$watch_port" --ignore-changes >"$work/watch.log" 2>&1
+) &
 pids+=($!)
 gateway="http://127.0.0.1:$watch_port"
 # Any answer will do: a path without a route is a 404 of the emulator.
