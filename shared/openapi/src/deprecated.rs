@@ -32,7 +32,8 @@ pub fn mark(document: &mut Value) {
         if let Some((_, instead)) = OPERATIONS.iter().find(|(known, _)| id == Some(known)) {
             note(operation, instead);
         }
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
             if let Some(instead) = parameter["name"].as_str().and_then(|name| replacement("", name)) {
                 note(parameter, instead);
             }
@@ -130,6 +131,17 @@ mod tests {
         let found: BTreeSet<(String, String)> = found.iter().map(replaced).collect();
         assert_eq!(found, listed());
         assert_eq!(found.len(), OPERATIONS.len() + FIELDS.len() - 2, "`filters` is of three schemas");
+    }
+
+    #[test]
+    fn operations_without_parameters_keep_none() {
+        let document = document("0");
+        let operations =
+            document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap());
+        for (_, operation) in operations {
+            let parameters = operation.get("parameters");
+            assert!(parameters.is_none_or(Value::is_array), "{}: {parameters:?}", operation["operationId"]);
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
 use crate::schema::{
-    any, any_object, boolean, constant, instant, integer_in, list_to, named, nullable, object, one_of, page,
-    record, text, text_to, uuid,
+    any, any_object, any_of, boolean, constant, instant, integer_in, list_to, named, nullable, object,
+    one_of, page, record, text, text_to, uuid,
 };
 
 const TAG: &str = "Events";
@@ -151,7 +151,7 @@ fn events() -> Operation {
         )
         .query("event", text_to(1_000), "Events with this name.")
         .query("distinct_id", text_to(1_000), "Events with this distinct id.")
-        .query("person_id", uuid(), "Events of the person that this id leads to.")
+        .query("person_id", any_of([uuid(), constant(json!(""))]), "Events of the person that this id leads to.")
         .query(
             "properties",
             json_list(),

@@ -39,4 +39,6 @@ async fn the_filters_of_a_flag_or_nothing_take_the_place_of_a_condition() {
     assert_eq!(counts(json!({"condition": null, "filters": {"groups": []}})).await, (3, 3));
     let odd = app.post(RADIUS, json!({"filters": {"groups": [{"properties": 1}]}})).await;
     odd.expect_invalid("invalid_input", "groups[0].properties must be a list, got int", Some("filters"));
+    let odd = app.post(RADIUS, json!({"condition": null, "filters": {"groups": [{"properties": 1}]}})).await;
+    odd.expect_invalid("invalid_input", "groups[0].properties must be a list, got int", Some("filters"));
 }

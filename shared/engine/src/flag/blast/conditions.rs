@@ -37,7 +37,12 @@ impl Conditions {
         let mut index = group_type_index("group_type_index", body.get("group_type_index"))?;
         let filters = body.get("filters").filter(|filters| !filters.is_null());
         let conditions = match (body.get("condition"), filters) {
-            (Some(condition), _) => vec![of_condition(condition)?],
+            (Some(condition), filters) => {
+                // They are not counted, but wrong ones are refused all the same.
+                let alone = filters.map(|filters| Self::parse(&filters_alone(body, filters)));
+                alone.transpose()?;
+                vec![of_condition(condition)?]
+            }
             (None, Some(filters)) => {
                 shape::check_size(filters)?;
                 let filters = fields::object("filters", filters)?;
@@ -86,6 +91,13 @@ impl Conditions {
         let named = self.properties().filter(|property| is_cohort(property));
         named.filter_map(references::cohort_id).collect()
     }
+}
+
+/// The question about `filters` that a `body` with a condition has beside it.
+fn filters_alone(body: &Object, filters: &Value) -> Object {
+    let index = body.get("group_type_index").map(|index| ("group_type_index", index));
+    let parts = index.into_iter().chain([("filters", filters)]);
+    parts.map(|(name, part)| (name.to_owned(), part.clone())).collect()
 }
 
 impl Place {
