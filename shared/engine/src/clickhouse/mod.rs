@@ -182,14 +182,13 @@ impl<'a> Writer<'a> {
             PartSource::Metadata(key) => return Err(refused(&format!("a breakdown by {key}"))),
             other => return Err(refused(&format!("a breakdown by {} values", other.kind()))),
         };
-        let text = format!("nullIf({text}, '')");
-        Ok(match part.normalize_url {
-            false => text,
-            true => {
-                let cut = format!("replaceRegexpOne({text}, '[/?#]+$', '')");
-                format!("if({cut} = '', '/', {cut})")
-            }
-        })
+        if part.normalize_url {
+            // An empty text is a URL whose path is `/`; a missing one stays null.
+            let cut = format!("replaceRegexpOne({text}, '[/?#]+$', '')");
+            Ok(format!("if({cut} = '', '/', {cut})"))
+        } else {
+            Ok(format!("nullIf({text}, '')"))
+        }
     }
 }
 
