@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use pennon_core::error::ApiError;
 use pennon_core::http::{Call, json};
 use pennon_core::ids::new_uuid;
-use pennon_core::tally;
+use pennon_core::request_metrics;
 use pennon_eventstore::{EventStoreError, Sealed, parse_timestamp};
 use serde_json::Map;
 
@@ -104,7 +104,7 @@ async fn project_of(state: &Capture, token: &str) -> Result<u64, Response> {
     let project = state.app.tokens.project(&state.app.store, token).await;
     let project = project.map_err(|e| ApiError::from(e).into_response())?;
     let project = project.ok_or_else(|| Refusal::unknown_token().into_response())?;
-    tally::note(|tally| tally.set_project(project));
+    request_metrics::record(|metrics| metrics.set_project(project));
     Ok(project)
 }
 

@@ -22,7 +22,7 @@ pub mod lambda;
 pub mod model;
 pub mod once;
 pub mod payload_keys;
+pub mod request_metrics;
 pub mod store;
-pub mod tally;
 pub mod throttle;
 pub mod traces;

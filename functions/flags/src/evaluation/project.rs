@@ -12,9 +12,9 @@ use pennon_core::bounded::Bounded;
 use pennon_core::clock::Mark;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
+use pennon_core::request_metrics;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError};
-use pennon_core::tally;
 use pennon_engine::flag::evaluate::Evaluator;
 use pennon_eventstore::Hot;
 
@@ -135,7 +135,7 @@ pub async fn open(
     let tokens = &flags.app.tokens;
     let known = tokens.remembered(token, TOKENS_REMEMBERED).and_then(|id| flags.compiled.current(id));
     if let Some(project) = known {
-        tally::note(|tally| tally.set_project(project.settings.id));
+        request_metrics::record(|metrics| metrics.set_project(project.settings.id));
         return Ok(OpenedProject { project, hot: None });
     }
     // Where the token led to the last time; the token's row proves it.
@@ -150,7 +150,7 @@ pub async fn open(
     let version = |id| vec![keys::project_version(id)];
     let (found, hot) = tokio::join!(tokens.project_and(&flags.app.store, token, version), early);
     let (id, items) = found.map_err(unavailable)?.ok_or_else(ApiError::bad_token)?;
-    tally::note(|tally| tally.set_project(id));
+    request_metrics::record(|metrics| metrics.set_project(id));
     let hot = hot.filter(|_| guess == Some(id));
     let version = items.first().map(|item| Version::of(item.as_ref()));
     let known = version.and_then(|version| flags.compiled.of_version(id, version.number));
