@@ -18,7 +18,7 @@ use pennon_calculation::refusal;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::once::{noted, once};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::store::{Item, StoreError, overtaken};
 
 use crate::resource::{self, Judged, list};
@@ -53,7 +53,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `POST P/actions/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -116,7 +116,7 @@ async fn try_write(
     let mut writes = Judged { access, now, before, after }.writes()?;
     writes.extend(names.writes(after.id));
     if old.is_none() {
-        writes.extend(noted(call, after.id)?);
+        writes.extend(idempotency_write(call, after.id)?);
     }
     match records.transact(writes).await {
         Ok(()) => Ok(true),

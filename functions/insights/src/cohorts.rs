@@ -25,7 +25,7 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::once::{noted, once};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::store::{Item, overtaken};
 use serde_json::json as object;
 
@@ -66,7 +66,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `POST P/cohorts/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -74,7 +74,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let input = CohortInput::parse(&call.fields()?, None)?;
     let mut wanted = Wanted::read(&state, &call, &access, &input).await?;
     let id = resource::reserve::<CohortRecord>(&state.app.store.records).await?;
-    wanted.noted = noted(&call, id)?;
+    wanted.noted = idempotency_write(&call, id)?;
     for tried in 0..limits::WRITE_TRIES {
         overtaken(tried).await;
         let now = access.write_time(call.now);

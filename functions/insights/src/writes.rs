@@ -11,8 +11,8 @@ use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, deliver, json};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::ids;
-use pennon_core::once::{noted, once};
 use pennon_core::store::keys::Counter;
 use pennon_core::store::{Item, Key, StoreError, overtaken};
 use serde_json::Value;
@@ -33,7 +33,7 @@ use crate::{Insights, limits, store};
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     call.link()?;
     let shown = |call| handlers::retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -66,7 +66,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
         insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
         let judged = Judged { access: &access, now, before: None, after: &insight, dashboard_change: None };
         let mut writes = judged.writes()?;
-        writes.extend(noted(&call, insight.id)?);
+        writes.extend(idempotency_write(&call, insight.id)?);
         match records.transact(writes).await {
             Ok(()) => {
                 let viewer = Viewer::new(&access, explicit);
