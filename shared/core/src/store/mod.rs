@@ -2,6 +2,7 @@
 //! [`Write`]; only this module knows the SDK.
 
 mod bulk;
+mod byte_limited_read;
 mod change;
 mod connect;
 pub mod direct;
@@ -16,8 +17,8 @@ mod roots;
 pub mod round_trips;
 pub mod schema;
 mod table;
-mod within;
 
+pub use byte_limited_read::ByteLimitedRead;
 pub use change::{Action, Change, Condition};
 pub use connect::ConnectError;
 pub use error::StoreError;
@@ -28,7 +29,6 @@ pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
 pub use roots::{AMAZON_ROOTS, Roots};
 pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write, overtaken};
-pub use within::Within;
 
 use std::sync::Arc;
 use std::time::Duration;

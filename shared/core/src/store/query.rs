@@ -3,9 +3,9 @@
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::byte_limited_read::take_within_bytes;
 use super::direct::{Found, Pending, Range};
 use super::item::{Attributes, Item, Key, PK, SK};
-use super::within::within;
 use super::{StoreError, Table};
 
 /// Which items of a partition a query yields, in order of their sort keys.
@@ -125,8 +125,8 @@ impl Table {
                 (answer.items.unwrap_or_default(), answer.last_evaluated_key)
             }
         };
-        let first = within(items, most.unwrap_or(usize::MAX))?;
-        let next = next.filter(|key| first.is_all && !key.is_empty());
+        let first = take_within_bytes(items, most.unwrap_or(usize::MAX))?;
+        let next = next.filter(|key| first.is_complete && !key.is_empty());
         Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
     }
 
