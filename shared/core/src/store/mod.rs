@@ -5,10 +5,10 @@ mod bulk;
 mod byte_limited_read;
 mod change;
 mod connect;
-pub mod direct;
 mod error;
 mod item;
 pub mod keys;
+pub mod local_backend;
 mod meter;
 mod parts;
 mod places;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 use crate::config::StoreConfig;
-use direct::Direct;
+use local_backend::LocalBackend;
 use round_trips::RoundTrips;
 
 /// Time for one try of a call, and for a call with all its tries. Above it the caller is told to come back, long before
@@ -65,12 +65,12 @@ impl Store {
         }
     }
 
-    /// The same tables, `direct` answering what it can.
+    /// The same tables, which asks `local_backend` first.
     #[must_use]
-    pub fn with_direct(self, direct: &Arc<dyn Direct>) -> Store {
+    pub fn with_local_backend(self, local_backend: &Arc<dyn LocalBackend>) -> Store {
         Store {
-            records: self.records.with_direct(direct.clone()),
-            blocks: self.blocks.with_direct(direct.clone()),
+            records: self.records.with_local_backend(local_backend.clone()),
+            blocks: self.blocks.with_local_backend(local_backend.clone()),
             roots: self.roots,
         }
     }

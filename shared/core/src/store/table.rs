@@ -15,8 +15,8 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 
 use super::StoreError;
 use super::change::{Action, Change, changes};
-use super::direct::Direct;
 use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, Sums, number, parsed};
+use super::local_backend::LocalBackend;
 use super::parts::size;
 
 /// Most writes of one transaction, by DynamoDB's rule.
@@ -32,7 +32,7 @@ pub struct Table {
     pub(super) client: Client,
     pub(super) name: Arc<str>,
     /// What answers before the client is asked.
-    pub(super) direct: Option<Arc<dyn Direct>>,
+    pub(super) local_backend: Option<Arc<dyn LocalBackend>>,
 }
 
 /// What must hold of the stored item for a write to happen.
@@ -94,13 +94,13 @@ pub struct Unchanged {
 impl Table {
     /// The table called `name`, reached through `client`.
     pub fn new(client: Client, name: &str) -> Table {
-        Table { client, name: name.into(), direct: None }
+        Table { client, name: name.into(), local_backend: None }
     }
 
-    /// The same table, `direct` answering what it can.
+    /// The same table, which asks `local_backend` first.
     #[must_use]
-    pub fn with_direct(self, direct: Arc<dyn Direct>) -> Table {
-        Table { direct: Some(direct), ..self }
+    pub fn with_local_backend(self, local_backend: Arc<dyn LocalBackend>) -> Table {
+        Table { local_backend: Some(local_backend), ..self }
     }
 
     /// The item at `key`, if there is one.
@@ -116,7 +116,8 @@ impl Table {
 
     /// The item at `key` as it is stored.
     async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
-        if let Some(mut found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, &[key])) {
+        if let Some(mut found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
+        {
             return Ok(found.pop());
         }
         let answer = self
@@ -163,7 +164,7 @@ impl Table {
         if let [key] = keys {
             return Ok(self.get_stored(key).await?.into_iter().collect());
         }
-        if let Some(found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, keys)) {
+        if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
             return Ok(found);
         }
         let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
@@ -200,8 +201,8 @@ impl Table {
             return Err(StoreError::TooLarge);
         }
         let changes = Arc::new(changes);
-        if let Some(direct) = &self.direct
-            && let Some(done) = direct.transact(&self.name, changes.clone()).await
+        if let Some(local) = &self.local_backend
+            && let Some(done) = local.transact(&self.name, changes.clone()).await
         {
             return done.map(|_| ());
         }
@@ -232,10 +233,10 @@ impl Table {
 
     /// Adds `by` to the counter at `key` and returns what it then is. Never gives the same number twice.
     pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
-        if let Some(direct) = &self.direct {
+        if let Some(local) = &self.local_backend {
             let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
             let change = Change { key: key.clone(), action: add, when: Vec::new() };
-            if let Some(done) = direct.transact(&self.name, Arc::new(vec![change])).await {
+            if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
                 return done;
             }
         }
