@@ -153,7 +153,7 @@ impl TestApp {
     pub async fn forget_room(&self) {
         let records = &self.services.app.store.records;
         if let Ok(Some(row)) = records.get(&keys::project_version(1)).await {
-            let set = records.transact(vec![Write::Measured(row.key, row.count, 0)]).await;
+            let set = records.transact(vec![Write::SetFeedBytes(row.key, row.count, 0)]).await;
             assert!(set.is_ok(), "{set:?}");
         }
     }

@@ -181,7 +181,7 @@ pub fn project_ingested(id: ProjectId) -> Key {
 }
 
 /// A counter that every write of a flag, cohort or group type of the project raises. Beside it stand sums over the rows
-/// of its flags ([`super::Sums`]).
+/// of its flags ([`super::RowChecksums`]).
 pub fn project_version(id: ProjectId) -> Key {
     Key::new(format!("PROJECT#{id}"), "VERSION")
 }

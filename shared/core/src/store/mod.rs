@@ -22,13 +22,13 @@ pub use byte_limited_read::ByteLimitedRead;
 pub use change::{Action, Change, Condition};
 pub use connect::ConnectError;
 pub use error::StoreError;
-pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
+pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, RowChecksums};
 pub use meter::Meter;
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
 pub use roots::{AMAZON_ROOTS, Roots};
-pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write, overtaken};
+pub use table::{Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, overtaken};
 
 use std::sync::Arc;
 use std::time::Duration;

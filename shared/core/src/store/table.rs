@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 
 use super::StoreError;
 use super::change::{Action, Change, changes};
-use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, Sums, number, parsed};
+use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, RowChecksums, number, parsed};
 use super::local_backend::LocalBackend;
 use super::parts::size;
 
@@ -61,26 +61,26 @@ pub enum Write {
     Check(Key, Guard),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
-    /// Raise a project's version.
-    Raise(Key, Raise),
-    /// Set what the version with this number says of the feed's room ([`Sums::used`]), and leave its number.
-    Measured(Key, i64, i64),
+    /// VersionBump a project's version.
+    BumpVersion(Key, VersionBump),
+    /// Set what the version with this number says of the feed's room ([`RowChecksums::used`]), and leave its number.
+    SetFeedBytes(Key, i64, i64),
 }
 
 /// How a project's version is raised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Raise {
+pub struct VersionBump {
     /// What is added to the sums; `last` is set.
-    pub by: Sums,
-    /// What [`Sums::used`] becomes, where it was measured; `by` adds nothing to it then.
+    pub by: RowChecksums,
+    /// What [`RowChecksums::used`] becomes, where it was measured; `by` adds nothing to it then.
     pub used: Option<i64>,
     /// What has to be as it was read.
-    pub when: Unchanged,
+    pub when: Precondition,
 }
 
 /// What of a project's version has to be as a writer saw it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unchanged {
+pub struct Precondition {
     /// The sum of the rows.
     pub rows: Option<i64>,
     /// The sum of the rows that depend on others.
