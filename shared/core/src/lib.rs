@@ -10,7 +10,7 @@
 pub mod activity;
 pub mod app;
 pub mod auth;
-pub mod bounded;
+pub mod byte_limited_cache;
 pub mod caller;
 pub mod clock;
 pub mod config;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono_tz::Tz;
 use pennon_core::auth::TOKENS_REMEMBERED;
-use pennon_core::bounded::Bounded;
+use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::clock::Mark;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
@@ -57,7 +57,7 @@ pub struct CompiledProjects(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    projects: Mutex<Bounded<ProjectId, Compiled>>,
+    projects: Mutex<ByteLimitedCache<ProjectId, Compiled>>,
     /// Held by the request that compiles: others wait for what it makes.
     compiling: tokio::sync::Mutex<()>,
 }
@@ -71,7 +71,7 @@ struct Compiled {
 
 impl Default for CompiledProjects {
     fn default() -> Self {
-        let projects = Mutex::new(Bounded::new(BYTES_MAX));
+        let projects = Mutex::new(ByteLimitedCache::new(BYTES_MAX));
         Self(Arc::new(Shared { projects, compiling: tokio::sync::Mutex::default() }))
     }
 }
@@ -109,10 +109,10 @@ impl CompiledProjects {
 
     /// Forgets everything, as a new process would.
     pub fn clear(&self) {
-        *self.lock() = Bounded::new(BYTES_MAX);
+        *self.lock() = ByteLimitedCache::new(BYTES_MAX);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Bounded<ProjectId, Compiled>> {
+    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, Compiled>> {
         self.0.projects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ mod rows;
 mod shown;
 
 pub use dependents::{dependents, first_dependents};
-pub use memory::{Bounded, Memory};
+pub use memory::{ByteLimitedCache, Memory};
 pub use names::names;
 pub use room::{Room, added, of_cohorts};
 pub use rows::{

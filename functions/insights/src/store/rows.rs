@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{try_join, try_join_all};
-use pennon_core::bounded::Bounded;
+use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::{self, INSIGHT_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table, VersionBump, Write};
 use pennon_engine::flag::stamp;
@@ -21,11 +21,11 @@ const BYTES_MAX: usize = 48 << 20;
 
 /// What a warm process keeps of summary rows. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<Mutex<Bounded<ProjectId, Rows>>>);
+pub struct Memory(Arc<Mutex<ByteLimitedCache<ProjectId, Rows>>>);
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory(Arc::new(Mutex::new(Bounded::new(BYTES_MAX))))
+        Memory(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
     }
 }
 
