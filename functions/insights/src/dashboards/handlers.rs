@@ -9,7 +9,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, deliver, json};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
-use pennon_core::store::{Item, StoreError, overtaken};
+use pennon_core::store::{Item, StoreError, back_off_after_conflict};
 use serde_json::Value;
 
 use super::content::{self, Placed};
@@ -90,7 +90,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut found) = resource::find::<DashboardRecord>(&state, &call, WRITE).await?;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let (before, item) = resource::read::<DashboardRecord>(found)?;
         if let Some(changed) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
             return Box::pin(changed.answer(&state, &call, &access)).await;

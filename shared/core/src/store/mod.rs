@@ -28,7 +28,9 @@ pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
 pub use roots::{AMAZON_ROOTS, Roots};
-pub use table::{Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, overtaken};
+pub use table::{
+    Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, back_off_after_conflict,
+};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -350,7 +350,7 @@ where
 
 /// Waits before a write that others have overtaken so many times is judged again: not at all before the first try, then
 /// longer with every one, by a random share, and about a twentieth of a second at most.
-pub async fn overtaken(tried: u32) {
+pub async fn back_off_after_conflict(tried: u32) {
     if tried > 0 {
         let most_ms = 2_u64 << tried.min(5);
         tokio::time::sleep(Duration::from_millis(crate::ids::random_below(most_ms))).await;
