@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono_tz::Tz;
 use pennon_core::auth::TOKENS_REMEMBERED;
 use pennon_core::byte_limited_cache::ByteLimitedCache;
-use pennon_core::clock::Mark;
+use pennon_core::clock::MonotonicInstant;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
@@ -66,7 +66,7 @@ struct Shared {
 struct Compiled {
     project: Arc<CompiledProject>,
     /// When its version was last seen to be the current one; none where it has to be looked up.
-    seen: Option<Mark>,
+    seen: Option<MonotonicInstant>,
 }
 
 impl Default for CompiledProjects {
@@ -91,12 +91,12 @@ impl CompiledProjects {
     fn of_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
         let mut projects = self.lock();
         let known = projects.get_mut(&project).filter(|known| known.project.number == number)?;
-        known.seen = Some(Mark::here());
+        known.seen = Some(MonotonicInstant::now());
         Some(known.project.clone())
     }
 
     fn keep(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
-        let entry = Compiled { project: compiled.clone(), seen: Some(Mark::here()) };
+        let entry = Compiled { project: compiled.clone(), seen: Some(MonotonicInstant::now()) };
         self.lock().insert(compiled.settings.id, entry, bytes);
     }
 

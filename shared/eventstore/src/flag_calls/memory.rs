@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pennon_core::byte_limited_cache::ByteLimitedCache;
-use pennon_core::clock::Mark;
+use pennon_core::clock::MonotonicInstant;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::calls::{CallsByKey, KnownCalls};
 
@@ -37,14 +37,14 @@ struct ProjectCalls {
     calls: Arc<KnownCalls>,
     /// When the read of them began: the number of batches, and the time.
     appended: u64,
-    at: Mark,
+    at: MonotonicInstant,
 }
 
 /// When a read began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadStart {
     appended: u64,
-    at: Mark,
+    at: MonotonicInstant,
 }
 
 impl Default for CallsMemory {
@@ -65,7 +65,7 @@ impl CallsMemory {
 
     /// To be taken before a read, and given to [`CallsMemory::keep`] after it.
     pub(crate) fn start(&self) -> ReadStart {
-        ReadStart { appended: self.appended.load(Ordering::Acquire), at: Mark::here() }
+        ReadStart { appended: self.appended.load(Ordering::Acquire), at: MonotonicInstant::now() }
     }
 
     /// The calls of `project`, where they still hold.
