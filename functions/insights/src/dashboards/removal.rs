@@ -53,7 +53,7 @@ pub fn writes(
             writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
         }
         if input.delete_insights {
-            let mark = keys::due_insights(now + TAKEN_OVER, project, after.id);
+            let mark = keys::dashboard_insights_task(now + TAKEN_OVER, project, after.id);
             writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
         }
     }
@@ -72,7 +72,7 @@ pub async fn remove_insights(
     user: &User,
     at: DateTime<Utc>,
 ) -> ApiResult<()> {
-    let mark = keys::due_insights(at + TAKEN_OVER, project, dashboard);
+    let mark = keys::dashboard_insights_task(at + TAKEN_OVER, project, dashboard);
     remove_all(records, (project, dashboard), user, at, mark).await
 }
 
