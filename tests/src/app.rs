@@ -247,7 +247,7 @@ impl TestApp {
     /// The same installation, which limits how often a key may ask.
     pub fn limited(self, rates: Rates) -> TestApp {
         let url = self.events_url();
-        let app = self.services.app.clone().limited(Some(rates));
+        let app = self.services.app.clone().with_rate_limits(Some(rates));
         let services = TestApp::services(app, &url, &self.meter);
         TestApp { router: api(&services), services, ..self }
     }

@@ -13,10 +13,10 @@ mod meter;
 mod parts;
 mod places;
 mod query;
-mod roots;
 pub mod round_trips;
 pub mod schema;
 mod table;
+mod tls_roots;
 
 pub use byte_limited_read::ByteLimitedRead;
 pub use change::{Action, Change, Condition};
@@ -27,10 +27,10 @@ pub use meter::Meter;
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
-pub use roots::{AMAZON_ROOTS, Roots};
 pub use table::{
     Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, back_off_after_conflict,
 };
+pub use tls_roots::{AMAZON_ROOTS, Roots};
 
 use std::sync::Arc;
 use std::time::Duration;
