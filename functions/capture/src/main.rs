@@ -1,4 +1,4 @@
-//! The function `capture`.
+//! The Lambda function `capture`.
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
