@@ -52,7 +52,7 @@ pub fn keep_little(_: Use) {}
 /// Lets questions count what their threads allocate.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn count_memory() {
-    pennon_core::heap::count_with(thread_bytes);
+    pennon_core::heap::set_allocation_counter(thread_bytes);
 }
 
 /// Other allocators do not count it.

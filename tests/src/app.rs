@@ -153,7 +153,7 @@ impl TestApp {
     pub async fn forget_room(&self) {
         let records = &self.services.app.store.records;
         if let Ok(Some(row)) = records.get(&keys::project_version(1)).await {
-            let set = records.transact(vec![Write::Measured(row.key, row.count, 0)]).await;
+            let set = records.transact(vec![Write::SetFeedBytes(row.key, row.count, 0)]).await;
             assert!(set.is_ok(), "{set:?}");
         }
     }
@@ -247,7 +247,7 @@ impl TestApp {
     /// The same installation, which limits how often a key may ask.
     pub fn limited(self, rates: Rates) -> TestApp {
         let url = self.events_url();
-        let app = self.services.app.clone().limited(Some(rates));
+        let app = self.services.app.clone().with_rate_limits(Some(rates));
         let services = TestApp::services(app, &url, &self.meter);
         TestApp { router: api(&services), services, ..self }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pennon_core::store::direct::{Direct, Found, Pending, Range};
+use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
 use pennon_core::store::{Attributes, Change, Key, StoreError};
 
 use super::reads::Reads;
@@ -36,12 +36,12 @@ impl File {
     }
 }
 
-impl Direct for File {
+impl LocalBackend for File {
     fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>> {
         self.has(table).then(|| self.reads.items(table, keys)).flatten()
     }
 
-    fn page(&self, table: &str, range: Range) -> Pending<'_, Found> {
+    fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage> {
         if !self.has(table) {
             return Box::pin(std::future::ready(None));
         }
@@ -52,7 +52,7 @@ impl Direct for File {
         })
     }
 
-    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> Pending<'_, Result<i64, StoreError>> {
+    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>> {
         let table = self.has(table).then(|| table.to_owned());
         Box::pin(async move { self.writes.transact(&table?, changes).await })
     }

@@ -29,7 +29,7 @@ use aws_sdk_dynamodb::{Client, Config};
 use dynoxide::Database;
 use open_files::OpenFiles;
 use pennon_core::config::StoreConfig;
-use pennon_core::store::direct::Direct;
+use pennon_core::store::local_backend::LocalBackend;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{Meter, Store, StoreError, schema};
@@ -66,7 +66,7 @@ pub struct Embedded {
 #[derive(Clone)]
 struct InFile {
     path: PathBuf,
-    direct: Arc<dyn Direct>,
+    direct: Arc<dyn LocalBackend>,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -174,7 +174,7 @@ impl Embedded {
         let is_counted = round_trips.is_some();
         let store = Store::new(&self.client(round_trips), &StoreConfig::local());
         match &self.file {
-            Some(file) if !is_counted => store.with_direct(&file.direct),
+            Some(file) if !is_counted => store.with_local_backend(&file.direct),
             _ => store,
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pennon_core::store::direct::{Found, Range, from_json};
+use pennon_core::store::local_backend::{PartitionPage, PartitionRange, from_json};
 use pennon_core::store::{Attributes, Key};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
@@ -66,7 +66,7 @@ impl Reads {
     }
 
     /// The page of `table` that `range` starts with, up to a megabyte; `None` leaves it to the database.
-    pub fn page(&self, table: &str, range: &Range) -> Option<Found> {
+    pub fn page(&self, table: &str, range: &PartitionRange) -> Option<PartitionPage> {
         let rows = Rows::of(range)?;
         self.reading(|connection| page(connection, table, &rows))?
     }
@@ -131,7 +131,7 @@ pub(super) fn text_of(stored: &str) -> Option<&str> {
 }
 
 /// One page of a query, as the database would cut it; none where an item is not one of ours.
-fn page(connection: &Connection, table: &str, range: &Rows) -> rusqlite::Result<Option<Found>> {
+fn page(connection: &Connection, table: &str, range: &Rows) -> rusqlite::Result<Option<PartitionPage>> {
     let mut statement = connection.prepare_cached(&range.sql(table))?;
     let mut rows = statement.query(rusqlite::params_from_iter(&range.values))?;
     let (mut items, mut bytes) = (Vec::new(), 0);
@@ -147,7 +147,7 @@ fn page(connection: &Connection, table: &str, range: &Rows) -> rusqlite::Result<
         let Some(item) = from_json(row.get_ref(0)?.as_str()?) else { return Ok(None) };
         items.push(item);
     };
-    Ok(Some(Found { items, more }))
+    Ok(Some(PartitionPage { items, more }))
 }
 
 /// Which rows a query reads: its conditions on the sort key, and their values after the partition's.
@@ -160,7 +160,7 @@ struct Rows {
 
 impl Rows {
     /// The rows of `range`, unless the database would refuse it.
-    fn of(range: &Range) -> Option<Rows> {
+    fn of(range: &PartitionRange) -> Option<Rows> {
         let is_empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
         if range.pk.is_empty() || is_empty(&range.prefix) || is_empty(&range.after) || range.limit == Some(0)
         {
@@ -306,7 +306,8 @@ mod tests {
             }
         }
         assert!(pages > 40, "{pages}");
-        let all = Range { pk: "LARGE".into(), prefix: None, after: None, limit: None, descending: false };
+        let all =
+            PartitionRange { pk: "LARGE".into(), prefix: None, after: None, limit: None, descending: false };
         assert!(reads(&directory).page(&name(), &all).unwrap().more, "it was read from the file");
     }
 
@@ -318,12 +319,13 @@ mod tests {
             assert_eq!(reads.items(&name(), &[&key]), None);
         }
         assert_eq!(reads.items("another", &[&Key::new("EDGES", "a")]), None);
-        let whole = Range { pk: "EDGES".into(), prefix: None, after: None, limit: None, descending: false };
+        let whole =
+            PartitionRange { pk: "EDGES".into(), prefix: None, after: None, limit: None, descending: false };
         let refused = [
-            Range { pk: String::new(), ..whole.clone() },
-            Range { prefix: Some(String::new()), ..whole.clone() },
-            Range { prefix: Some("a#".into()), after: Some("b".into()), ..whole.clone() },
-            Range { limit: Some(0), ..whole.clone() },
+            PartitionRange { pk: String::new(), ..whole.clone() },
+            PartitionRange { prefix: Some(String::new()), ..whole.clone() },
+            PartitionRange { prefix: Some("a#".into()), after: Some("b".into()), ..whole.clone() },
+            PartitionRange { limit: Some(0), ..whole.clone() },
         ];
         for range in refused {
             assert!(reads.page(&name(), &range).is_none(), "{range:?}");

@@ -16,7 +16,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynoxide::storage::compute_hash_prefix;
 use dynoxide::types::{AttributeValue as Value, MAX_ITEM_SIZE, item_size};
-use pennon_core::store::direct::{from_json, to_json};
+use pennon_core::store::local_backend::{from_json, to_json};
 use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError, keys};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use tokio::sync::{oneshot, watch};

@@ -51,7 +51,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let embedded = directory.open_database(Thoroughness::EveryPage).await?;
     let clock = options.now.map_or(Clock::Running, Clock::Frozen);
     let app = App::new(embedded.store(None), clock)
-        .limited(options.rate_limits.0)
+        .with_rate_limits(options.rate_limits.0)
         .with_payload_keys(directory.payload_keys()?);
     let mut services = Services::open(app, &directory.events_url())?;
     services.events.claim_installation().await.map_err(|e| e.to_string())?;

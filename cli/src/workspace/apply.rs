@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Raise, StoreError, TRANSACTION_WRITES_MAX, Table, Write};
+use pennon_core::store::{Guard, Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write};
 use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room as feed_room};
 use serde::Deserialize;
 use serde_json::Value;
@@ -221,7 +221,7 @@ async fn send(records: &Table, mut part: Vec<Write>, raised: BTreeSet<ProjectId>
     if part.is_empty() {
         return Ok(());
     }
-    let raise = |project| Write::Raise(keys::project_version(project), Raise::default());
+    let raise = |project| Write::BumpVersion(keys::project_version(project), VersionBump::default());
     part.extend(raised.into_iter().map(raise));
     records.transact(part).await
 }

@@ -263,7 +263,7 @@ type Refused = String;
 impl Caller {
     async fn new(services: &Services, now: DateTime<Utc>) -> Result<Caller, ApplyError> {
         // This is nobody's request, so no limit counts it.
-        let services = Services::over(services.app.clone().limited(None), services.events.clone());
+        let services = Services::over(services.app.clone().with_rate_limits(None), services.events.clone());
         let records = services.app.store.records.clone();
         let state = State::load(&records).await?;
         Ok(Caller { router: api(&services), records, state, now, secrets: HashMap::new() })

@@ -15,8 +15,8 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app =
-        App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running).limited(rates);
+    let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
+        .with_rate_limits(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, Limits::within(answer_time()));

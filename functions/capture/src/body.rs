@@ -1,8 +1,8 @@
-//! The JSON of a request, read field by field: a batch, a list of events, or one event.
+//! Streaming deserialization of a request's JSON: a batch, a list of events, or one event.
 //!
-//! Nothing of a body becomes a tree of values but the small fields of one event at a time; properties are packed as they
-//! are read. Must stay true: what a request holds in memory is at most a few times the length of its text; every field
-//! that is not known is passed over, however deep it is.
+//! Only the small fields of one event at a time become `serde_json` values; properties are packed while they are parsed.
+//! Must stay true: a request takes at most a few times the length of its text in memory; unknown fields are skipped,
+//! at any depth.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use pennon_eventstore::{Meter, Packed, PackedProperties};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::event::{Fields, Place};
-use crate::normalize::{EVENT_BYTES_MAX, EVENTS_MAX, Reading};
-use crate::refusal::Refusal;
+use crate::error::CaptureError;
+use crate::event::{EventPath, RawFields};
+use crate::normalize::{BatchBuilder, EVENT_BYTES_MAX, EVENTS_MAX};
 
-/// Deepest nesting of arrays and objects in what is kept of a body.
+/// Maximum nesting of arrays and objects in the fields that are stored.
 pub const NESTING_MAX: usize = 64;
-/// Properties that say something of the event itself; by their places in this list.
-pub(crate) const NOTED: &[&str] = &[
+/// Properties that capture reads itself, addressed by their index in this list.
+pub(crate) const KNOWN_PROPERTIES: &[&str] = &[
     "distinct_id",
     "token",
     "$ignore_sent_at",
@@ -31,10 +31,10 @@ pub(crate) const NOTED: &[&str] = &[
     "$process_person_profile",
 ];
 
-/// A whole body.
-pub(crate) struct Body<'a, 'b>(pub &'a mut Reading<'b>);
+/// Deserializes a whole body into the builder.
+pub(crate) struct BodySeed<'a, 'b>(pub &'a mut BatchBuilder<'b>);
 
-impl<'de> DeserializeSeed<'de> for Body<'_, '_> {
+impl<'de> DeserializeSeed<'de> for BodySeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -42,7 +42,7 @@ impl<'de> DeserializeSeed<'de> for Body<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Body<'_, '_> {
+impl<'de> Visitor<'de> for BodySeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,64 +50,65 @@ impl<'de> Visitor<'de> for Body<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        events(self.0, seq, 1, "")
+        parse_events(self.0, seq, 1, "")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        let reading = self.0;
-        let fields = fields(reading, map, 1, Place::ONE)?;
+        let builder = self.0;
+        let fields = parse_fields(builder, map, 1, EventPath::ROOT)?;
         match fields.has_batch {
-            true => reading.envelope = Some(fields),
+            true => builder.envelope = Some(fields),
             false => {
-                let own = Fields {
+                let envelope = RawFields {
                     sent_at: fields.sent_at.clone(),
                     historical: fields.historical.clone(),
-                    ..Fields::default()
+                    ..RawFields::default()
                 };
-                reading.event(fields, Place::ONE).map_err(|refusal| reading.stop(refusal))?;
-                reading.envelope = Some(own);
+                builder.add_event(fields, EventPath::ROOT).map_err(|error| builder.abort(error))?;
+                builder.envelope = Some(envelope);
             }
         }
         Ok(())
     }
 }
 
-/// Reads a list of events. They lie `levels` deep in the body.
-fn events<'de, A: SeqAccess<'de>>(
-    reading: &mut Reading<'_>,
+/// Parses a list of events, which is `levels` deep in the body.
+fn parse_events<'de, A: SeqAccess<'de>>(
+    builder: &mut BatchBuilder<'_>,
     mut seq: A,
     levels: usize,
     list: &'static str,
 ) -> Result<(), A::Error> {
     for index in 0.. {
-        let place = Place { list, index: Some(index) };
-        if seq.next_element_seed(OneEvent { reading, levels: levels + 1, place })?.is_none() {
+        let path = EventPath { list, index: Some(index) };
+        if seq.next_element_seed(EventSeed { builder, levels: levels + 1, path })?.is_none() {
             break;
         }
-        // Not by the index: an object may have its list twice.
-        if reading.outcomes.len() > EVENTS_MAX {
-            let refusal = Refusal::too_large(format!("The batch has more than {EVENTS_MAX} events."));
-            return Err(reading.stop(refusal));
+        // Not by `index`: an object may contain the list twice.
+        if builder.outcomes.len() > EVENTS_MAX {
+            let error = CaptureError::too_large(format!("The batch has more than {EVENTS_MAX} events."));
+            return Err(builder.abort(error));
         }
     }
     Ok(())
 }
 
-/// One event of a list.
-struct OneEvent<'a, 'b> {
-    reading: &'a mut Reading<'b>,
+/// Deserializes one event of a list into the builder.
+struct EventSeed<'a, 'b> {
+    builder: &'a mut BatchBuilder<'b>,
     levels: usize,
-    place: Place,
+    path: EventPath,
 }
 
-impl OneEvent<'_, '_> {
-    fn no_object<E: Error>(self) -> Result<(), E> {
-        let refusal = Refusal::field("not_a_dict", "An event must be an object.", self.place.path());
-        Err(self.reading.stop(refusal))
+impl EventSeed<'_, '_> {
+    fn not_an_object<E: Error>(self) -> Result<(), E> {
+        let error =
+            CaptureError::invalid_field("not_a_dict", "An event must be an object.", self.path.path());
+        Err(self.builder.abort(error))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for OneEvent<'_, '_> {
+impl<'de> DeserializeSeed<'de> for EventSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -115,7 +116,7 @@ impl<'de> DeserializeSeed<'de> for OneEvent<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for OneEvent<'_, '_> {
+impl<'de> Visitor<'de> for EventSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,45 +124,45 @@ impl<'de> Visitor<'de> for OneEvent<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        let OneEvent { reading, levels, place } = self;
-        let fields = fields(reading, map, levels, place)?;
-        reading.event(fields, place).map_err(|refusal| reading.stop(refusal))
+        let EventSeed { builder, levels, path } = self;
+        let fields = parse_fields(builder, map, levels, path)?;
+        builder.add_event(fields, path).map_err(|error| builder.abort(error))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
-        self.no_object()
+        self.not_an_object()
     }
 }
 
-/// The list of a batch.
-struct List<'a, 'b>(&'a mut Reading<'b>);
+/// Deserializes the field `batch` into the builder.
+struct BatchSeed<'a, 'b>(&'a mut BatchBuilder<'b>);
 
-impl<'de> DeserializeSeed<'de> for List<'_, '_> {
-    /// Whether it is a list.
+impl<'de> DeserializeSeed<'de> for BatchSeed<'_, '_> {
+    /// Whether the value is a list.
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -169,7 +170,7 @@ impl<'de> DeserializeSeed<'de> for List<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for List<'_, '_> {
+impl<'de> Visitor<'de> for BatchSeed<'_, '_> {
     type Value = bool;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,7 +178,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<bool, A::Error> {
-        events(self.0, seq, 2, "batch").map(|()| true)
+        parse_events(self.0, seq, 2, "batch").map(|()| true)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
@@ -210,81 +211,82 @@ impl<'de> Visitor<'de> for List<'_, '_> {
     }
 }
 
-/// The fields of an object that lies `levels` deep: an event, or outermost a batch.
-fn fields<'de, A: MapAccess<'de>>(
-    reading: &mut Reading<'_>,
+/// Parses the fields of an object that is `levels` deep: an event, or at level 1 possibly a batch.
+fn parse_fields<'de, A: MapAccess<'de>>(
+    builder: &mut BatchBuilder<'_>,
     mut map: A,
     levels: usize,
-    place: Place,
-) -> Result<Fields, A::Error> {
-    let mut found = Fields::default();
+    path: EventPath,
+) -> Result<RawFields, A::Error> {
+    let mut fields = RawFields::default();
     let mut meter = Meter::new(EVENT_BYTES_MAX);
     let depth = NESTING_MAX - levels;
-    while let Some(field) = map.next_key::<Field>()? {
-        let read = if let Field::Batch = field
+    while let Some(field) = map.next_key::<FieldName>()? {
+        let parsed = if let FieldName::Batch = field
             && levels == 1
         {
-            found.has_batch = true;
-            if !map.next_value_seed(List(reading))? {
-                let refusal = Refusal::field("not_a_list", "The batch must be a list of events.", "batch");
-                return Err(reading.stop(refusal));
+            fields.has_batch = true;
+            if !map.next_value_seed(BatchSeed(builder))? {
+                let error =
+                    CaptureError::invalid_field("not_a_list", "The batch must be a list of events.", "batch");
+                return Err(builder.abort(error));
             }
             Ok(())
         } else {
-            one(&mut reading.packed, &mut map, field, &mut meter, depth, &mut found)
+            parse_field(&mut builder.packed, &mut map, field, &mut meter, depth, &mut fields)
         };
-        if let Err(error) = read {
-            return Err(match meter.excess.and_then(|excess| place.excess(excess)) {
-                Some(refusal) => reading.stop(refusal),
+        if let Err(error) = parsed {
+            return Err(match meter.excess.and_then(|excess| path.limit_exceeded(excess)) {
+                Some(limit_error) => builder.abort(limit_error),
                 None => error,
             });
         }
     }
-    Ok(found)
+    Ok(fields)
 }
 
-/// One field of an event.
-fn one<'de, A: MapAccess<'de>>(
+/// Parses the value of one field.
+fn parse_field<'de, A: MapAccess<'de>>(
     packed: &mut Packed,
     map: &mut A,
-    field: Field,
+    field: FieldName,
     meter: &mut Meter,
     depth: usize,
-    found: &mut Fields,
+    fields: &mut RawFields,
 ) -> Result<(), A::Error> {
     let slot: &mut Option<Value> = match field {
-        Field::Properties => {
+        FieldName::Properties => {
             let properties: Option<PackedProperties> =
-                map.next_value_seed(packed.properties(meter, depth, NOTED))?;
-            found.properties = Some(properties);
+                map.next_value_seed(packed.properties(meter, depth, KNOWN_PROPERTIES))?;
+            fields.properties = Some(properties);
             return Ok(());
         }
-        Field::Batch | Field::Other => return map.next_value::<IgnoredAny>().map(|_| ()),
-        Field::Event => &mut found.event,
-        Field::Uuid => &mut found.uuid,
-        Field::DistinctId => &mut found.distinct_id,
-        Field::Timestamp => &mut found.timestamp,
-        Field::Offset => &mut found.offset,
-        Field::ApiKey => &mut found.api_key,
-        Field::Token => &mut found.token,
-        Field::SentAt => &mut found.sent_at,
-        Field::Historical => &mut found.historical,
-        Field::CreatedAt => &mut found.created_at,
-        Field::SessionId => &mut found.session_id,
-        Field::WindowId => &mut found.window_id,
-        Field::Options => &mut found.options,
-        Field::Set => &mut found.moved[0],
-        Field::SetOnce => &mut found.moved[1],
-        Field::Unset => &mut found.moved[2],
+        FieldName::Batch | FieldName::Other => return map.next_value::<IgnoredAny>().map(|_| ()),
+        FieldName::Event => &mut fields.event,
+        FieldName::Uuid => &mut fields.uuid,
+        FieldName::DistinctId => &mut fields.distinct_id,
+        FieldName::Timestamp => &mut fields.timestamp,
+        FieldName::Offset => &mut fields.offset,
+        FieldName::ApiKey => &mut fields.api_key,
+        FieldName::Token => &mut fields.token,
+        FieldName::SentAt => &mut fields.sent_at,
+        FieldName::Historical => &mut fields.historical,
+        FieldName::CreatedAt => &mut fields.created_at,
+        FieldName::SessionId => &mut fields.session_id,
+        FieldName::WindowId => &mut fields.window_id,
+        FieldName::Options => &mut fields.options,
+        FieldName::Set => &mut fields.person_changes[0],
+        FieldName::SetOnce => &mut fields.person_changes[1],
+        FieldName::Unset => &mut fields.person_changes[2],
     };
     meter.count(10)?;
     *slot = Some(map.next_value_seed(packed.value(meter, depth))?);
     Ok(())
 }
 
-/// The fields that are read.
+/// The names of the fields that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum FieldName {
     Batch,
     Properties,
     Event,
@@ -306,40 +308,40 @@ enum Field {
     Other,
 }
 
-impl<'de> serde::Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Field, D::Error> {
-        struct Named;
-        impl Visitor<'_> for Named {
-            type Value = Field;
+impl<'de> serde::Deserialize<'de> for FieldName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
+        struct FieldNameVisitor;
+        impl Visitor<'_> for FieldNameVisitor {
+            type Value = FieldName;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a name")
             }
 
-            fn visit_str<E: Error>(self, name: &str) -> Result<Field, E> {
+            fn visit_str<E: Error>(self, name: &str) -> Result<FieldName, E> {
                 Ok(match name {
-                    "batch" => Field::Batch,
-                    "properties" => Field::Properties,
-                    "event" => Field::Event,
-                    "uuid" => Field::Uuid,
-                    "distinct_id" | "$distinct_id" => Field::DistinctId,
-                    "timestamp" => Field::Timestamp,
-                    "offset" => Field::Offset,
-                    "api_key" => Field::ApiKey,
-                    "token" | "$token" => Field::Token,
-                    "sent_at" => Field::SentAt,
-                    "historical_migration" => Field::Historical,
-                    "created_at" => Field::CreatedAt,
-                    "session_id" => Field::SessionId,
-                    "window_id" => Field::WindowId,
-                    "options" => Field::Options,
-                    "$set" => Field::Set,
-                    "$set_once" => Field::SetOnce,
-                    "$unset" => Field::Unset,
-                    _ => Field::Other,
+                    "batch" => FieldName::Batch,
+                    "properties" => FieldName::Properties,
+                    "event" => FieldName::Event,
+                    "uuid" => FieldName::Uuid,
+                    "distinct_id" | "$distinct_id" => FieldName::DistinctId,
+                    "timestamp" => FieldName::Timestamp,
+                    "offset" => FieldName::Offset,
+                    "api_key" => FieldName::ApiKey,
+                    "token" | "$token" => FieldName::Token,
+                    "sent_at" => FieldName::SentAt,
+                    "historical_migration" => FieldName::Historical,
+                    "created_at" => FieldName::CreatedAt,
+                    "session_id" => FieldName::SessionId,
+                    "window_id" => FieldName::WindowId,
+                    "options" => FieldName::Options,
+                    "$set" => FieldName::Set,
+                    "$set_once" => FieldName::SetOnce,
+                    "$unset" => FieldName::Unset,
+                    _ => FieldName::Other,
                 })
             }
         }
-        deserializer.deserialize_identifier(Named)
+        deserializer.deserialize_identifier(FieldNameVisitor)
     }
 }

@@ -1,12 +1,10 @@
-//! The bytes of a capture request into JSON text, in every form that the SDKs send ([`pennon_core::http::BodyRules`]).
+//! Decodes the body of a capture request to JSON text, in every encoding that SDKs send ([`pennon_core::http::BodyRules`]).
 
-use pennon_core::http::BodyRules;
-use pennon_core::http::SdkBodyError;
-pub use pennon_core::http::{SdkBody as Sent, SdkPayload as Payload};
+use pennon_core::http::{BodyRules, SdkBody, SdkBodyError, SdkPayload};
 
-use crate::refusal::Refusal;
+use crate::error::CaptureError;
 
-/// Most bytes of a body after inflation.
+/// Maximum bytes of a body after decompression.
 pub const INFLATED_BYTES_MAX: usize = 20_000_000;
 
 const RULES: BodyRules = BodyRules {
@@ -15,24 +13,26 @@ const RULES: BodyRules = BodyRules {
     takes_bare_base64: false,
 };
 
-/// The JSON text that `sent` carries.
-pub fn decode<'a>(sent: &Sent<'a>) -> Result<Payload<'a>, Refusal> {
-    RULES.decode(sent).map_err(refused)
+/// Decodes a request body to JSON text.
+pub fn decode<'a>(body: &SdkBody<'a>) -> Result<SdkPayload<'a>, CaptureError> {
+    RULES.decode(body).map_err(capture_error)
 }
 
-/// The JSON text in the parameter `data` of a query string.
-pub fn decode_data(data: &str, compression: &str) -> Result<Payload<'static>, Refusal> {
-    let json = RULES.decode_data(data, compression).map_err(refused)?;
-    Ok(Payload { json: json.into(), form_token: None })
+/// Decodes the query parameter `data` to JSON text.
+pub fn decode_data(data: &str, compression: &str) -> Result<SdkPayload<'static>, CaptureError> {
+    let json = RULES.decode_data(data, compression).map_err(capture_error)?;
+    Ok(SdkPayload { json: json.into(), form_token: None })
 }
 
-fn refused(error: SdkBodyError) -> Refusal {
+fn capture_error(error: SdkBodyError) -> CaptureError {
     match error {
-        SdkBodyError::Unreadable(detail) => Refusal::body(detail),
-        SdkBodyError::NoData => Refusal::field("required", "The form has no field data.", "data"),
-        SdkBodyError::TooLarge(most) => {
-            let megabytes = most / 1_000_000;
-            Refusal::too_large(format!("The body has more than {megabytes} MB when inflated."))
+        SdkBodyError::Unreadable(detail) => CaptureError::invalid_body(detail),
+        SdkBodyError::NoData => {
+            CaptureError::invalid_field("required", "The form has no field data.", "data")
+        }
+        SdkBodyError::TooLarge(bytes_max) => {
+            let megabytes = bytes_max / 1_000_000;
+            CaptureError::too_large(format!("The body has more than {megabytes} MB when inflated."))
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The rules of one event, as the vendor has them.
+//! Validation and defaults of one event, by PostHog's rules.
 //!
-//! Must stay true: what is refused names its field; a property that came is kept as it came, but for null characters.
+//! Must stay true: every error names the path of its field; properties are stored as sent, except for null characters.
 
 use pennon_eventstore::{Excess, Packed, PackedProperties};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::normalize::{EVENT_BYTES_MAX, Form, NAME_CHARS_MAX};
-use crate::refusal::Refusal;
+use crate::error::CaptureError;
+use crate::normalize::{CaptureFormat, EVENT_BYTES_MAX, NAME_CHARS_MAX};
 
-/// Where a distinct id is cut, in characters.
+/// Longer distinct ids are truncated to this number of characters.
 pub const DISTINCT_ID_CHARS_MAX: usize = 200;
 
-/// The fields of an event, or of what stands around events, as they came.
+/// The known fields of an event, or of the object around a batch, as parsed and not yet validated.
 #[derive(Debug, Default)]
-pub(crate) struct Fields {
+pub(crate) struct RawFields {
     pub has_batch: bool,
     pub event: Option<Value>,
     pub uuid: Option<Value>,
@@ -29,126 +29,141 @@ pub(crate) struct Fields {
     pub session_id: Option<Value>,
     pub window_id: Option<Value>,
     pub options: Option<Value>,
-    /// `$set`, `$set_once`, `$unset` beside the properties.
-    pub moved: [Option<Value>; 3],
-    /// None in it where they are no object.
+    /// `$set`, `$set_once`, `$unset` of the event itself, outside of its properties.
+    pub person_changes: [Option<Value>; 3],
+    /// `Some(None)` if `properties` is present and not an object.
     pub properties: Option<Option<PackedProperties>>,
 }
 
-/// A text that is one, without blanks around it; none where it is empty.
-pub(crate) fn text(value: Option<&Value>) -> Option<String> {
+/// The trimmed text of a JSON string; `None` if it is empty or not a string.
+pub(crate) fn non_empty_text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-impl Fields {
-    /// The token that stands here, outside of properties.
-    pub(crate) fn outer_token(&self) -> Option<String> {
-        text(self.api_key.as_ref()).or_else(|| text(self.token.as_ref()))
+impl RawFields {
+    /// The project token of these fields, without the one in `properties`.
+    pub(crate) fn top_level_token(&self) -> Option<String> {
+        non_empty_text(self.api_key.as_ref()).or_else(|| non_empty_text(self.token.as_ref()))
     }
 }
 
-/// Where in a body an event lies, for errors.
+/// The position of an event in the body, for error messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    /// Name of the list's field; empty where the body is the list.
+pub(crate) struct EventPath {
+    /// Name of the field with the list; empty if the body itself is the list.
     pub list: &'static str,
-    /// None where the body is the event.
+    /// `None` if the body itself is the event.
     pub index: Option<usize>,
 }
 
-impl Place {
+impl EventPath {
     /// The body is the event.
-    pub(crate) const ONE: Place = Place { list: "", index: None };
+    pub(crate) const ROOT: EventPath = EventPath { list: "", index: None };
 
-    /// The event itself.
+    /// The path as text, such as `batch[1]`; empty for the root.
     pub(crate) fn path(self) -> String {
         self.index.map_or_else(String::new, |index| format!("{}[{index}]", self.list))
     }
 
-    pub(crate) fn refuse(self, code: &'static str, detail: &str, name: &str) -> Refusal {
+    /// 400 for the field `name` of this event.
+    pub(crate) fn invalid_field(self, code: &'static str, detail: &str, name: &str) -> CaptureError {
         let path = self.path();
         let field = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        Refusal::field(code, detail, field)
+        CaptureError::invalid_field(code, detail, field)
     }
 
-    /// The refusal of an event that is too much.
-    pub(crate) fn excess(self, excess: Excess) -> Option<Refusal> {
+    /// The error for an event that exceeds a limit.
+    pub(crate) fn limit_exceeded(self, excess: Excess) -> Option<CaptureError> {
         let path = self.path();
-        let place = if path.is_empty() { "The event" } else { &path };
+        let event = if path.is_empty() { "The event" } else { &path };
         Some(match excess {
             Excess::Bytes => {
                 let kilobytes = EVENT_BYTES_MAX / 1024;
-                Refusal::too_large(format!("{place} has more than {kilobytes} KiB."))
+                CaptureError::too_large(format!("{event} has more than {kilobytes} KiB."))
             }
             Excess::Depth => {
-                let most = crate::body::NESTING_MAX;
-                Refusal::body(format!("{place} is nested deeper than {most} levels of the body."))
+                let depth_max = crate::body::NESTING_MAX;
+                CaptureError::invalid_body(format!(
+                    "{event} is nested deeper than {depth_max} levels of the body."
+                ))
             }
         })
     }
 
-    /// The name. Long ones are cut.
-    pub(crate) fn name(self, name: Option<&Value>) -> Result<String, Refusal> {
+    /// Validates the event name and truncates it to [`NAME_CHARS_MAX`] characters.
+    pub(crate) fn validate_name(self, name: Option<&Value>) -> Result<String, CaptureError> {
         match name {
-            None | Some(Value::Null) => Err(self.refuse("required", "An event needs a name.", "event")),
-            Some(Value::String(name)) => Ok(first(name, NAME_CHARS_MAX)),
-            Some(_) => Err(self.refuse("invalid_input", "Not a valid string.", "event")),
+            None | Some(Value::Null) => {
+                Err(self.invalid_field("required", "An event needs a name.", "event"))
+            }
+            Some(Value::String(name)) => Ok(truncate(name, NAME_CHARS_MAX)),
+            Some(_) => Err(self.invalid_field("invalid_input", "Not a valid string.", "event")),
         }
     }
 
-    /// The distinct id of the event, else of its properties. What is no text is taken as its JSON text.
-    pub(crate) fn distinct_id(self, own: Option<Value>, inner: Option<Value>) -> Result<String, Refusal> {
-        let id = match own.filter(|id| !id.is_null()).or(inner).unwrap_or(Value::Null) {
+    /// Validates the distinct id: `top_level`, else the one in the properties. A value that is not a string is stored as its
+    /// JSON text.
+    pub(crate) fn validate_distinct_id(
+        self,
+        top_level: Option<Value>,
+        in_properties: Option<Value>,
+    ) -> Result<String, CaptureError> {
+        let id = match top_level.filter(|id| !id.is_null()).or(in_properties).unwrap_or(Value::Null) {
             Value::Null => {
-                return Err(self.refuse("required", "An event needs a distinct id.", "distinct_id"));
+                return Err(self.invalid_field("required", "An event needs a distinct id.", "distinct_id"));
             }
             Value::String(id) => id,
             other => other.to_string(),
         };
         if id.trim().is_empty() {
-            return Err(self.refuse("blank", "An event needs a distinct id.", "distinct_id"));
+            return Err(self.invalid_field("blank", "An event needs a distinct id.", "distinct_id"));
         }
-        Ok(first(&id, DISTINCT_ID_CHARS_MAX))
+        Ok(truncate(&id, DISTINCT_ID_CHARS_MAX))
     }
 
-    /// The uuid. Empty ones, and the one of zeros, count as none.
-    pub(crate) fn uuid(self, uuid: Option<&Value>) -> Result<Option<Uuid>, Refusal> {
-        let refused = || self.refuse("invalid_input", "This is no UUID.", "uuid");
+    /// Validates the uuid. Empty and all-zero uuids count as missing.
+    pub(crate) fn validate_uuid(self, uuid: Option<&Value>) -> Result<Option<Uuid>, CaptureError> {
+        let invalid = || self.invalid_field("invalid_input", "This is no UUID.", "uuid");
         let uuid = match uuid {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
-            Some(Value::String(text)) => Uuid::parse_str(text.trim()).map_err(|_| refused())?,
-            Some(_) => return Err(refused()),
+            Some(Value::String(text)) => Uuid::parse_str(text.trim()).map_err(|_| invalid())?,
+            Some(_) => return Err(invalid()),
         };
         Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
     }
 }
 
-/// The first `most` characters of `text`.
-fn first(text: &str, most: usize) -> String {
-    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]).to_owned()
+/// The first `chars_max` characters of `text`.
+fn truncate(text: &str, chars_max: usize) -> String {
+    text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end]).to_owned()
 }
 
-/// Puts a person change of the event into its properties; of a key in both places the event's own wins.
-pub(crate) fn moved(
+/// Merges a person change of the event itself (`$set`, `$set_once`, `$unset`) into its properties. If both have the same
+/// key, the event's own value wins.
+pub(crate) fn merge_person_change(
     packed: &mut Packed,
     properties: &mut PackedProperties,
-    (key, noted): (&str, usize),
+    (key, known_index): (&str, usize),
     own: Value,
 ) {
-    let value = match (packed.noted(properties, noted), own) {
-        (Some(Value::Object(mut there)), Value::Object(own)) => {
-            there.extend(own);
-            Value::Object(there)
+    let value = match (packed.noted(properties, known_index), own) {
+        (Some(Value::Object(mut in_properties)), Value::Object(own)) => {
+            in_properties.extend(own);
+            Value::Object(in_properties)
         }
         (_, own) => own,
     };
     packed.add(properties, key, &value);
 }
 
-/// What the vendor's newer form would drop, keeping the rest of the batch; none where the event is taken.
-pub(crate) fn dropped(form: Form, fields: &Fields, is_time_read: bool) -> Option<&'static str> {
-    if form == Form::Batch {
+/// Why PostHog's `/i/v1/analytics/events` drops this event and keeps the rest of the batch; `None` if it stores the event.
+pub(crate) fn drop_reason(
+    format: CaptureFormat,
+    fields: &RawFields,
+    is_time_valid: bool,
+) -> Option<&'static str> {
+    if format == CaptureFormat::Batch {
         return None;
     }
     let length = |value: &Option<Value>| match value {
@@ -160,8 +175,8 @@ pub(crate) fn dropped(form: Form, fields: &Fields, is_time_read: bool) -> Option
         (length(&fields.event) > NAME_CHARS_MAX, "event_name_too_long"),
         (length(&fields.distinct_id) == 0, "missing_distinct_id"),
         (length(&fields.distinct_id) > DISTINCT_ID_CHARS_MAX, "distinct_id_too_large"),
-        (!is_time_read, "invalid_event_timestamp"),
+        (!is_time_valid, "invalid_event_timestamp"),
         (matches!(fields.properties, Some(None)), "malformed_event_properties"),
     ];
-    checks.into_iter().find(|(is_so, _)| *is_so).map(|(_, word)| word)
+    checks.into_iter().find(|(applies, _)| *applies).map(|(_, reason)| reason)
 }

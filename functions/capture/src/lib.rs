@@ -1,17 +1,17 @@
-//! Events in, in the wire format of the SDKs.
+//! Event ingestion, in the wire formats of PostHog's SDKs.
 //!
-//! Limits: 6 MB a request as sent, 20 MB inflated, 20,000 events, 1,000 of them that merge persons, 900 KiB an event, 64
-//! levels of nesting; what is above is a 413 (nesting: a 400). A request is stored whole or not at all, but for `/i/v1/analytics/events`, whose answer says
-//! of each event whether it is stored.
+//! Limits: 6 MB per request as sent, 20 MB after decompression, 20,000 events, 1,000 events that merge persons, 900 KiB per
+//! event, 64 levels of nesting. Above a limit the response is 413 (nesting: 400). A request is stored completely or not at
+//! all, except by `/i/v1/analytics/events`, whose response has a result for each event.
 
 mod body;
 pub mod decode;
+mod decode_limiter;
+pub mod error;
 mod event;
 mod handlers;
 pub mod normalize;
-pub mod refusal;
-mod times;
-mod turns;
+mod timestamps;
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +22,14 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
-/// What the capture routes need. Cheap to clone.
+use decode_limiter::DecodeLimiter;
+
+/// The state of the capture routes. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Capture {
     app: App,
     events: EventStore,
-    /// Turns at decoding. A small body may stand for a large value, so that only so many are there at once.
-    turns: turns::Turns,
+    decode_limiter: DecodeLimiter,
 }
 
 /// The route table.
@@ -42,9 +43,10 @@ pub fn routes() -> Routes<Capture> {
         .add(Method::POST, "/i/v1/analytics/events", handlers::analytics_events)
 }
 
-/// The routes over `app` and `events`, without the edge.
+/// The router over `app` and `events`, without the middleware of [`pennon_core::http::edge`].
 pub fn router(app: &App, events: &EventStore) -> Router {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let state = Capture { app: app.clone(), events: events.clone(), turns: turns::Turns::new(cores) };
+    let state =
+        Capture { app: app.clone(), events: events.clone(), decode_limiter: DecodeLimiter::new(cores) };
     routes().into_router(state, app)
 }

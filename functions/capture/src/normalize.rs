@@ -1,224 +1,230 @@
-//! The text of a capture body into a batch to be stored, by the SDKs' rules: a pure function of the text and the instant.
+//! Turns the JSON text of a capture body into a batch to store: a pure function of the text and the time of arrival.
 //!
-//! A batch is taken whole or refused whole; only the vendor's newer form drops single events and says which, and either
-//! form drops an event that is about a person or group and wants none to be kept. Rules where the forms leave a choice:
-//! the name and the distinct id must be there, the id not blank; both are cut at 200 characters; a uuid that is empty or
-//! all zero counts as none. Must stay true: properties stay as sent, except that `$set`, `$set_once` and `$unset` of the
-//! event itself move into them.
+//! A batch is accepted or rejected as a whole, with two exceptions: the analytics format drops single invalid events and
+//! reports each, and both formats drop events such as `$identify` that disable person processing. Rules where the formats
+//! leave a choice: name and distinct id are required, the id must not be blank; both are truncated to 200 characters; an
+//! empty or all-zero uuid counts as missing. Must stay true: properties are stored as sent, except that `$set`,
+//! `$set_once` and `$unset` of the event itself are merged into them.
 
 use pennon_eventstore::{Captured, CapturedEvent, Packed, PackedProperties, parse_timestamp};
 use serde::de::{DeserializeSeed, Error};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::body::{Body, NOTED};
-use crate::event::{Fields, Place, dropped, moved, text};
-use crate::refusal::Refusal;
-use crate::times::{Clock, Told, told};
+use crate::body::{BodySeed, KNOWN_PROPERTIES};
+use crate::error::CaptureError;
+use crate::event::{EventPath, RawFields, drop_reason, merge_person_change, non_empty_text};
+use crate::timestamps::{EventTime, RequestClocks, parse_event_time};
 
-/// Most events of a request.
+/// Maximum events of a request.
 pub const EVENTS_MAX: usize = 20_000;
-/// Largest event, as JSON text without blanks.
+/// Maximum size of an event, as JSON text without whitespace.
 pub const EVENT_BYTES_MAX: usize = 900 * 1024;
-/// Where the name of an event is cut, in characters.
+/// Longer event names are truncated to this number of characters.
 pub const NAME_CHARS_MAX: usize = 200;
 
-/// Person changes that may stand beside the properties, and their places in [`NOTED`].
-const MOVED: [(&str, usize); 3] = [("$set", 3), ("$set_once", 4), ("$unset", 5)];
+/// Person changes that an event may have outside of its properties, and their indexes in [`KNOWN_PROPERTIES`].
+const PERSON_CHANGES: [(&str, usize); 3] = [("$set", 3), ("$set_once", 4), ("$unset", 5)];
 
-/// Why an event that is about a person or group and wants none to be kept is not stored.
-const PERSON_UNWANTED: &str = "invalid_event_when_process_person_profile_is_false";
+/// Drop reason of a person or group event that disables person processing.
+const PERSON_PROCESSING_DISABLED: &str = "invalid_event_when_process_person_profile_is_false";
 
-/// The two forms of capture.
+/// The two request formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// All routes but one.
+pub enum CaptureFormat {
+    /// All routes but `/i/v1/analytics/events`.
     Batch,
-    /// `/i/v1/analytics/events`: `created_at` and a uuid for each event are asked for, and events are judged one by one.
+    /// `/i/v1/analytics/events`: requires `created_at` and a uuid for each event, and validates each event on its own.
     Analytics,
 }
 
-/// What became of an event: none where it is stored, else why it is not.
-pub type Outcome = (Uuid, Option<&'static str>);
+/// An event's uuid, and the reason if it is dropped; `None` if it is stored.
+pub type EventOutcome = (Uuid, Option<&'static str>);
 
-/// What a body asks to be stored.
+/// A normalized batch.
 #[derive(Debug)]
 pub struct Batch {
-    /// The project token, where the body has it.
+    /// The project token, if the body has one.
     pub token: Option<String>,
-    /// The events to be stored, in their order.
+    /// The events to store, in the order sent.
     pub captured: Captured,
-    /// All events, in their order.
-    pub outcomes: Vec<Outcome>,
+    /// The outcomes of all events, in the order sent.
+    pub outcomes: Vec<EventOutcome>,
 }
 
-/// What is known of a request beside its body.
+/// Data of a request from outside of its body.
 #[derive(Debug, Clone, Default)]
-pub struct Received {
-    /// Now, in microseconds since the epoch.
+pub struct RequestMetadata {
+    /// Time of arrival, in microseconds since the epoch.
     pub now: i64,
-    /// The client's clock when it sent the request, in the same unit, where the query string or a header tells.
+    /// The client's clock when it sent the request, in the same unit, from the query string or a header.
     pub sent_at: Option<i64>,
-    /// Name and version of the SDK, where a header tells.
+    /// Name and version of the SDK, from a header.
     pub library: Option<(String, String)>,
 }
 
-/// The batch that `json` is: an object with `batch`, a list of events, or one event. `new_uuid` gives an identity to
-/// events without one.
+/// Parses and validates `json`: an object with `batch`, a list of events, or one event. Events without a uuid get one from
+/// `new_uuid`.
 pub fn normalize(
     json: &[u8],
-    form: Form,
-    received: &Received,
+    format: CaptureFormat,
+    metadata: &RequestMetadata,
     new_uuid: &mut dyn FnMut() -> Uuid,
-) -> Result<Batch, Refusal> {
+) -> Result<Batch, CaptureError> {
     let text = std::str::from_utf8(json)
-        .map_err(|error| Refusal::body(format!("The body is not UTF-8: {error}.")))?;
-    let mut reading = Reading::new(form, received, new_uuid);
+        .map_err(|error| CaptureError::invalid_body(format!("The body is not UTF-8: {error}.")))?;
+    let mut builder = BatchBuilder::new(format, metadata, new_uuid);
     let mut parser = serde_json::Deserializer::from_str(text.trim_start_matches('\u{feff}'));
-    let read = Body(&mut reading).deserialize(&mut parser).and_then(|()| parser.end());
-    if let Err(error) = read {
-        return Err(reading.refusal.take().unwrap_or_else(|| {
+    let parsed = BodySeed(&mut builder).deserialize(&mut parser).and_then(|()| parser.end());
+    if let Err(error) = parsed {
+        return Err(builder.error.take().unwrap_or_else(|| {
             let detail = match error.is_data() {
                 true => "The body must be an event, a list of events or an object with a batch.".to_owned(),
                 false => format!("JSON parse error - {error}"),
             };
-            Refusal::body(detail)
+            CaptureError::invalid_body(detail)
         }));
     }
-    reading.finished()
+    builder.finish()
 }
 
-/// A body on its way.
-pub(crate) struct Reading<'a> {
-    form: Form,
-    received: &'a Received,
+/// Collects the events of a body while it is parsed.
+pub(crate) struct BatchBuilder<'a> {
+    format: CaptureFormat,
+    metadata: &'a RequestMetadata,
     new_uuid: &'a mut dyn FnMut() -> Uuid,
     pub packed: Packed,
-    /// What stands around the events.
-    pub envelope: Option<Fields>,
+    /// The fields of the object around the events.
+    pub envelope: Option<RawFields>,
     events: Vec<CapturedEvent>,
-    /// What each of `events` tells of its time.
-    told: Vec<Told>,
-    pub outcomes: Vec<Outcome>,
-    /// The token that the events name, and the first place that names another.
-    own_token: Option<String>,
-    other_token: Option<Place>,
-    /// Why reading stopped.
-    refusal: Option<Refusal>,
+    /// The time fields of each of `events`.
+    event_times: Vec<EventTime>,
+    pub outcomes: Vec<EventOutcome>,
+    /// The first token in an event, and the first event with a different one.
+    first_token: Option<String>,
+    conflicting_token: Option<EventPath>,
+    /// Why parsing was aborted.
+    error: Option<CaptureError>,
 }
 
-impl<'a> Reading<'a> {
-    fn new(form: Form, received: &'a Received, new_uuid: &'a mut dyn FnMut() -> Uuid) -> Reading<'a> {
-        Reading {
-            form,
-            received,
+impl<'a> BatchBuilder<'a> {
+    fn new(
+        format: CaptureFormat,
+        metadata: &'a RequestMetadata,
+        new_uuid: &'a mut dyn FnMut() -> Uuid,
+    ) -> BatchBuilder<'a> {
+        BatchBuilder {
+            format,
+            metadata,
             new_uuid,
             packed: Packed::default(),
             envelope: None,
             events: Vec::new(),
-            told: Vec::new(),
+            event_times: Vec::new(),
             outcomes: Vec::new(),
-            own_token: None,
-            other_token: None,
-            refusal: None,
+            first_token: None,
+            conflicting_token: None,
+            error: None,
         }
     }
 
-    /// Ends reading.
-    pub(crate) fn stop<E: Error>(&mut self, refusal: Refusal) -> E {
-        self.refusal.get_or_insert(refusal);
+    /// Stores the first error and returns a deserializer error that aborts parsing.
+    pub(crate) fn abort<E: Error>(&mut self, error: CaptureError) -> E {
+        self.error.get_or_insert(error);
         E::custom("refused")
     }
 
-    /// Takes one event.
-    pub(crate) fn event(&mut self, mut fields: Fields, place: Place) -> Result<(), Refusal> {
-        self.token(&fields, place);
+    /// Validates one event and adds it to the batch, or its drop reason to the outcomes.
+    pub(crate) fn add_event(&mut self, mut fields: RawFields, path: EventPath) -> Result<(), CaptureError> {
+        self.collect_token(&fields, path);
         let properties = fields.properties.take();
-        let uuid = place.uuid(fields.uuid.as_ref())?;
-        let uuid = match (uuid, self.form) {
+        let uuid = path.validate_uuid(fields.uuid.as_ref())?;
+        let uuid = match (uuid, self.format) {
             (Some(uuid), _) => uuid,
-            (None, Form::Batch) => (self.new_uuid)(),
-            (None, Form::Analytics) => {
-                return Err(place.refuse("required", "An event needs a uuid.", "uuid"));
+            (None, CaptureFormat::Batch) => (self.new_uuid)(),
+            (None, CaptureFormat::Analytics) => {
+                return Err(path.invalid_field("required", "An event needs a uuid.", "uuid"));
             }
         };
-        let inner = properties.clone().flatten().unwrap_or_default();
-        let is_exact = self.packed.noted(&inner, 2) == Some(Value::Bool(true))
+        let known_properties = properties.clone().flatten().unwrap_or_default();
+        let is_exact = self.packed.noted(&known_properties, 2) == Some(Value::Bool(true))
             || option(&fields, "disable_skew_correction") == Some(&Value::Bool(true));
-        let told = told(fields.timestamp.as_ref(), fields.offset.as_ref(), is_exact, place)?;
+        let time = parse_event_time(fields.timestamp.as_ref(), fields.offset.as_ref(), is_exact, path)?;
         fields.properties = properties;
-        if let Some(word) = dropped(self.form, &fields, told.is_some()) {
-            self.outcomes.push((uuid, Some(word)));
+        if let Some(reason) = drop_reason(self.format, &fields, time.is_some()) {
+            self.outcomes.push((uuid, Some(reason)));
             return Ok(());
         }
         let mut properties = match fields.properties.take() {
             None => self.packed.map(&Map::new()),
             Some(Some(properties)) => properties,
             Some(None) => {
-                return Err(place.refuse("not_a_dict", "Properties must be an object.", "properties"));
+                return Err(path.invalid_field("not_a_dict", "Properties must be an object.", "properties"));
             }
         };
-        let event = place.name(fields.event.as_ref())?;
-        let inner_id = self.packed.noted(&properties, 0);
-        let own_id = fields.distinct_id.take().map(|id| match (id, self.form) {
-            (Value::String(id), Form::Analytics) => Value::from(id.trim()),
+        let event = path.validate_name(fields.event.as_ref())?;
+        let id_in_properties = self.packed.noted(&properties, 0);
+        let top_level_id = fields.distinct_id.take().map(|id| match (id, self.format) {
+            (Value::String(id), CaptureFormat::Analytics) => Value::from(id.trim()),
             (id, _) => id,
         });
-        let distinct_id = place.distinct_id(own_id, inner_id)?;
-        if needs_person(&event) && self.wants_no_person(&fields, &properties) {
-            self.outcomes.push((uuid, Some(PERSON_UNWANTED)));
+        let distinct_id = path.validate_distinct_id(top_level_id, id_in_properties)?;
+        if is_person_event(&event) && self.disables_person_processing(&fields, &properties) {
+            self.outcomes.push((uuid, Some(PERSON_PROCESSING_DISABLED)));
             return Ok(());
         }
-        for (name, own) in MOVED.into_iter().zip(fields.moved.iter_mut()) {
+        for (name, own) in PERSON_CHANGES.into_iter().zip(fields.person_changes.iter_mut()) {
             if let Some(own) = own.take().filter(|value| !value.is_null()) {
-                moved(&mut self.packed, &mut properties, name, own);
+                merge_person_change(&mut self.packed, &mut properties, name, own);
             }
         }
-        if self.form == Form::Analytics {
-            self.add_told_properties(&fields, &mut properties);
+        if self.format == CaptureFormat::Analytics {
+            self.add_analytics_properties(&fields, &mut properties);
         }
         self.outcomes.push((uuid, None));
-        self.told.push(told.unwrap_or(Told::Nothing));
+        self.event_times.push(time.unwrap_or(EventTime::Missing));
         self.events.push(CapturedEvent { uuid, event, distinct_id, timestamp: 0, properties });
         Ok(())
     }
 
-    /// Whether the event says that no person is to be kept of it.
-    fn wants_no_person(&self, fields: &Fields, properties: &PackedProperties) -> bool {
-        let told = match self.form {
-            Form::Analytics => option(fields, "process_person_profile").filter(|value| value.is_boolean()),
-            Form::Batch => None,
+    /// Whether the event disables person processing, by its option or by `$process_person_profile`.
+    fn disables_person_processing(&self, fields: &RawFields, properties: &PackedProperties) -> bool {
+        let option = match self.format {
+            CaptureFormat::Analytics => {
+                option(fields, "process_person_profile").filter(|value| value.is_boolean())
+            }
+            CaptureFormat::Batch => None,
         };
-        told.cloned().or_else(|| self.packed.noted(properties, 10)) == Some(Value::Bool(false))
+        option.cloned().or_else(|| self.packed.noted(properties, 10)) == Some(Value::Bool(false))
     }
 
-    fn token(&mut self, fields: &Fields, place: Place) {
-        let inner = || {
+    fn collect_token(&mut self, fields: &RawFields, path: EventPath) {
+        let token_in_properties = || {
             let properties = fields.properties.as_ref()?.as_ref()?;
-            text(self.packed.noted(properties, 1).as_ref())
+            non_empty_text(self.packed.noted(properties, 1).as_ref())
         };
-        if let Some(own) = fields.outer_token().or_else(inner) {
-            if self.own_token.as_ref().is_some_and(|token| *token != own) {
-                self.other_token.get_or_insert(place);
+        if let Some(token) = fields.top_level_token().or_else(token_in_properties) {
+            if self.first_token.as_ref().is_some_and(|first| *first != token) {
+                self.conflicting_token.get_or_insert(path);
             }
-            self.own_token.get_or_insert(own);
+            self.first_token.get_or_insert(token);
         }
     }
 
-    /// The newer form has fields for what the older one has as properties.
-    fn add_told_properties(&mut self, fields: &Fields, properties: &mut PackedProperties) {
-        let library = self.received.library.as_ref();
-        let told = [
+    /// Adds the properties that the analytics format sends as fields, options and headers.
+    fn add_analytics_properties(&mut self, fields: &RawFields, properties: &mut PackedProperties) {
+        let library = self.metadata.library.as_ref();
+        let defaults = [
             (6, fields.session_id.clone()),
             (7, fields.window_id.clone()),
             (8, library.map(|(name, _)| Value::from(name.as_str()))),
             (9, library.map(|(_, version)| Value::from(version.as_str()))),
         ];
-        for (noted, value) in told {
+        for (known_index, value) in defaults {
             if let Some(value) = value.filter(|value| !value.is_null())
-                && properties_lack(properties, &self.packed, noted)
+                && self.packed.noted(properties, known_index).is_none()
             {
-                self.packed.add(properties, NOTED[noted], &value);
+                self.packed.add(properties, KNOWN_PROPERTIES[known_index], &value);
             }
         }
         for (name, key) in
@@ -230,26 +236,26 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The batch, now that all of the body is known.
-    fn finished(mut self) -> Result<Batch, Refusal> {
+    /// Validates the envelope, computes the timestamps and returns the batch.
+    fn finish(mut self) -> Result<Batch, CaptureError> {
         let envelope = self.envelope.take().unwrap_or_default();
         if self.outcomes.is_empty() {
-            return Err(Refusal::field("required", "The batch has no event.", "batch"));
+            return Err(CaptureError::invalid_field("required", "The batch has no event.", "batch"));
         }
-        if self.form == Form::Analytics {
-            created_at(&envelope)?;
+        if self.format == CaptureFormat::Analytics {
+            validate_created_at(&envelope)?;
         }
         let historical = envelope.historical == Some(Value::Bool(true));
-        let sent_at = sent_at(&envelope, self.received)?.filter(|_| !historical);
-        let clock = Clock { now: self.received.now, sent_at, historical };
-        for (event, told) in self.events.iter_mut().zip(&self.told) {
-            event.timestamp = clock.instant(*told);
+        let sent_at = parse_sent_at(&envelope, self.metadata)?.filter(|_| !historical);
+        let clocks = RequestClocks { now: self.metadata.now, sent_at, historical };
+        for (event, time) in self.events.iter_mut().zip(&self.event_times) {
+            event.timestamp = clocks.resolve(*time);
         }
-        let token = match envelope.outer_token() {
+        let token = match envelope.top_level_token() {
             Some(token) => Some(token),
-            None => match self.other_token {
-                Some(place) => return Err(Refusal::several_tokens(place.path())),
-                None => self.own_token,
+            None => match self.conflicting_token {
+                Some(path) => return Err(CaptureError::conflicting_tokens(path.path())),
+                None => self.first_token,
             },
         };
         let captured = Captured { events: self.events, packed: self.packed };
@@ -257,35 +263,31 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Whether events of this name are about nothing but persons or groups. One that wants none to be kept contradicts itself:
-/// the vendor accepts it and lets it go, and so does this.
-fn needs_person(event: &str) -> bool {
+/// Whether events of this name only change persons or groups. With person processing disabled such an event has no effect;
+/// PostHog accepts and drops it, and so does Pennon.
+fn is_person_event(event: &str) -> bool {
     ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify"].contains(&event)
 }
 
-fn properties_lack(properties: &PackedProperties, packed: &Packed, noted: usize) -> bool {
-    packed.noted(properties, noted).is_none()
-}
-
-fn option<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
+fn option<'a>(fields: &'a RawFields, name: &str) -> Option<&'a Value> {
     fields.options.as_ref()?.get(name)
 }
 
-/// The newer form says when the batch was made.
-fn created_at(envelope: &Fields) -> Result<(), Refusal> {
-    let refused = |code, detail: &str| Err(Refusal::field(code, detail, "created_at"));
+/// The analytics format requires the time at which the batch was created.
+fn validate_created_at(envelope: &RawFields) -> Result<(), CaptureError> {
+    let invalid = |code, detail: &str| Err(CaptureError::invalid_field(code, detail, "created_at"));
     match &envelope.created_at {
-        None | Some(Value::Null) => refused("required", "A batch needs the time when it was made."),
+        None | Some(Value::Null) => invalid("required", "A batch needs the time when it was made."),
         Some(Value::String(at)) if parse_timestamp(at).is_some() => Ok(()),
-        Some(_) => refused("invalid_input", "This is no ISO 8601 time."),
+        Some(_) => invalid("invalid_input", "This is no ISO 8601 time."),
     }
 }
 
-/// When the client says that it sent the request. A time that cannot be read corrects nothing.
-fn sent_at(envelope: &Fields, received: &Received) -> Result<Option<i64>, Refusal> {
+/// The client's clock when it sent the request. A time that cannot be parsed is ignored.
+fn parse_sent_at(envelope: &RawFields, metadata: &RequestMetadata) -> Result<Option<i64>, CaptureError> {
     match &envelope.sent_at {
-        None | Some(Value::Null) => Ok(received.sent_at),
-        Some(Value::String(at)) => Ok(parse_timestamp(at).or(received.sent_at)),
-        Some(_) => Err(Refusal::field("invalid_input", "This is no ISO 8601 time.", "sent_at")),
+        None | Some(Value::Null) => Ok(metadata.sent_at),
+        Some(Value::String(at)) => Ok(parse_timestamp(at).or(metadata.sent_at)),
+        Some(_) => Err(CaptureError::invalid_field("invalid_input", "This is no ISO 8601 time.", "sent_at")),
     }
 }

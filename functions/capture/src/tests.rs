@@ -3,19 +3,19 @@
 use std::io::Write;
 
 use axum::http::StatusCode;
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pennon_core::http::SdkBody;
 use pennon_eventstore::{Event, parse_timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::decode::{INFLATED_BYTES_MAX, Sent, decode};
-use crate::normalize::{Batch, EVENT_BYTES_MAX, EVENTS_MAX, Form, Received, normalize};
-use crate::refusal::Refusal;
+use crate::decode::{INFLATED_BYTES_MAX, decode};
+use crate::error::CaptureError;
+use crate::normalize::{Batch, CaptureFormat, EVENT_BYTES_MAX, EVENTS_MAX, RequestMetadata, normalize};
 
-mod any;
+mod arbitrary_input;
+mod body_encodings;
 
 const NOW: &str = "2024-05-01T12:00:00Z";
 
@@ -25,74 +25,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
-}
-
-fn value(sent: &Sent<'_>) -> Value {
-    serde_json::from_slice(&decode(sent).unwrap().json).unwrap()
-}
-
 #[test]
-fn every_form_of_a_body_is_read() {
-    let body = json!({"event": "a?>~ü", "distinct_id": "d", "properties": {"token": "t"}});
-    let text = body.to_string();
-    let plain = Sent { body: text.as_bytes(), ..Sent::default() };
-    assert_eq!(value(&plain), body);
-    let packed = gzip(text.as_bytes());
-    for sent in [
-        Sent { body: &packed, content_encoding: Some("gzip"), ..Sent::default() },
-        Sent { body: &packed, content_type: Some("text/plain"), ..Sent::default() },
-        Sent { body: &packed, compression: Some("gzip-js"), ..Sent::default() },
-        // A gateway that has inflated already.
-        Sent { body: text.as_bytes(), content_encoding: Some("gzip"), ..Sent::default() },
-    ] {
-        assert_eq!(
-            value(&sent),
-            body,
-            "{:?} {:?} {:?}",
-            sent.content_type,
-            sent.content_encoding,
-            sent.compression
-        );
-    }
-    let form = Some("application/x-www-form-urlencoded; charset=UTF-8");
-    let base64 = STANDARD.encode(&text);
-    let forms = [
-        format!("data={}&compression=base64", escaped(&base64)),
-        format!("compression=base64&data={}", base64.replace('+', " ")),
-        format!("data={}", URL_SAFE_NO_PAD.encode(&text)),
-        format!("data={}", escaped(&STANDARD.encode(&packed))),
-        format!("data={}", percent_encoding::utf8_percent_encode(&text, percent_encoding::NON_ALPHANUMERIC)),
-    ];
-    for body_text in &forms {
-        assert_eq!(
-            value(&Sent { body: body_text.as_bytes(), content_type: form, ..Sent::default() }),
-            body,
-            "{body_text}"
-        );
-        // A form that does not say what it is can be told by its beginning alone.
-        let untold =
-            Sent { content_type: form.filter(|_| !body_text.starts_with("data=")), ..Sent::default() };
-        assert_eq!(value(&Sent { body: body_text.as_bytes(), ..untold }), body, "{body_text}");
-    }
-    assert_eq!(
-        value(&Sent { body: base64.as_bytes(), compression: Some("base64"), ..Sent::default() }),
-        body
-    );
-    let with_token = format!("data={}&api_key=phc_1", escaped(&base64));
-    let payload =
-        decode(&Sent { body: with_token.as_bytes(), content_type: form, ..Sent::default() }).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&payload.json).unwrap(), body);
-    assert_eq!(payload.form_token.as_deref(), Some("phc_1"));
-}
-
-#[test]
-fn bodies_that_are_none_of_the_forms_are_refused() {
-    let status = |sent: Sent<'_>| {
-        let refused =
-            |json: &[u8]| normalize(json, Form::Batch, &received(), &mut || Uuid::nil()).unwrap_err();
-        decode(&sent).map_or_else(|refusal| refusal, |payload| refused(&payload.json)).status
+fn undecodable_bodies_are_rejected() {
+    let status = |sent: SdkBody<'_>| {
+        let error = |json: &[u8]| {
+            normalize(json, CaptureFormat::Batch, &metadata(), &mut || Uuid::nil()).unwrap_err()
+        };
+        decode(&sent).map_or_else(|error| error, |payload| error(&payload.json)).status
     };
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let deeper = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -112,52 +51,52 @@ fn bodies_that_are_none_of_the_forms_are_refused() {
     ];
     for body in bad {
         assert_eq!(
-            status(Sent { body, ..Sent::default() }),
+            status(SdkBody { body, ..SdkBody::default() }),
             StatusCode::BAD_REQUEST,
             "{:?}",
             &body[..body.len().min(20)]
         );
     }
     assert_eq!(
-        status(Sent { body: b"{}", content_encoding: Some("br"), ..Sent::default() }),
+        status(SdkBody { body: b"{}", content_encoding: Some("br"), ..SdkBody::default() }),
         StatusCode::BAD_REQUEST
     );
     assert_eq!(
-        status(Sent { body: b"{}", compression: Some("lz64"), ..Sent::default() }),
+        status(SdkBody { body: b"{}", compression: Some("lz64"), ..SdkBody::default() }),
         StatusCode::BAD_REQUEST
     );
     let form = Some("application/x-www-form-urlencoded");
     for body in ["x=1", "data=", "data=%", "data=!!!", "data=e30&compression=lz"] {
         assert_eq!(
-            status(Sent { body: body.as_bytes(), content_type: form, ..Sent::default() }),
+            status(SdkBody { body: body.as_bytes(), content_type: form, ..SdkBody::default() }),
             StatusCode::BAD_REQUEST
         );
     }
     let bomb = gzip(&vec![b' '; INFLATED_BYTES_MAX + 1]);
     assert!(bomb.len() < 100_000);
-    assert_eq!(status(Sent { body: &bomb, ..Sent::default() }), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(status(SdkBody { body: &bomb, ..SdkBody::default() }), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
-fn received() -> Received {
-    Received { now: parse_timestamp(NOW).unwrap(), ..Received::default() }
+fn metadata() -> RequestMetadata {
+    RequestMetadata { now: parse_timestamp(NOW).unwrap(), ..RequestMetadata::default() }
 }
 
-fn read(value: Value) -> Result<Batch, Refusal> {
+fn read(value: Value) -> Result<Batch, CaptureError> {
     read_text(value.to_string().as_bytes())
 }
 
-fn read_text(json: &[u8]) -> Result<Batch, Refusal> {
-    normalize(json, Form::Batch, &received(), &mut || Uuid::from_u128(99))
+fn read_text(json: &[u8]) -> Result<Batch, CaptureError> {
+    normalize(json, CaptureFormat::Batch, &metadata(), &mut || Uuid::from_u128(99))
 }
 
-/// The events of a body that is taken.
+/// The events of a body that is accepted.
 fn events(value: Value) -> Vec<Event> {
     read(value).unwrap().captured.in_full().unwrap()
 }
 
-/// A body of the newer form.
-fn analytics(value: Value, received: &Received) -> Result<Batch, Refusal> {
-    normalize(value.to_string().as_bytes(), Form::Analytics, received, &mut || Uuid::from_u128(99))
+/// Normalizes a body of the analytics format.
+fn analytics(value: Value, metadata: &RequestMetadata) -> Result<Batch, CaptureError> {
+    normalize(value.to_string().as_bytes(), CaptureFormat::Analytics, metadata, &mut || Uuid::from_u128(99))
 }
 
 #[test]
@@ -185,7 +124,7 @@ fn a_batch_a_list_and_a_single_event_are_the_same() {
 }
 
 #[test]
-fn the_client_clock_is_corrected_and_offsets_are_taken_off() {
+fn client_clock_skew_is_corrected_and_offsets_are_subtracted() {
     let at = |event: Value, envelope: Value| {
         let mut body = json!({"api_key": "t", "batch": [{"event": "a", "distinct_id": "d"}]});
         body["batch"][0].as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
@@ -212,14 +151,14 @@ fn the_client_clock_is_corrected_and_offsets_are_taken_off() {
         time("2024-05-01T11:59:58.5Z")
     );
     assert_eq!(at(json!({}), json!({"sent_at": "2024-05-01T10:00:00Z"})), time(NOW));
-    let query = Received { sent_at: Some(time("2024-05-01T10:00:00Z")), ..received() };
+    let query = RequestMetadata { sent_at: Some(time("2024-05-01T10:00:00Z")), ..metadata() };
     let event = json!({"event": "a", "distinct_id": "d", "timestamp": "2024-05-01T09:59:00Z"}).to_string();
-    let batch = normalize(event.as_bytes(), Form::Batch, &query, &mut || Uuid::nil()).unwrap();
+    let batch = normalize(event.as_bytes(), CaptureFormat::Batch, &query, &mut || Uuid::nil()).unwrap();
     assert_eq!(batch.captured.events[0].timestamp, time("2024-05-01T11:59:00Z"));
 }
 
 #[test]
-fn ids_and_person_changes_are_found_where_clients_put_them() {
+fn ids_and_person_changes_are_read_from_all_their_fields() {
     let event = |event: Value| events(event).remove(0);
     let got = event(json!({
         "event": "$identify", "properties": {"distinct_id": 7, "$set": {"a": 1, "b": 1}},
@@ -237,11 +176,11 @@ fn ids_and_person_changes_are_found_where_clients_put_them() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named() {
-    let refused = |body: Value| {
-        let refusal = read(body).unwrap_err();
-        assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
-        refusal.attr.unwrap_or_default()
+fn errors_name_the_missing_or_invalid_field() {
+    let invalid_field = |body: Value| {
+        let error = read(body).unwrap_err();
+        assert_eq!(error.status, StatusCode::BAD_REQUEST);
+        error.attr.unwrap_or_default()
     };
     let with = |key: &str, value: Value| {
         let mut event = json!({"event": "a", "distinct_id": "d"});
@@ -261,24 +200,27 @@ fn what_is_missing_or_wrong_is_named() {
         ("offset", json!(1e14)),
         ("properties", json!([])),
     ] {
-        assert_eq!(refused(with(key, value.clone())), format!("batch[1].{key}"), "{key} {value}");
+        assert_eq!(invalid_field(with(key, value.clone())), format!("batch[1].{key}"), "{key} {value}");
     }
-    assert_eq!(refused(json!({"event": "a"})), "distinct_id");
-    assert_eq!(refused(json!({"distinct_id": "a"})), "event");
-    assert_eq!(refused(json!([1])), "[0]");
-    assert_eq!(refused(json!([[]])), "[0]");
-    assert_eq!(refused(json!({"batch": [null]})), "batch[0]");
-    assert_eq!(refused(json!({"batch": {}})), "batch");
-    assert_eq!(refused(json!({"batch": []})), "batch");
-    assert_eq!(refused(json!([])), "batch");
-    assert_eq!(refused(json!({"sent_at": 5, "batch": [{"event": "a", "distinct_id": "d"}]})), "sent_at");
+    assert_eq!(invalid_field(json!({"event": "a"})), "distinct_id");
+    assert_eq!(invalid_field(json!({"distinct_id": "a"})), "event");
+    assert_eq!(invalid_field(json!([1])), "[0]");
+    assert_eq!(invalid_field(json!([[]])), "[0]");
+    assert_eq!(invalid_field(json!({"batch": [null]})), "batch[0]");
+    assert_eq!(invalid_field(json!({"batch": {}})), "batch");
+    assert_eq!(invalid_field(json!({"batch": []})), "batch");
+    assert_eq!(invalid_field(json!([])), "batch");
+    assert_eq!(
+        invalid_field(json!({"sent_at": 5, "batch": [{"event": "a", "distinct_id": "d"}]})),
+        "sent_at"
+    );
     let two = json!([
         {"event": "a", "distinct_id": "d", "properties": {"token": "t1"}},
         {"event": "a", "distinct_id": "d", "properties": {"token": "t2"}},
     ]);
-    let refusal = read(two).unwrap_err();
+    let error = read(two).unwrap_err();
     assert_eq!(
-        (refusal.status, refusal.attr.as_deref()),
+        (error.status, error.attr.as_deref()),
         (StatusCode::UNAUTHORIZED, Some("[1].properties.token"))
     );
     for body in [json!(null), json!("a"), json!(5)] {
@@ -286,8 +228,8 @@ fn what_is_missing_or_wrong_is_named() {
     }
 }
 
-/// An event for which that many bytes are counted: of its properties names count 4 and texts 3 more than their length, the
-/// object 2; of its other fields the names count 10.
+/// An event of that size as capture counts it: property names count 4 and strings 3 bytes more than their length, the object
+/// 2; names of other fields count 10.
 fn event_of(bytes: usize) -> Value {
     let around = (10 + "a".len() + 3) + (10 + "d".len() + 3) + 2 + ("k".len() + 4) + 3;
     json!({"event": "a", "distinct_id": "d", "properties": {"k": "x".repeat(bytes - around)}})
@@ -295,17 +237,17 @@ fn event_of(bytes: usize) -> Value {
 
 #[test]
 fn limits_hold_at_the_limit_and_one_past_it() {
-    let status = |body: Value| read(body).map_or_else(|refusal| refusal.status, |_| StatusCode::OK);
+    let status = |body: Value| read(body).map_or_else(|error| error.status, |_| StatusCode::OK);
     assert_eq!(status(event_of(EVENT_BYTES_MAX)), StatusCode::OK);
     assert_eq!(status(event_of(EVENT_BYTES_MAX + 1)), StatusCode::PAYLOAD_TOO_LARGE);
     let event = json!({"event": "a", "distinct_id": "d"});
     assert_eq!(status(Value::Array(vec![event.clone(); EVENTS_MAX + 1])), StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(events(Value::Array(vec![event.clone(); EVENTS_MAX])).len(), EVENTS_MAX);
-    // A name that an object has twice: the lists count together.
+    // An object with two fields `batch`: the lists count together.
     let twice = |half: usize| {
         let list = Value::Array(vec![event.clone(); half]);
         let body = format!(r#"{{"api_key": "t", "batch": {list}, "batch": {list}}}"#);
-        normalize(body.as_bytes(), Form::Batch, &received(), &mut || Uuid::from_u128(1))
+        normalize(body.as_bytes(), CaptureFormat::Batch, &metadata(), &mut || Uuid::from_u128(1))
     };
     assert_eq!(twice(EVENTS_MAX / 2).unwrap().outcomes.len(), EVENTS_MAX);
     assert_eq!(twice(EVENTS_MAX / 2 + 1).unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -318,9 +260,9 @@ fn limits_hold_at_the_limit_and_one_past_it() {
     };
     // The event and its properties are two levels of 64.
     assert!(read_text(nested(62).as_bytes()).is_ok());
-    let refusal = read_text(nested(63).as_bytes()).unwrap_err();
-    assert_eq!((refusal.status, refusal.code), (StatusCode::BAD_REQUEST, "parse_error"));
-    // What nobody reads may be as deep as it likes.
+    let error = read_text(nested(63).as_bytes()).unwrap_err();
+    assert_eq!((error.status, error.code), (StatusCode::BAD_REQUEST, "parse_error"));
+    // Unknown fields may be nested without limit.
     let junk =
         format!(r#"{{"event":"a","distinct_id":"d","x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(read_text(junk.as_bytes()).is_ok());
@@ -332,14 +274,14 @@ fn limits_hold_at_the_limit_and_one_past_it() {
 }
 
 #[test]
-fn what_the_vendor_takes_is_taken() {
+fn unusual_values_that_posthog_accepts_are_accepted() {
     let one = |event: Value| events(event).remove(0);
     let with = |key: &str, value: Value| {
         let mut event = json!({"event": "a", "distinct_id": "d"});
         event[key] = value;
         event
     };
-    // posthog-js sends whatever a page calls an id.
+    // posthog-js sends any value that a page passes as an id.
     for (id, text) in [(json!(7.5), "7.5"), (json!(true), "true"), (json!(["a", 1]), r#"["a",1]"#)] {
         assert_eq!(one(with("distinct_id", id)).distinct_id, text);
     }
@@ -347,12 +289,12 @@ fn what_the_vendor_takes_is_taken() {
     let nul = one(json!({"event": "a\u{0}", "distinct_id": "\u{0}d", "properties": {"k\u{0}": ["\u{0}"]}}));
     assert_eq!((nul.event.as_str(), nul.distinct_id.as_str()), ("a\u{FFFD}", "\u{FFFD}d"));
     assert_eq!(Value::from(nul.properties), json!({"k\u{FFFD}": ["\u{FFFD}"]}));
-    // Of a name that comes twice the last value counts, in JSON too.
+    // Of duplicate keys the last value wins.
     let twice = r#"{"event":"a","distinct_id":"d","properties":{"k":1,"l":2,"k":3},"properties":{"k":1,"l":2,"k":3}}"#;
     let twice = read_text(twice.as_bytes()).unwrap().captured.in_full().unwrap();
     assert_eq!(Value::from(twice[0].properties.clone()), json!({"k": 3, "l": 2}));
     assert!(one(with("properties", json!(null))).properties.is_empty());
-    // A batch whose fields come in any order, and beside it what only single events have.
+    // The fields of a batch may come in any order; fields that only single events have are ignored.
     let late = r#"{"properties":{"x":1},"batch":[{"event":"a","distinct_id":"d"}],"event":7,"token":"t"}"#;
     let late = read_text(late.as_bytes()).unwrap();
     assert_eq!((late.token.as_deref(), late.captured.events.len()), (Some("t"), 1));
@@ -360,7 +302,7 @@ fn what_the_vendor_takes_is_taken() {
 }
 
 #[test]
-fn times_are_read_corrected_and_kept_in_bounds() {
+fn timestamps_are_parsed_corrected_and_bounded() {
     let at = |timestamp: Value, historical: bool| {
         let event = json!({"event": "a", "distinct_id": "d", "timestamp": timestamp});
         events(json!({"api_key": "t", "historical_migration": historical, "batch": [event]}))[0].timestamp
@@ -394,7 +336,7 @@ fn times_are_read_corrected_and_kept_in_bounds() {
 }
 
 #[test]
-fn the_newer_form_drops_single_events_and_says_why() {
+fn the_analytics_format_drops_single_events_with_a_reason() {
     let uuid = |n: u128| Uuid::from_u128(n).to_string();
     let event = |n: u128, change: Value| {
         let mut event = json!({"uuid": uuid(n), "event": "a", "distinct_id": " d ",
@@ -414,12 +356,12 @@ fn the_newer_form_drops_single_events_and_says_why() {
             event(7, json!({"properties": []})),
             event(8, json!({"event": "x".repeat(200), "distinct_id": "x".repeat(200)})),
         ]),
-        &received(),
+        &metadata(),
     )
     .unwrap();
-    let why = batch.outcomes.iter().map(|(_, why)| why.unwrap_or("ok")).collect::<Vec<_>>();
+    let reasons = batch.outcomes.iter().map(|(_, reason)| reason.unwrap_or("ok")).collect::<Vec<_>>();
     assert_eq!(
-        why,
+        reasons,
         [
             "ok",
             "missing_event_name",
@@ -434,20 +376,20 @@ fn the_newer_form_drops_single_events_and_says_why() {
     let kept = batch.captured.in_full().unwrap();
     assert_eq!(kept.iter().map(|event| event.uuid.as_u128()).collect::<Vec<_>>(), [1, 8]);
     assert_eq!(kept[0].distinct_id, "d");
-    let refused = |body: Value| analytics(body, &received()).unwrap_err().attr.unwrap_or_default();
-    assert_eq!(refused(json!({"batch": [event(1, json!({}))]})), "created_at");
-    assert_eq!(refused(json!({"created_at": "x", "batch": [event(1, json!({}))]})), "created_at");
-    assert_eq!(refused(body(vec![event(1, json!({"uuid": null}))])), "batch[0].uuid");
-    assert_eq!(refused(body(vec![event(1, json!({"uuid": "x"}))])), "batch[0].uuid");
-    assert_eq!(refused(body(vec![])), "batch");
+    let invalid_field = |body: Value| analytics(body, &metadata()).unwrap_err().attr.unwrap_or_default();
+    assert_eq!(invalid_field(json!({"batch": [event(1, json!({}))]})), "created_at");
+    assert_eq!(invalid_field(json!({"created_at": "x", "batch": [event(1, json!({}))]})), "created_at");
+    assert_eq!(invalid_field(body(vec![event(1, json!({"uuid": null}))])), "batch[0].uuid");
+    assert_eq!(invalid_field(body(vec![event(1, json!({"uuid": "x"}))])), "batch[0].uuid");
+    assert_eq!(invalid_field(body(vec![])), "batch");
 }
 
 #[test]
-fn the_newer_forms_own_fields_become_properties() {
-    let received = Received {
+fn fields_of_the_analytics_format_become_properties() {
+    let metadata = RequestMetadata {
         sent_at: parse_timestamp("2024-05-01T10:00:00Z"),
         library: Some(("posthog-rs".to_owned(), "1.2.3".to_owned())),
-        ..received()
+        ..metadata()
     };
     let event = |options: Value| {
         json!({"uuid": Uuid::from_u128(1).to_string(), "event": "a", "distinct_id": "d",
@@ -455,7 +397,7 @@ fn the_newer_forms_own_fields_become_properties() {
             "options": options, "properties": {"$lib": "own"}})
     };
     let one = |options: Value| {
-        let batch = analytics(json!({"created_at": NOW, "batch": [event(options)]}), &received).unwrap();
+        let batch = analytics(json!({"created_at": NOW, "batch": [event(options)]}), &metadata).unwrap();
         batch.captured.in_full().unwrap().remove(0)
     };
     let got = one(json!({"process_person_profile": false}));
@@ -467,31 +409,42 @@ fn the_newer_forms_own_fields_become_properties() {
     assert_eq!(exact.timestamp, parse_timestamp("2024-05-01T09:59:00Z").unwrap());
 }
 
-/// Names of the events that are kept, and what is said of each.
-fn kept(batch: &Batch) -> (Vec<&str>, Vec<Option<&'static str>>) {
+/// Names of the stored events, and the drop reasons of all.
+fn stored_and_dropped(batch: &Batch) -> (Vec<&str>, Vec<Option<&'static str>>) {
     let names = batch.captured.events.iter().map(|event| event.event.as_str());
-    (names.collect(), batch.outcomes.iter().map(|(_, why)| *why).collect())
+    (names.collect(), batch.outcomes.iter().map(|(_, reason)| *reason).collect())
 }
 
 #[test]
-fn an_event_about_a_person_or_group_that_wants_none_to_be_kept_is_dropped() {
+fn a_person_event_with_person_processing_disabled_is_dropped() {
     let names = ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify", "$set", "a"];
-    let wants = |value: Value| {
+    let with_setting = |value: Value| {
         let event = |name| json!({"event": name, "distinct_id": "d", "properties": {"$process_person_profile": value}});
         let body = json!({"api_key": "t", "batch": names.map(event)}).to_string();
-        normalize(body.as_bytes(), Form::Batch, &received(), &mut || Uuid::from_u128(1)).unwrap()
+        normalize(body.as_bytes(), CaptureFormat::Batch, &metadata(), &mut || Uuid::from_u128(1)).unwrap()
     };
-    let why = Some("invalid_event_when_process_person_profile_is_false");
-    assert_eq!(kept(&wants(json!(false))), (vec!["$set", "a"], vec![why, why, why, why, None, None]));
+    let reason = Some("invalid_event_when_process_person_profile_is_false");
+    assert_eq!(
+        stored_and_dropped(&with_setting(json!(false))),
+        (vec!["$set", "a"], vec![reason, reason, reason, reason, None, None])
+    );
     for other in [json!(true), json!("false"), json!(0), Value::Null] {
-        assert_eq!(kept(&wants(other.clone())), (names.to_vec(), vec![None; 6]), "{other}");
+        assert_eq!(
+            stored_and_dropped(&with_setting(other.clone())),
+            (names.to_vec(), vec![None; 6]),
+            "{other}"
+        );
     }
     let one = |options: Value| {
         let event = json!({"uuid": Uuid::from_u128(1).to_string(), "event": "$identify", "distinct_id": "d",
             "timestamp": NOW, "options": options, "properties": {"$process_person_profile": true}});
-        let batch = analytics(json!({"created_at": NOW, "batch": [event]}), &received()).unwrap();
-        kept(&batch).1
+        let batch = analytics(json!({"created_at": NOW, "batch": [event]}), &metadata()).unwrap();
+        stored_and_dropped(&batch).1
     };
-    assert_eq!(one(json!({"process_person_profile": false})), [why], "the event's own option goes first");
+    assert_eq!(
+        one(json!({"process_person_profile": false})),
+        [reason],
+        "the option has precedence over the property"
+    );
     assert_eq!(one(json!({})), [None]);
 }

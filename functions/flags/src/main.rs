@@ -15,8 +15,8 @@ async fn main() -> Result<(), lambda::Error> {
     let config = Config::from_env();
     let rates = config.rates()?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
-    let app = App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running)
-        .limited(rates)
+    let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
+        .with_rate_limits(rates)
         .with_payload_keys(payload_keys("")?);
     let events = EventStore::open(app.store.clone(), &url)?;
     let state = Flags::new(app, events);

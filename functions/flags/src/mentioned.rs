@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
+use pennon_core::store::{Guard, Item, Key, Precondition, StoreError, Write};
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::mentions::Mentions;
 use pennon_engine::flag::{CohortReference, Flag, FlagReference, FlagRow, References};
@@ -121,7 +121,7 @@ impl Mentioned {
 
     /// What has to be true for a judgement by these records to hold when the flag `own` is written.
     pub fn rests(&self, project: ProjectId, own: i64) -> Rests {
-        let when = Unchanged { rows: self.sum, ..Unchanged::default() };
+        let when = Precondition { rows: self.sum, ..Precondition::default() };
         let cohort = |(id, version): (&i64, &u64)| {
             let key = keys::record(project, Kind::Cohort, number(*id));
             Write::Check(key, Guard::Version(*version))

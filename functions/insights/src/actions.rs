@@ -18,8 +18,8 @@ use pennon_calculation::refusal;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::once::{noted, once};
-use pennon_core::store::{Item, StoreError, overtaken};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
+use pennon_core::store::{Item, StoreError, back_off_after_conflict};
 
 use crate::resource::{self, Judged, list};
 use crate::{Insights, limits};
@@ -53,7 +53,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `POST P/actions/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -62,7 +62,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let now = access.write_time(call.now);
     let mut action = Action::create(0, &input, access.caller.user(), now);
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         if Box::pin(try_write(&state, &call, &access, now, None, &mut action)).await? {
             return Ok(created(shown::full(&action, &access)));
         }
@@ -74,7 +74,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut found) = resource::find::<Action>(&state, &call, WRITE).await?;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let (before, item) = resource::read::<Action>(found)?;
         let input = ActionInput::parse(&call.fields()?)?;
         let now = access.write_time(call.now);
@@ -116,7 +116,7 @@ async fn try_write(
     let mut writes = Judged { access, now, before, after }.writes()?;
     writes.extend(names.writes(after.id));
     if old.is_none() {
-        writes.extend(noted(call, after.id)?);
+        writes.extend(idempotency_write(call, after.id)?);
     }
     match records.transact(writes).await {
         Ok(()) => Ok(true),

@@ -25,8 +25,8 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
-use pennon_core::once::{noted, once};
-use pennon_core::store::{Item, overtaken};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
+use pennon_core::store::{Item, back_off_after_conflict};
 use serde_json::json as object;
 
 use crate::resource::{self, list as lists};
@@ -66,7 +66,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `POST P/cohorts/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -74,9 +74,9 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let input = CohortInput::parse(&call.fields()?, None)?;
     let mut wanted = Wanted::read(&state, &call, &access, &input).await?;
     let id = resource::reserve::<CohortRecord>(&state.app.store.records).await?;
-    wanted.noted = noted(&call, id)?;
+    wanted.noted = idempotency_write(&call, id)?;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let now = access.write_time(call.now);
         let blank = CohortRecord::create(id, &input, access.caller.user(), now);
         let done = Box::pin(wanted.write(&state, &access, None, blank, now)).await?;
@@ -94,7 +94,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let input = CohortInput::parse(&call.fields()?, Some(&before))?;
     let wanted = Wanted::read(&state, &call, &access, &input).await?;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let after = before.apply(&input)?;
         let was = Some((&before, &item));
         let now = access.write_time(call.now);
@@ -149,7 +149,7 @@ async fn change_list(
     (mut before, mut item): (CohortRecord, Item),
 ) -> ApiResult<Response> {
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let was = Some((&before, &item));
         let now = access.write_time(call.now);
         if Box::pin(wanted.write(state, access, was, before.clone(), now)).await?.is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pennon_core::error::ApiResult;
-use pennon_core::store::keys::{self, Due};
+use pennon_core::store::keys::{self, ScheduledTask};
 use pennon_core::store::{Guard, Item, Query, Table, Write};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub async fn follow_due(records: &Table, now: DateTime<Utc>, time: Duration) -> 
     let mut run = Followed::default();
     let mut after: Option<String> = None;
     loop {
-        let mut query = Query::partition(keys::DUE).limit(AT_ONCE);
+        let mut query = Query::partition(keys::SCHEDULED_TASKS).limit(AT_ONCE);
         if let Some(after) = after.take() {
             query = query.after(after);
         }
@@ -70,14 +70,16 @@ pub async fn follow_due(records: &Table, now: DateTime<Utc>, time: Duration) -> 
 
 /// Does what a note says, and takes it away.
 async fn follow(records: &Table, note: &Item) -> ApiResult<()> {
-    match keys::due_of(&note.key) {
-        Some(Due::Insights { project, dashboard }) => {
+    match keys::parse_scheduled_task(&note.key) {
+        Some(ScheduledTask::RemoveDashboardInsights { project, dashboard }) => {
             removal::follow_insights(records, project, dashboard, note).await
         }
-        Some(Due::Dashboard { project, dashboard }) => {
+        Some(ScheduledTask::RemoveDashboardTiles { project, dashboard }) => {
             removal::sweep_tiles(records, project, dashboard, &note.key).await
         }
-        Some(Due::Members { project, cohort }) => cohorts::sweep(records, project, cohort, note).await,
+        Some(ScheduledTask::RemoveCohortMembers { project, cohort }) => {
+            cohorts::sweep(records, project, cohort, note).await
+        }
         None => {
             tracing::error!(note = note.key.sk, "a note that says nothing is dropped");
             Ok(records.transact(vec![Write::Delete(note.key.clone(), Guard::None)]).await?)

@@ -11,10 +11,10 @@ use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, deliver, json};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::ids;
-use pennon_core::once::{noted, once};
 use pennon_core::store::keys::Counter;
-use pennon_core::store::{Item, Key, StoreError, overtaken};
+use pennon_core::store::{Item, Key, StoreError, back_off_after_conflict};
 use serde_json::Value;
 
 use crate::changes::DashboardChange;
@@ -33,7 +33,7 @@ use crate::{Insights, limits, store};
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     call.link()?;
     let shown = |call| handlers::retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -62,11 +62,11 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     tiles::restore(&mut insight.tiles, restored);
     let short_id = restored.and_then(|it| it.short_id.clone());
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
         let judged = Judged { access: &access, now, before: None, after: &insight, dashboard_change: None };
         let mut writes = judged.writes()?;
-        writes.extend(noted(&call, insight.id)?);
+        writes.extend(idempotency_write(&call, insight.id)?);
         match records.transact(writes).await {
             Ok(()) => {
                 let viewer = Viewer::new(&access, explicit);
@@ -90,7 +90,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let (access, found) = state.app.project_with(&call, WRITE, wanted).await?;
     let mut found = found.into_iter().next().flatten();
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let item = found.ok_or_else(ApiError::not_found)?;
         match try_update(&state, &call, &access, &item).await? {
             Some(answer) => return Ok(done(&call, StatusCode::OK, answer)),

@@ -12,7 +12,7 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let rates = config.rates()?;
-    let app =
-        App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running).limited(rates);
+    let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
+        .with_rate_limits(rates);
     lambda::run(edge(pennon_projects::router(&app), app.clock), app.keys).await
 }

@@ -10,8 +10,8 @@ use pennon_core::auth::{Access, Scope};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, empty, json_text};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::model::Role;
-use pennon_core::once::{noted, once};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_engine::flag::calls::KnownCalls;
@@ -51,7 +51,7 @@ pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
 /// `POST P/feature_flags/{feature_flag_id}/role_access/`
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(app.clone()), call);
-    once(&app, call, |call| make(app.clone(), call), shown).await
+    create_idempotently(&app, call, |call| make(app.clone(), call), shown).await
 }
 
 async fn make(app: App, call: Call) -> ApiResult<Response> {
@@ -70,7 +70,15 @@ async fn make(app: App, call: Call) -> ApiResult<Response> {
     let role: Role = role.body()?;
     let id = app.store.records.increment(&keys::counter(Counter::RoleAccess), 1).await?;
     let record = RoleAccess { id: id.unsigned_abs(), role: role.id, added_at: call.now };
-    match store::add(&app.store.records, access.project.id, id_of(&flag), &record, noted(&call, id)?).await? {
+    match store::add(
+        &app.store.records,
+        access.project.id,
+        id_of(&flag),
+        &record,
+        idempotency_write(&call, id)?,
+    )
+    .await?
+    {
         Outcome::Done => {
             let shown = show(&app, &access, &call, &flag, &[record]).await?;
             let text = shown.into_iter().next().ok_or_else(ApiError::not_found)?;

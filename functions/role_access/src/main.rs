@@ -12,8 +12,8 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let rates = config.rates()?;
-    let app = App::new(Store::connected(&config.store, &keys::api_key("-")).await, Clock::Running)
-        .limited(rates)
+    let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
+        .with_rate_limits(rates)
         .with_payload_keys(payload_keys("")?);
     lambda::run(edge(pennon_role_access::router(&app), app.clock), app.keys).await
 }

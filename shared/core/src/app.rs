@@ -42,7 +42,7 @@ impl App {
 
     /// The same app, which limits how often a key may ask.
     #[must_use]
-    pub fn limited(self, rates: Option<Rates>) -> App {
+    pub fn with_rate_limits(self, rates: Option<Rates>) -> App {
         App { rates, ..self }
     }
 

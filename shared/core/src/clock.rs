@@ -56,18 +56,18 @@ pub fn timestamp(at: DateTime<Utc>) -> String {
 
 /// A mark on the monotonic clock, for how long something may still be remembered.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(Instant);
+pub struct MonotonicInstant(Instant);
 
-impl Mark {
+impl MonotonicInstant {
     /// The mark of this moment.
-    pub fn here() -> Mark {
-        Mark(Instant::now())
+    pub fn now() -> MonotonicInstant {
+        MonotonicInstant(Instant::now())
     }
 
     /// The mark of a moment `duration` ago; of this one where the clock does not reach back so far.
-    pub fn ago(duration: Duration) -> Mark {
+    pub fn ago(duration: Duration) -> MonotonicInstant {
         let now = Instant::now();
-        Mark(now.checked_sub(duration).unwrap_or(now))
+        MonotonicInstant(now.checked_sub(duration).unwrap_or(now))
     }
 
     /// Whether less than `duration` has passed since.

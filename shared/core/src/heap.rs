@@ -9,7 +9,7 @@ static COUNTER: OnceLock<fn() -> i64> = OnceLock::new();
 
 /// Names the function that returns how many bytes the current thread has allocated, less those it has freed. The first
 /// one stays.
-pub fn count_with(counter: fn() -> i64) {
+pub fn set_allocation_counter(counter: fn() -> i64) {
     // A second call would change the meaning of differences that are being measured.
     let _ = COUNTER.set(counter);
 }

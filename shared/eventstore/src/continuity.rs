@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Query, StoreError, Table, overtaken};
+use pennon_core::store::{Guard, Item, Query, StoreError, Table, back_off_after_conflict};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -108,7 +108,7 @@ impl Overrides {
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error),
             }
-            overtaken(tried).await;
+            back_off_after_conflict(tried).await;
             let ids = self.rows.keys().copied().chain([own]).collect();
             self = Overrides::read(records, project, &ids).await?;
         }

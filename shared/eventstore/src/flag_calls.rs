@@ -10,7 +10,7 @@ mod memory;
 use std::sync::Arc;
 
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
-use pennon_core::store::{Guard, Item, Query, StoreError, overtaken};
+use pennon_core::store::{Guard, Item, Query, StoreError, back_off_after_conflict};
 use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, KnownCalls, StoredCalls};
 use pennon_engine::flag::is_possible_key;
 use pennon_engine::scan::Micros;
@@ -60,7 +60,7 @@ impl EventStore {
         let newest = newest.map(|block| block.to_string());
         let (records, key) = (&self.inner.store.records, flag_calls(project));
         for tried in 0..TRIES {
-            overtaken(tried).await;
+            back_off_after_conflict(tried).await;
             let item = records.get(&key).await?;
             let mut stored = match &item {
                 Some(item) => item.body::<StoredCalls>()?,

@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use object_store::ObjectStore;
 use pennon::serve::{Group, groups};
-use pennon_core::caller;
+use pennon_core::function_name::{function_name, with_function_name};
 use pennon_core::store::Store;
 use pennon_eventstore::EventStore;
 
@@ -33,14 +33,15 @@ static ROUTES: LazyLock<Vec<Group>> = LazyLock::new(groups);
 /// Does work of the worker.
 pub async fn as_worker<F: Future>(work: F) -> F::Output {
     // Futures of whole runs are large, and a debug build keeps several copies of one on the stack.
-    caller::named("worker", Box::pin(work)).await
+    with_function_name("worker", Box::pin(work)).await
 }
 
 /// Does the work of a request for `path`.
 pub async fn answering<F: Future>(path: &str, work: F) -> F::Output {
     match &*NOTES {
         Some(_) => {
-            caller::named(&functions_of(path).into_iter().collect::<Vec<_>>().join(","), Box::pin(work)).await
+            with_function_name(&functions_of(path).into_iter().collect::<Vec<_>>().join(","), Box::pin(work))
+                .await
         }
         None => work.await,
     }
@@ -94,7 +95,7 @@ impl Notes {
 
 /// Notes a call of whoever is at work.
 fn note(place: &str, action: &str, keys: impl FnOnce() -> String) {
-    let (Some(notes), Some(functions)) = (&*NOTES, caller::name()) else { return };
+    let (Some(notes), Some(functions)) = (&*NOTES, function_name()) else { return };
     let keys = keys();
     for function in functions.split(',').filter(|name| !name.is_empty()) {
         let line = format!("{function}\t{place}\t{action}\t{keys}\n");

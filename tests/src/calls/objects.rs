@@ -64,13 +64,13 @@ impl ObjectStore for NotingObjects {
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         // The stream may be polled by nobody of a name, so the name goes with it.
-        let name = pennon_core::caller::name();
+        let name = pennon_core::function_name::function_name();
         let paths = paths.and_then(move |path| {
             let name = name.clone();
             async move {
                 let noting = async { noted("s3:DeleteObject", &path) };
                 match name {
-                    Some(name) => pennon_core::caller::named(&name, noting).await,
+                    Some(name) => pennon_core::function_name::with_function_name(&name, noting).await,
                     None => noting.await,
                 }
                 Ok(path)

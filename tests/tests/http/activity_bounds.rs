@@ -93,9 +93,9 @@ async fn bodies_are_read_up_to_the_first_beyond_the_bound() {
     let query = Query::partition("TEST").limit(1000).bytes(2 * BYTES);
     assert_eq!(records.query(query).await.unwrap().len(), 2, "all of them lie on one page of the store");
     let keys: Vec<Key> = (0..ENTRIES).map(key).collect();
-    let read = records.batch_get_within(&keys, 2 * BYTES).await.unwrap();
-    assert_eq!((read.items.len(), read.is_all), (2, false));
+    let read = records.batch_get_within_bytes(&keys, 2 * BYTES).await.unwrap();
+    assert_eq!((read.items.len(), read.is_complete), (2, false));
     assert_eq!(read.items[1].key, keys[1], "in their order");
-    let all = records.batch_get_within(&keys, ENTRIES * (BYTES + 2)).await.unwrap();
-    assert_eq!((all.items.len(), all.is_all), (ENTRIES, true));
+    let all = records.batch_get_within_bytes(&keys, ENTRIES * (BYTES + 2)).await.unwrap();
+    assert_eq!((all.items.len(), all.is_complete), (ENTRIES, true));
 }

@@ -134,7 +134,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let id = &cohort["id"];
     assert_eq!(cohort["count"], 1500);
     let records = &app.services.app.store.records;
-    assert!(records.query(Query::partition(keys::DUE)).await.unwrap().is_empty());
+    assert!(records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
     let record: Value = records
         .get(&keys::record(1, keys::Kind::Cohort, id.as_u64().unwrap()))
         .await
@@ -158,7 +158,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let now = app.get(&one(id)).await.expect(200);
     assert_eq!((&now["count"], counted(&app, id).await), (&json!(1504), json!(0.0)));
     // Lists that nothing names go, and the one that counts stays.
-    let due = records.query(Query::partition(keys::DUE)).await.unwrap().len();
+    let due = records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len();
     assert!(due >= 6, "{due}");
     let later = "2026-01-05T12:00:00Z".parse().unwrap();
     let run = as_worker(follow_due(records, later, Duration::from_secs(60))).await.unwrap();
@@ -244,7 +244,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     assert_eq!(app.patch(&one(&seven), json!({"distinct_ids": ["z", "y"]})).await.expect(200)["count"], 3);
     let records = &app.services.app.store.records;
     assert_eq!(
-        records.query(Query::partition(keys::DUE)).await.unwrap().len(),
+        records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
         1,
         "the long list that is nobody's"
     );

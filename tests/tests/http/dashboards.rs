@@ -324,7 +324,7 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
     let id = dashboard.as_u64().unwrap();
     let left = records.query(Query::partition(keys::dashboard_children_pk(1, id))).await.unwrap();
     assert!(left.is_empty());
-    assert!(records.query(Query::partition(keys::DUE)).await.unwrap().is_empty());
+    assert!(records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
     let insight: Value =
         records.get(&keys::record(1, keys::Kind::Insight, 1)).await.unwrap().unwrap().body().unwrap();
     assert_eq!(insight["tiles"], json!([]));
@@ -352,7 +352,11 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
     let deleted = entry(&app, "Insight", "deleted").await;
     assert_eq!(deleted["detail"]["name"], "only here");
     let records = &app.services.app.store.records;
-    assert_eq!(records.query(Query::partition(keys::DUE)).await.unwrap().len(), 1, "the tiles, later");
+    assert_eq!(
+        records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
+        1,
+        "the tiles, later"
+    );
     // Restored, it has what is still there; the insight is brought back by itself.
     assert_eq!(
         tile_names(&app.patch(&one(&first), json!({"deleted": false})).await.expect(200)),
@@ -361,7 +365,7 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
     // What was cut off is finished by the next run.
     let note = json!({"user": deleted_by(&app).await, "at": pennon_tests::NOW});
     app.patch(&one(&second), json!({"deleted": true})).await.expect(200);
-    let mark = keys::due_insights(instant(pennon_tests::NOW), 1, second.as_u64().unwrap());
+    let mark = keys::dashboard_insights_task(instant(pennon_tests::NOW), 1, second.as_u64().unwrap());
     let item = pennon_core::store::Item::new(mark, &note).unwrap();
     records.put(item, pennon_core::store::Guard::None).await.unwrap();
     let run = as_worker(follow_due(records, instant("2026-01-05T10:05:00Z"), Duration::from_secs(60)))

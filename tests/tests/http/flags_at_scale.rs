@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_core::store::{Raise, Table, Unchanged, Write};
+use pennon_core::store::{Precondition, Table, VersionBump, Write};
 use pennon_engine::flag::Flag;
 use pennon_flags::store::{Room, change};
 use pennon_tests::{Keys, TestApp};
@@ -51,12 +51,13 @@ fn flag(template: &Flag, i: usize) -> Flag {
 async fn fill(records: &Table, template: &Flag, count: usize) {
     let ids: Vec<usize> = (1..=count).collect();
     let transactions = ids.chunks(24).map(|some| {
-        let (mut all, mut raise) = (Vec::new(), Raise::default());
+        let (mut all, mut raise) = (Vec::new(), VersionBump::default());
         for id in some {
-            for write in change(1, None, &flag(template, *id), Unchanged::default(), Room::default()).unwrap()
+            for write in
+                change(1, None, &flag(template, *id), Precondition::default(), Room::default()).unwrap()
             {
                 match write {
-                    Write::Raise(_, one) => {
+                    Write::BumpVersion(_, one) => {
                         raise.by.rows += one.by.rows;
                         raise.by.edges += one.by.edges;
                         raise.by.last = one.by.last;
@@ -65,7 +66,7 @@ async fn fill(records: &Table, template: &Flag, count: usize) {
                 }
             }
         }
-        all.push(Write::Raise(keys::project_version(1), raise));
+        all.push(Write::BumpVersion(keys::project_version(1), raise));
         all
     });
     for writes in transactions {

@@ -2,7 +2,7 @@
 //! one.
 
 use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Item, Query, Raise, Sums, Write};
+use pennon_core::store::{Item, Query, RowChecksums, VersionBump, Write};
 use pennon_engine::flag::stamp;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -55,8 +55,9 @@ async fn filled(count: u64) -> TestApp {
         records.replace(items.collect(), Vec::new()).await.unwrap();
     }
     let rows = ids.iter().fold(0_i64, |sum, id| sum.wrapping_add(stamp(i64::try_from(*id).unwrap(), 1)));
-    let raise = Raise { by: Sums { rows, ..Sums::default() }, ..Raise::default() };
-    records.transact(vec![Write::Raise(keys::insights_version(1), raise)]).await.unwrap();
+    let raise =
+        VersionBump { by: RowChecksums { rows, ..RowChecksums::default() }, ..VersionBump::default() };
+    records.transact(vec![Write::BumpVersion(keys::insights_version(1), raise)]).await.unwrap();
     app
 }
 

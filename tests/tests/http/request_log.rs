@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use axum::http::Method;
 use pennon_core::http::RequestId;
+use pennon_core::request_metrics::{RequestMetrics, with_metrics};
 use pennon_core::store::keys;
-use pennon_core::tally::{Tally, counted};
 use pennon_tests::log::{KEPT, lines_of};
 use pennon_tests::{Answer, Keys, TestApp};
 use serde_json::{Value, json};
@@ -87,16 +87,16 @@ async fn calls_of_a_traced_request_are_kept_with_their_times() {
     let app = TestApp::new().await;
     let records = &app.services.app.store.records;
     for (is_traced, operations) in [(true, vec!["GetItem"]), (false, vec![])] {
-        let tally = Arc::new(Tally::new(is_traced));
+        let metrics = Arc::new(RequestMetrics::new(is_traced));
         let before = SystemTime::now();
-        counted(tally.clone(), records.get(&keys::project(1))).await.unwrap();
-        let calls = tally.calls();
+        with_metrics(metrics.clone(), records.get(&keys::project(1))).await.unwrap();
+        let calls = metrics.calls();
         assert_eq!(calls.iter().map(|call| call.operation.as_str()).collect::<Vec<_>>(), operations);
         assert!(
             calls
                 .iter()
                 .all(|call| before <= call.times.0 && call.times.0 <= call.times.1 && !call.has_failed)
         );
-        assert_eq!(tally.round_trips(), 1);
+        assert_eq!(metrics.round_trips(), 1);
     }
 }

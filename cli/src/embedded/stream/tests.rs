@@ -50,7 +50,7 @@ fn transactions() -> Vec<Vec<Write>> {
         vec![Write::Add(key("n"), 1), Write::Delete(key("a"), Guard::Present)],
         vec![Write::Add(key("n"), 1), Write::Delete(key("a"), Guard::None), put("a")],
         vec![Write::Delete(key("never"), Guard::None)],
-        vec![Write::Raise(key("r"), Default::default()), Write::Delete(key("b"), Guard::None)],
+        vec![Write::BumpVersion(key("r"), Default::default()), Write::Delete(key("b"), Guard::None)],
     ]
 }
 

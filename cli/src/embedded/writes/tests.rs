@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::super::{Embedded, FILE};
 use pennon_core::config::StoreConfig;
-use pennon_core::store::{Guard, Item, Key, Raise, StoreError, Sums, Table, Unchanged, Write};
+use pennon_core::store::{
+    Guard, Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -26,11 +28,11 @@ impl Numbers {
 
     fn write(&mut self, key: Key) -> Write {
         match self.below(7) {
-            6 => Write::Measured(key, i64::try_from(self.below(4)).unwrap(), 7),
+            6 => Write::SetFeedBytes(key, i64::try_from(self.below(4)).unwrap(), 7),
             0 => Write::Delete(key, self.guard()),
             1 => Write::Check(key, self.guard()),
             2 => Write::Add(key, 1 + i64::try_from(self.below(5)).unwrap()),
-            3 => Write::Raise(key, self.raise()),
+            3 => Write::BumpVersion(key, self.raise()),
             _ => {
                 let text = "ü\"".repeat(usize::try_from(self.below(3)).unwrap() * 1500);
                 let item = Item::new(key, &json!({"n": [50.0, 1], "text": text})).unwrap();
@@ -40,18 +42,18 @@ impl Numbers {
         }
     }
 
-    fn raise(&mut self) -> Raise {
+    fn raise(&mut self) -> VersionBump {
         let mut number = || i64::try_from(self.below(4)).unwrap() - 1;
-        let by = Sums { rows: number(), edges: number(), last: number(), used: number() };
+        let by = RowChecksums { rows: number(), edges: number(), last: number(), used: number() };
         let seen = |number: i64| (number > 0).then_some(number - 1);
         let used = seen(number());
-        let when = Unchanged {
+        let when = Precondition {
             rows: seen(number()),
             edges: seen(number()),
             number: seen(number()),
             used_at_most: seen(number()),
         };
-        Raise { by, used, when }
+        VersionBump { by, used, when }
     }
 
     fn transaction(&mut self) -> Vec<Write> {

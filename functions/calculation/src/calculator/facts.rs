@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use futures::{StreamExt, TryStreamExt};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_core::tally;
+use pennon_core::request_metrics;
 use pennon_engine::scan::{Partition, ScanRequest};
 use pennon_engine::{CancellationToken, Facts, Needs, Plan, Properties};
 use pennon_eventstore::members::Roster;
@@ -83,7 +83,7 @@ impl Calculator {
             hot_rows = took.hot_rows,
             "events scanned"
         );
-        tally::note(|tally| tally.add_bytes_read(took.bytes_read));
+        request_metrics::record(|metrics| metrics.add_bytes_read(took.bytes_read));
         if let Some(measured) = &self.measured {
             measured.add(scan.stats);
         }

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write, overtaken};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write, back_off_after_conflict};
 use serde_json::Value;
 
 use super::start::{job_row, next, row};
@@ -129,7 +129,7 @@ impl Calculator {
     async fn cancel_some(&self, project: ProjectId, id: &str, cache_keys: &[String]) -> ApiResult<()> {
         let keys: Vec<Key> = cache_keys.iter().map(|key| keys::query_state(project, key)).collect();
         for tried in 0..TRIES {
-            overtaken(tried).await;
+            back_off_after_conflict(tried).await;
             let mut writes = Vec::new();
             for (cache_key, item) in cache_keys.iter().zip(self.records.batch_get(&keys).await?) {
                 if let Some(tracked) = Tracked::read(item.as_ref()) {

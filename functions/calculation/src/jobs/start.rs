@@ -7,7 +7,7 @@ use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write, overtaken};
+use pennon_core::store::{Guard, Item, Key, StoreError, Write, back_off_after_conflict};
 use uuid::Uuid;
 
 use super::state::{Planned, State, Wish};
@@ -126,7 +126,7 @@ impl Calculator {
                     return Ok(batch.told);
                 }
                 Err(StoreError::Condition { .. }) => {
-                    overtaken(tried + 1).await;
+                    back_off_after_conflict(tried + 1).await;
                     let items = self.records.batch_get(&keys).await?;
                     tracked = items.iter().map(|item| Tracked::read(item.as_ref())).collect();
                 }

@@ -58,7 +58,7 @@ pub async fn correct(flags: &Flags, project: ProjectId, rows: &Rows, used: i64) 
     if !rows.proven || !(is_too_much || is_too_little) {
         return Ok(());
     }
-    let set = Write::Measured(keys::project_version(project), rows.version.number, used);
+    let set = Write::SetFeedBytes(keys::project_version(project), rows.version.number, used);
     match flags.app.store.records.transact(vec![set]).await {
         // Another write came meanwhile; the next feed corrects it.
         Err(StoreError::Condition { .. }) => Ok(()),

@@ -8,7 +8,7 @@ use pennon_core::model::FeedPlace;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::definitions::CohortForm;
 
-use crate::store::Bounded;
+use crate::store::ByteLimitedCache;
 
 /// Bytes of compressed documents that a process keeps.
 const FEEDS_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -93,7 +93,7 @@ pub struct Feeds(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    feeds: Mutex<Bounded<ProjectId, Arc<Feed>>>,
+    feeds: Mutex<ByteLimitedCache<ProjectId, Arc<Feed>>>,
     turns: Mutex<HashMap<ProjectId, Weak<Turn>>>,
 }
 
@@ -102,7 +102,7 @@ type Turn = tokio::sync::Mutex<()>;
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { feeds: Mutex::new(Bounded::new(FEEDS_BYTES_MAX)), turns: Mutex::default() }
+        Shared { feeds: Mutex::new(ByteLimitedCache::new(FEEDS_BYTES_MAX)), turns: Mutex::default() }
     }
 }
 
@@ -136,7 +136,7 @@ impl Feeds {
 
     /// Forgets every feed, as a new process would.
     pub fn clear(&self) {
-        *lock(&self.0.feeds) = Bounded::new(FEEDS_BYTES_MAX);
+        *lock(&self.0.feeds) = ByteLimitedCache::new(FEEDS_BYTES_MAX);
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono_tz::Tz;
 use pennon_core::auth::TOKENS_REMEMBERED;
-use pennon_core::bounded::Bounded;
-use pennon_core::clock::Mark;
+use pennon_core::byte_limited_cache::ByteLimitedCache;
+use pennon_core::clock::MonotonicInstant;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
+use pennon_core::request_metrics;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError};
-use pennon_core::tally;
 use pennon_engine::flag::evaluate::Evaluator;
 use pennon_eventstore::Hot;
 
@@ -57,7 +57,7 @@ pub struct CompiledProjects(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    projects: Mutex<Bounded<ProjectId, Compiled>>,
+    projects: Mutex<ByteLimitedCache<ProjectId, Compiled>>,
     /// Held by the request that compiles: others wait for what it makes.
     compiling: tokio::sync::Mutex<()>,
 }
@@ -66,12 +66,12 @@ struct Shared {
 struct Compiled {
     project: Arc<CompiledProject>,
     /// When its version was last seen to be the current one; none where it has to be looked up.
-    seen: Option<Mark>,
+    seen: Option<MonotonicInstant>,
 }
 
 impl Default for CompiledProjects {
     fn default() -> Self {
-        let projects = Mutex::new(Bounded::new(BYTES_MAX));
+        let projects = Mutex::new(ByteLimitedCache::new(BYTES_MAX));
         Self(Arc::new(Shared { projects, compiling: tokio::sync::Mutex::default() }))
     }
 }
@@ -91,12 +91,12 @@ impl CompiledProjects {
     fn of_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
         let mut projects = self.lock();
         let known = projects.get_mut(&project).filter(|known| known.project.number == number)?;
-        known.seen = Some(Mark::here());
+        known.seen = Some(MonotonicInstant::now());
         Some(known.project.clone())
     }
 
     fn keep(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
-        let entry = Compiled { project: compiled.clone(), seen: Some(Mark::here()) };
+        let entry = Compiled { project: compiled.clone(), seen: Some(MonotonicInstant::now()) };
         self.lock().insert(compiled.settings.id, entry, bytes);
     }
 
@@ -109,10 +109,10 @@ impl CompiledProjects {
 
     /// Forgets everything, as a new process would.
     pub fn clear(&self) {
-        *self.lock() = Bounded::new(BYTES_MAX);
+        *self.lock() = ByteLimitedCache::new(BYTES_MAX);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Bounded<ProjectId, Compiled>> {
+    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, Compiled>> {
         self.0.projects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,7 +135,7 @@ pub async fn open(
     let tokens = &flags.app.tokens;
     let known = tokens.remembered(token, TOKENS_REMEMBERED).and_then(|id| flags.compiled.current(id));
     if let Some(project) = known {
-        tally::note(|tally| tally.set_project(project.settings.id));
+        request_metrics::record(|metrics| metrics.set_project(project.settings.id));
         return Ok(OpenedProject { project, hot: None });
     }
     // Where the token led to the last time; the token's row proves it.
@@ -150,7 +150,7 @@ pub async fn open(
     let version = |id| vec![keys::project_version(id)];
     let (found, hot) = tokio::join!(tokens.project_and(&flags.app.store, token, version), early);
     let (id, items) = found.map_err(unavailable)?.ok_or_else(ApiError::bad_token)?;
-    tally::note(|tally| tally.set_project(id));
+    request_metrics::record(|metrics| metrics.set_project(id));
     let hot = hot.filter(|_| guess == Some(id));
     let version = items.first().map(|item| Version::of(item.as_ref()));
     let known = version.and_then(|version| flags.compiled.of_version(id, version.number));

@@ -7,7 +7,7 @@ use axum::response::Response;
 use pennon_core::app::App;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json_text};
-use pennon_core::once::{noted, once};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
 use pennon_engine::flag::mentions::{self, Mentions};
@@ -27,7 +27,7 @@ use pennon_role_access::viewer::{Owned, Viewers};
 /// Creates a flag. Deleted flags that had its key stay as they are.
 pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Flags, call: Call) -> ApiResult<Response> {
@@ -72,7 +72,7 @@ async fn make(state: Flags, call: Call) -> ApiResult<Response> {
             Some(reserved) => reserved.make(project, &flag, user, at)?,
             None => (flag, Vec::new()),
         };
-        beside.extend(noted(&call, id)?);
+        beside.extend(idempotency_write(&call, id)?);
         // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
         let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
         let record = concealed(&app.payload_keys, project, &flag, None)?;

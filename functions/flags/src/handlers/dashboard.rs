@@ -11,7 +11,7 @@ use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
-use pennon_core::store::{Guard, Item, Key, StoreError, Unchanged, Write};
+use pennon_core::store::{Guard, Item, Key, Precondition, StoreError, Write};
 use pennon_role_access::viewer::{Owned, Viewers};
 use serde_json::json as object;
 
@@ -34,7 +34,8 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         let now = never_before(access.write_time(call.now), before.flag.updated_at);
         let written = async {
             let (after, beside) = reserved.make(project, &before.flag, user, now)?;
-            let mut writes = change(project, Some(&before), &after, Unchanged::default(), Room::default())?;
+            let mut writes =
+                change(project, Some(&before), &after, Precondition::default(), Room::default())?;
             writes.extend(beside);
             send(records, writes).await
         };

@@ -13,7 +13,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_core::store::{Guard, Item, Raise, Write};
+use pennon_core::store::{Guard, Item, VersionBump, Write};
 use pennon_engine::CancellationToken;
 use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluator, Subject};
 use pennon_engine::flag::{Flag, filter_view, timestamp};
@@ -138,7 +138,7 @@ async fn store(
     let writes = vec![
         Write::Put(item, Guard::Absent),
         row,
-        Write::Raise(keys::project_version(project), Raise::default()),
+        Write::BumpVersion(keys::project_version(project), VersionBump::default()),
     ];
     records.transact(writes).await?;
     Ok(shown)

@@ -13,7 +13,7 @@ use pennon_eventstore::members::Roster;
 use serde_json::Value;
 
 use crate::Flags;
-use crate::store::{Bounded, Version, number};
+use crate::store::{ByteLimitedCache, Version, number};
 
 /// Bytes of cohorts that a process remembers, by a rough measure.
 const BYTES_MAX: usize = 16 << 20;
@@ -53,11 +53,11 @@ impl Cohorts {
 pub struct CohortMemory(Arc<Mutex<Remembered>>);
 
 /// For each project the number of the version that they were read under, and the cohorts.
-type Remembered = Bounded<ProjectId, (i64, Arc<Cohorts>)>;
+type Remembered = ByteLimitedCache<ProjectId, (i64, Arc<Cohorts>)>;
 
 impl Default for CohortMemory {
     fn default() -> CohortMemory {
-        CohortMemory(Arc::new(Mutex::new(Bounded::new(BYTES_MAX))))
+        CohortMemory(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use pennon_core::bounded::Bounded;
+pub use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::Prepared;
 
@@ -28,11 +28,11 @@ pub struct Memory(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    rows: Bounded<ProjectId, Rows>,
-    flags: Bounded<(ProjectId, i64), Arc<Stored>>,
-    prepared: Bounded<(ProjectId, i64), (u64, Arc<Prepared>)>,
+    rows: ByteLimitedCache<ProjectId, Rows>,
+    flags: ByteLimitedCache<(ProjectId, i64), Arc<Stored>>,
+    prepared: ByteLimitedCache<(ProjectId, i64), (u64, Arc<Prepared>)>,
     /// Names of cohorts, none for one that is not there, as of a number of the project's version.
-    names: Bounded<ProjectId, (i64, Names)>,
+    names: ByteLimitedCache<ProjectId, (i64, Names)>,
 }
 
 type Names = BTreeMap<i64, Option<String>>;
@@ -40,10 +40,10 @@ type Names = BTreeMap<i64, Option<String>>;
 impl Default for Inner {
     fn default() -> Inner {
         Inner {
-            rows: Bounded::new(ROWS_BYTES_MAX),
-            flags: Bounded::new(FLAGS_BYTES_MAX),
-            prepared: Bounded::new(PREPARED_BYTES_MAX),
-            names: Bounded::new(NAMES_BYTES_MAX),
+            rows: ByteLimitedCache::new(ROWS_BYTES_MAX),
+            flags: ByteLimitedCache::new(FLAGS_BYTES_MAX),
+            prepared: ByteLimitedCache::new(PREPARED_BYTES_MAX),
+            names: ByteLimitedCache::new(NAMES_BYTES_MAX),
         }
     }
 }

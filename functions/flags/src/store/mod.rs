@@ -12,7 +12,7 @@ mod rows;
 mod shown;
 
 pub use dependents::{dependents, first_dependents};
-pub use memory::{Bounded, Memory};
+pub use memory::{ByteLimitedCache, Memory};
 pub use names::names;
 pub use room::{Room, added, of_cohorts};
 pub use rows::{
@@ -26,7 +26,9 @@ use pennon_core::activity::Entry;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Raise, StoreError, Sums, Table, Unchanged, Write};
+use pennon_core::store::{
+    Guard, Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write,
+};
 use pennon_engine::flag::{Flag, FlagRow, changes};
 use serde_json::json;
 
@@ -69,7 +71,7 @@ pub enum Outcome {
 #[derive(Debug, Default)]
 pub struct Rests {
     /// What of the project's version has to be as it was seen.
-    pub when: Unchanged,
+    pub when: Precondition,
     /// Conditions on single rows.
     pub conditions: Vec<Write>,
     /// What the flag takes of the feed's room.
@@ -99,7 +101,7 @@ pub fn change(
     project: ProjectId,
     before: Option<&Stored>,
     after: &Flag,
-    when: Unchanged,
+    when: Precondition,
     room: Room,
 ) -> Result<Vec<Write>, StoreError> {
     let id = number(after.id);
@@ -110,15 +112,15 @@ pub fn change(
     let new = (!after.deleted).then(|| FlagRow::from(after).at(version).sized(record.text.len()));
     let sum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::stamp);
     let (old_edge, new_edge) = (edge(old.as_ref()), edge(new.as_ref()));
-    let by = Sums {
+    let by = RowChecksums {
         rows: sum(new.as_ref()) - sum(old.as_ref()),
         edges: sum(new_edge.as_ref()) - sum(old_edge.as_ref()),
         last: after.id,
         used: 0,
     };
-    let mut raise = Raise { by, when, used: None };
+    let mut raise = VersionBump { by, when, used: None };
     room.take(&mut raise, before.map(|before| &before.flag), after, record.text.len());
-    let version = Write::Raise(keys::project_version(project), raise);
+    let version = Write::BumpVersion(keys::project_version(project), raise);
     let mut writes = vec![Write::Put(record, guard), version];
     writes.extend(in_place_of(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
     writes.extend(in_place_of(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);

@@ -6,7 +6,7 @@
 //! feed anyway corrects the number.
 
 use pennon_core::model::FEED_ROOM;
-use pennon_core::store::Raise;
+use pennon_core::store::VersionBump;
 use pennon_engine::flag::Flag;
 
 /// What a cohort may add for each byte of its rules: they are sent beside the flags, and spelled out in conditions.
@@ -44,7 +44,7 @@ impl Room {
     }
 
     /// Has `raise` take the room that `after`, of `length` bytes as a record, needs in the place of `before`.
-    pub(super) fn take(self, raise: &mut Raise, before: Option<&Flag>, after: &Flag, length: usize) {
+    pub(super) fn take(self, raise: &mut VersionBump, before: Option<&Flag>, after: &Flag, length: usize) {
         match self {
             Room::Measured { number, used } => {
                 raise.when.number = Some(number);
@@ -87,7 +87,7 @@ pub fn added(before: Option<&Flag>, after: &Flag, length: usize, beside: usize) 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_core::store::Unchanged;
+    use pennon_core::store::Precondition;
     use serde_json::json;
 
     fn flag(name: &str, value: &str, deleted: bool) -> Flag {
@@ -117,13 +117,16 @@ mod tests {
     #[test]
     fn what_is_estimated_is_added_below_the_room_and_what_is_measured_is_set() {
         let new = flag("a", "x", false);
-        let mut raise = Raise::default();
+        let mut raise = VersionBump::default();
         Room::Estimated { beside: 0 }.take(&mut raise, None, &new, 700);
         assert_eq!((raise.by.used, raise.used), (700, None));
-        assert_eq!(raise.when, Unchanged { used_at_most: Some(4_500_000 - 700), ..Unchanged::default() });
-        let mut raise = Raise::default();
+        assert_eq!(
+            raise.when,
+            Precondition { used_at_most: Some(4_500_000 - 700), ..Precondition::default() }
+        );
+        let mut raise = VersionBump::default();
         Room::Measured { number: 8, used: 9 }.take(&mut raise, None, &new, 700);
         assert_eq!((raise.by.used, raise.used), (0, Some(9)));
-        assert_eq!(raise.when, Unchanged { number: Some(8), ..Unchanged::default() });
+        assert_eq!(raise.when, Precondition { number: Some(8), ..Precondition::default() });
     }
 }

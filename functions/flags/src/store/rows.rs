@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::future::{try_join, try_join_all};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
-use pennon_core::store::{Item, Page, Query, StoreError, Sums, Table};
+use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table};
 use pennon_engine::flag::FlagRow;
 
 use super::{Stored, flag_at, number};
@@ -33,7 +33,7 @@ pub struct Version {
     /// How many writes there were.
     pub number: i64,
     /// What the rows of that number add up to.
-    pub sums: Sums,
+    pub sums: RowChecksums,
 }
 
 impl Version {
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn version(number: i64, rows: i64) -> Version {
-        Version { number, sums: Sums { rows, ..Sums::default() } }
+        Version { number, sums: RowChecksums { rows, ..RowChecksums::default() } }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pennon_core::http::Call;
 use pennon_core::ids;
 use pennon_core::model::FEED_ROOM;
 use pennon_core::store::keys;
-use pennon_core::store::{Guard, Item, Raise, StoreError, Unchanged, Write};
+use pennon_core::store::{Guard, Item, Precondition, StoreError, VersionBump, Write};
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -116,10 +116,10 @@ impl Wanted {
         writes.extend(more);
         writes.extend(self.noted.clone());
         let room = Room::of(before.map(|(before, _)| before), &after);
-        let mut raise = Raise { when: judged.when, ..Raise::default() };
+        let mut raise = VersionBump { when: judged.when, ..VersionBump::default() };
         let taken = room.take(&mut raise);
         let (at, version) = (writes.len(), keys::project_version(project));
-        writes.push(Write::Raise(version.clone(), raise));
+        writes.push(Write::BumpVersion(version.clone(), raise));
         let mut sent = match taken {
             Taken::TooMuch => Err(StoreError::Condition { index: at }),
             _ => records.transact(writes.clone()).await,
@@ -130,8 +130,8 @@ impl Wanted {
         {
             room.require(records, project, after.id).await?;
             // How much is used is not known then: the next write of a flag measures it.
-            let raise = Raise { when: judged.when, used: Some(FEED_ROOM), ..Raise::default() };
-            writes[at] = Write::Raise(version, raise);
+            let raise = VersionBump { when: judged.when, used: Some(FEED_ROOM), ..VersionBump::default() };
+            writes[at] = Write::BumpVersion(version, raise);
             sent = records.transact(writes).await;
         }
         match sent {
@@ -162,7 +162,7 @@ fn entry(
 /// What a judgement rests on.
 #[derive(Default)]
 struct Rests {
-    when: Unchanged,
+    when: Precondition,
     writes: Vec<Write>,
 }
 

@@ -46,7 +46,7 @@ impl Note {
 }
 
 fn note(project: ProjectId, cohort: u64, members: Packed, at: DateTime<Utc>) -> Result<Item, StoreError> {
-    Item::new(keys::due_members(at, project, cohort, members.generation()), &Note { members })
+    Item::new(keys::cohort_members_task(at, project, cohort, members.generation()), &Note { members })
 }
 
 /// Sweeps the parts that the note in `item` is about, unless the cohort has come to name them, and the note.

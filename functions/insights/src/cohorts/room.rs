@@ -8,7 +8,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::gzip;
 use pennon_core::model::{FEED_BYTES_MAX, FEED_ROOM, FeedForm, FeedHead};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Raise, Table};
+use pennon_core::store::{Table, VersionBump};
 use serde_json::json;
 
 use super::record::CohortRecord;
@@ -59,7 +59,7 @@ impl Room {
     }
 
     /// Has `raise` take it, as far as there is room without looking closer.
-    pub fn take(&self, raise: &mut Raise) -> Taken {
+    pub fn take(&self, raise: &mut VersionBump) -> Taken {
         let Some(after) = &self.after else { return Taken::Nothing };
         let more = i64::try_from(after.len().saturating_mul(TIMES)).unwrap_or(i64::MAX);
         if more > FEED_ROOM {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
-use pennon_core::store::{Item, Query, StoreError, Table, Unchanged};
+use pennon_core::store::{Item, Precondition, Query, StoreError, Table};
 use pennon_engine::flag::FlagRow;
 
 use super::CohortRecord;
@@ -21,14 +21,15 @@ pub struct Uses {
     /// How many flags name it, those that are not active too.
     pub named_by: usize,
     /// What has to be so for this to be true.
-    pub when: Unchanged,
+    pub when: Precondition,
 }
 
 impl Uses {
     /// The active flags that use the cohort `id`.
     pub async fn of(records: &Table, project: ProjectId, id: u64) -> ApiResult<Uses> {
         let version = records.get(&keys::project_version(project)).await?;
-        let when = Unchanged { number: Some(version.map_or(0, |item| item.count)), ..Unchanged::default() };
+        let when =
+            Precondition { number: Some(version.map_or(0, |item| item.count)), ..Precondition::default() };
         let shards = (0..FLAG_ROW_SHARDS)
             .map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
         let flags = async { futures::future::try_join_all(shards).await.map_err(ApiError::from) };

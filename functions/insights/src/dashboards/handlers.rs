@@ -8,8 +8,8 @@ use axum::response::Response;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, deliver, json};
-use pennon_core::once::{noted, once};
-use pennon_core::store::{Item, StoreError, overtaken};
+use pennon_core::idempotency::{create_idempotently, idempotency_write};
+use pennon_core::store::{Item, StoreError, back_off_after_conflict};
 use serde_json::Value;
 
 use super::content::{self, Placed};
@@ -68,7 +68,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `POST P/dashboards/`
 pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let shown = |call| retrieve(State(state.clone()), call);
-    once(&state.app, call, |call| make(state.clone(), call), shown).await
+    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
 }
 
 async fn make(state: Insights, call: Call) -> ApiResult<Response> {
@@ -81,7 +81,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
     let dashboard = DashboardRecord::create(id, &input, access.caller.user(), now);
     let judged = Judged { access: &access, now, before: None, after: &dashboard };
     let mut writes = judged.writes()?;
-    writes.extend(noted(&call, id)?);
+    writes.extend(idempotency_write(&call, id)?);
     records.transact(writes).await?;
     Ok(created(Box::pin(shown::full(&state, &view, &access, &dashboard, &[])).await?))
 }
@@ -90,7 +90,7 @@ async fn make(state: Insights, call: Call) -> ApiResult<Response> {
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut found) = resource::find::<DashboardRecord>(&state, &call, WRITE).await?;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let (before, item) = resource::read::<DashboardRecord>(found)?;
         if let Some(changed) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
             return Box::pin(changed.answer(&state, &call, &access)).await;

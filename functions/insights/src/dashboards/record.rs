@@ -119,7 +119,7 @@ impl DashboardRecord {
 
     /// Where it is noted that its tiles go.
     pub fn sweep_mark(&self, project: ProjectId) -> Option<Key> {
-        self.swept_from.map(|at| keys::due_dashboard(at, project, self.id))
+        self.swept_from.map(|at| keys::dashboard_tiles_task(at, project, self.id))
     }
 }
 

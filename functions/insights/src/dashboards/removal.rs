@@ -10,7 +10,7 @@ use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write, overtaken};
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write, back_off_after_conflict};
 use serde::{Deserialize, Serialize};
 
 use super::content::{self, Placed};
@@ -53,7 +53,7 @@ pub fn writes(
             writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
         }
         if input.delete_insights {
-            let mark = keys::due_insights(now + TAKEN_OVER, project, after.id);
+            let mark = keys::dashboard_insights_task(now + TAKEN_OVER, project, after.id);
             writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
         }
     }
@@ -72,7 +72,7 @@ pub async fn remove_insights(
     user: &User,
     at: DateTime<Utc>,
 ) -> ApiResult<()> {
-    let mark = keys::due_insights(at + TAKEN_OVER, project, dashboard);
+    let mark = keys::dashboard_insights_task(at + TAKEN_OVER, project, dashboard);
     remove_all(records, (project, dashboard), user, at, mark).await
 }
 
@@ -100,7 +100,7 @@ async fn remove_insight(
 ) -> ApiResult<()> {
     let Placed { mut insight, mut item, .. } = placed;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let on: Vec<u64> = tiles::kept_dashboards(&insight.tiles).collect();
         let deleted = records.get(&key(project, dashboard)).await?;
         let Some(version) = deleted_version(deleted.as_ref())? else { return Ok(()) };
@@ -168,7 +168,7 @@ async fn sweep_tile(
 ) -> ApiResult<()> {
     let id = pointer.sk.strip_prefix(keys::DASHBOARD_TILES).and_then(|id| id.parse::<u64>().ok());
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let item = match id {
             Some(id) => records.get(&store::key(project, id)).await?,
             None => None,

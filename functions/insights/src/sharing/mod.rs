@@ -14,7 +14,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
-use pennon_core::store::{Item, Key, StoreError, Write, keys, overtaken};
+use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, keys};
 
 use crate::dashboards::Dashboards;
 use crate::placement::Placement;
@@ -88,7 +88,7 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
     Format::of(call)?;
     let records = &state.app.store.records;
     for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+        back_off_after_conflict(tried).await;
         let before = Found::read(found)?;
         let on = tiles::kept_dashboards(&before.insight.tiles);
         let dashboards = Dashboards::load(records, access.project.id, on).await?;

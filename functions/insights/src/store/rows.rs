@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{try_join, try_join_all};
-use pennon_core::bounded::Bounded;
+use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::{self, INSIGHT_ROW_SHARDS, ProjectId};
-use pennon_core::store::{Item, Page, Query, Raise, StoreError, Sums, Table, Write};
+use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table, VersionBump, Write};
 use pennon_engine::flag::stamp;
 
 use crate::row::InsightRow;
@@ -21,11 +21,11 @@ const BYTES_MAX: usize = 48 << 20;
 
 /// What a warm process keeps of summary rows. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<Mutex<Bounded<ProjectId, Rows>>>);
+pub struct Memory(Arc<Mutex<ByteLimitedCache<ProjectId, Rows>>>);
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory(Arc::new(Mutex::new(Bounded::new(BYTES_MAX))))
+        Memory(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
     }
 }
 
@@ -118,8 +118,8 @@ impl Difference {
 
     /// The write that tells of it; one in a transaction, whatever number of insights it writes.
     pub fn raise(self, project: ProjectId) -> Write {
-        let by = Sums { rows: self.by, edges: 0, last: self.last, used: 0 };
-        Write::Raise(keys::insights_version(project), Raise { by, ..Raise::default() })
+        let by = RowChecksums { rows: self.by, edges: 0, last: self.last, used: 0 };
+        Write::BumpVersion(keys::insights_version(project), VersionBump { by, ..VersionBump::default() })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::Call;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{End, Item, Key, Query, Span, StoreError, Table, Within};
+use crate::store::{ByteLimitedRead, End, Item, Key, Query, Span, StoreError, Table};
 
 /// Entries, and bytes of them, that are read before the key is known to open the project.
 const EARLY_ENTRIES_MAX: usize = 10 * LIMIT_DEFAULT;
@@ -91,7 +91,11 @@ impl ScopeLog<'_> {
     }
 
     /// The entries of `stretches`, one after the other, or the first of them where they are too many bytes.
-    async fn entries(&self, stretches: &[Stretch], newest: Option<Newest>) -> Result<Within, StoreError> {
+    async fn entries(
+        &self,
+        stretches: &[Stretch],
+        newest: Option<Newest>,
+    ) -> Result<ByteLimitedRead, StoreError> {
         let known = |stretch: &Stretch| {
             let newest = newest.as_ref()?;
             let is_it = stretch.is_newest && stretch.month == newest.month;
@@ -114,13 +118,13 @@ impl ScopeLog<'_> {
                 Found::Keys(keys) => {
                     let from = entries.len();
                     entries.extend(rest.by_ref().take(keys.len()));
-                    if !read.is_all && entries.len() < from + keys.len() {
+                    if !read.is_complete && entries.len() < from + keys.len() {
                         break;
                     }
                 }
             }
         }
-        Ok(Within { items: entries, is_all: read.is_all })
+        Ok(ByteLimitedRead { items: entries, is_complete: read.is_complete })
     }
 
     /// The newest entries of a month are read where they lie; of others the keys are found first, so that those that
@@ -235,18 +239,18 @@ impl Pointers {
 }
 
 /// The entries at `keys`, in their order, or the first of them where they are too many bytes for one answer.
-async fn entries_at(records: &Table, keys: &[Key]) -> Result<Within, StoreError> {
+async fn entries_at(records: &Table, keys: &[Key]) -> Result<ByteLimitedRead, StoreError> {
     let mut entries = Vec::with_capacity(keys.len());
     let (mut left, mut rest, mut step) = (READ_BYTES_MAX, keys, ENTRIES_AT_FIRST);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(step.min(rest.len()));
-        let read = records.batch_get_within(now, left).await?;
+        let read = records.batch_get_within_bytes(now, left).await?;
         let bytes: usize = read.items.iter().map(|entry| entry.text.len()).sum();
         entries.extend(read.items);
-        if !read.is_all || bytes > left {
-            return Ok(Within { items: entries, is_all: read.is_all && later.is_empty() });
+        if !read.is_complete || bytes > left {
+            return Ok(ByteLimitedRead { items: entries, is_complete: read.is_complete && later.is_empty() });
         }
         (left, rest, step) = (left - bytes, later, step * 3);
     }
-    Ok(Within { items: entries, is_all: true })
+    Ok(ByteLimitedRead { items: entries, is_complete: true })
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, deliver, link_in_place, too_long};
-use crate::store::{Item, Within};
+use crate::store::{ByteLimitedRead, Item};
 
 /// Entries of a page when the request does not say.
 pub const LIMIT_DEFAULT: usize = 10;
@@ -37,8 +37,8 @@ impl Wanted {
 
     /// The answer with the page's entries, of `total` in all: packed where it is long and the client takes that; refused
     /// by the largest limit that fits where a gateway would not let it through, or not all of the entries are here.
-    pub fn answer(&self, call: &Call, total: usize, entries: &Within) -> ApiResult<Response> {
-        let whole = entries.is_all.then(|| self.text(call, total, &entries.items));
+    pub fn answer(&self, call: &Call, total: usize, entries: &ByteLimitedRead) -> ApiResult<Response> {
+        let whole = entries.is_complete.then(|| self.text(call, total, &entries.items));
         let answer = whole.and_then(|text| deliver(&call.headers, text.into_bytes()));
         answer.ok_or_else(|| self.refusal(call, total, &entries.items))
     }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::key::KeyRecord;
-use crate::clock::Mark;
+use crate::clock::MonotonicInstant;
 use crate::store::keys::ProjectId;
 
 /// How long a key is remembered by a process.
@@ -32,7 +32,7 @@ struct Cached {
 }
 
 /// A key, and since when it is remembered.
-type Remembered = (Arc<KeyRecord>, Mark);
+type Remembered = (Arc<KeyRecord>, MonotonicInstant);
 
 /// Where a token or a key led to the last time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +51,10 @@ impl KeyCache {
     }
 
     pub(super) fn remember(&self, hash: String, record: Arc<KeyRecord>) {
-        self.remember_since(hash, record, Mark::here());
+        self.remember_since(hash, record, MonotonicInstant::now());
     }
 
-    fn remember_since(&self, hash: String, record: Arc<KeyRecord>, mark: Mark) {
+    fn remember_since(&self, hash: String, record: Arc<KeyRecord>, mark: MonotonicInstant) {
         let mut keys = lock(&self.0.keys);
         if keys.len() >= REMEMBERED_KEYS_MAX {
             keys.clear();
@@ -124,8 +124,12 @@ mod tests {
     fn a_key_is_remembered_for_less_than_five_seconds() {
         assert_eq!(REMEMBERED_SECONDS, 5);
         let cache = KeyCache::default();
-        cache.remember_since("young".to_owned(), record(), Mark::ago(Duration::from_millis(4_000)));
-        cache.remember_since("old".to_owned(), record(), Mark::ago(Duration::from_millis(5_001)));
+        cache.remember_since(
+            "young".to_owned(),
+            record(),
+            MonotonicInstant::ago(Duration::from_millis(4_000)),
+        );
+        cache.remember_since("old".to_owned(), record(), MonotonicInstant::ago(Duration::from_millis(5_001)));
         assert!(cache.get("young").is_some());
         assert!(cache.get("old").is_none());
     }

@@ -10,9 +10,9 @@ use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::Call;
 use crate::model::Project;
+use crate::request_metrics;
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key};
-use crate::tally;
 use crate::throttle::Bucket;
 
 /// The query parameter that carries a token.
@@ -65,7 +65,7 @@ impl App {
         if let Some(rates) = &self.rates {
             rates.count(&self.store.records, &hash, Bucket::General, call.now).await?;
         }
-        tally::note(|tally| tally.set_project(named));
+        request_metrics::record(|metrics| metrics.set_project(named));
         Ok((Access::of_link(project.body::<Project>()?), opened.insight, found.collect()))
     }
 }

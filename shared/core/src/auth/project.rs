@@ -18,9 +18,9 @@ use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
+use crate::request_metrics;
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key, Query};
-use crate::tally;
 use crate::throttle::Bucket;
 
 /// How a request names its project.
@@ -160,7 +160,7 @@ impl App {
             self.project_and(actual.project, &wanted).await?
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
-        tally::note(|tally| tally.set_project(project.id));
+        request_metrics::record(|metrics| metrics.set_project(project.id));
         let mut access = Access::check(caller, project, scope)?;
         self.count(call, &presented, bucket).await?;
         times?;
@@ -213,7 +213,7 @@ impl App {
     fn presented(&self, call: &Call) -> ApiResult<Presented> {
         let credential = call.credential().ok_or_else(ApiError::not_authenticated)?;
         let hash = hash_key(&credential.key);
-        tally::note(|tally| tally.set_key(&hash));
+        request_metrics::record(|metrics| metrics.set_key(&hash));
         let cached = self.keys.get(&hash);
         Ok(Presented { hash, source: credential.source, cached })
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::Mark;
+use crate::clock::MonotonicInstant;
 use crate::model::TokenRow;
 use crate::store::keys::ProjectId;
 use crate::store::{Item, Key, Store, StoreError, keys};
@@ -28,7 +28,7 @@ pub struct Tokens {
 struct Seen {
     project: ProjectId,
     /// When it was read; none where that is too long ago for anything.
-    at: Option<Mark>,
+    at: Option<MonotonicInstant>,
 }
 
 impl Tokens {
@@ -74,7 +74,7 @@ impl Tokens {
         if seen.len() >= MOST {
             seen.clear();
         }
-        seen.insert(token.to_owned(), Seen { project, at: Some(Mark::here()) });
+        seen.insert(token.to_owned(), Seen { project, at: Some(MonotonicInstant::now()) });
         let found = if guess == Some(project) { found.collect() } else { Vec::new() };
         Ok(Some((project, found)))
     }

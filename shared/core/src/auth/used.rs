@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::cache::KeyCache;
-use crate::caller;
+use crate::function_name::inherit_function_name;
 use crate::store::round_trips::aside;
 use crate::store::{Store, keys};
 
@@ -35,5 +35,5 @@ pub(super) fn note(store: &Store, cache: &KeyCache, hash: &str, noted: i64, now:
             Err(_) => tracing::warn!("the use of a key could not be noted in time"),
         }
     });
-    cache.follow(tokio::spawn(caller::kept(task)));
+    cache.follow(tokio::spawn(inherit_function_name(task)));
 }

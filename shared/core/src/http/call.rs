@@ -13,7 +13,7 @@ use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, file, json_object};
 use super::edge::{ClientPath, RequestClock};
 use crate::clock::{Clock, NOW_HEADER};
 use crate::error::{ApiError, ApiResult};
-use crate::tally;
+use crate::request_metrics;
 
 /// Where a key was found, in the words of the error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let params = params.iter().flatten().map(|(name, value)| (name.to_owned(), decode(value))).collect();
         let body = read(body).await?;
         if let Some(route) = parts.extensions.get::<MatchedPath>() {
-            tally::note(|tally| tally.set_route(route.as_str()));
+            request_metrics::record(|metrics| metrics.set_route(route.as_str()));
         }
         let clock = parts.extensions.get::<RequestClock>().map_or(Clock::Running, |clock| clock.0);
         let now = clock.now(parts.headers.get(NOW_HEADER).and_then(|value| value.to_str().ok()));

@@ -12,7 +12,7 @@ use axum::response::Response;
 use tracing::{Instrument, Level};
 
 use crate::ids::new_uuid;
-use crate::tally::{Tally, counted};
+use crate::request_metrics::{RequestMetrics, with_metrics};
 use crate::traces::{self, Parent, RequestSpan};
 
 /// Target of the line, by which filters and other readers of the log know it.
@@ -27,7 +27,7 @@ pub(super) struct Watched {
     id: String,
     method: Method,
     began: Instant,
-    tally: Arc<Tally>,
+    metrics: Arc<RequestMetrics>,
     /// Of which trace it is, where it is traced, and when it came.
     traced: Option<(Parent, SystemTime)>,
 }
@@ -44,7 +44,7 @@ impl Watched {
             id: given.unwrap_or_else(own),
             method: request.method().clone(),
             began: Instant::now(),
-            tally: Arc::new(Tally::new(traced.is_some())),
+            metrics: Arc::new(RequestMetrics::new(traced.is_some())),
             traced,
         }
     }
@@ -52,7 +52,7 @@ impl Watched {
     /// What `answer` comes to. Its line is written before it is handed on, because a function stops with its answer.
     pub async fn answered(self, answer: impl Future<Output = Response>) -> Response {
         let span = tracing::info_span!(target: REQUEST_TARGET, "request", request_id = self.id);
-        let response = counted(self.tally.clone(), answer).instrument(span).await;
+        let response = with_metrics(self.metrics.clone(), answer).instrument(span).await;
         let status = response.status().as_u16();
         self.tell(status);
         if let Some((parent, began)) = self.traced {
@@ -66,32 +66,32 @@ impl Watched {
             parent,
             times: (began, SystemTime::now()),
             method: self.method.to_string(),
-            route: self.tally.route().to_owned(),
+            route: self.metrics.route().to_owned(),
             status,
-            project: self.tally.project(),
-            key: self.tally.key().to_owned(),
+            project: self.metrics.project(),
+            key: self.metrics.key().to_owned(),
             request_id: self.id.clone(),
-            calls: self.tally.calls(),
+            calls: self.metrics.calls(),
         }
     }
 
     fn tell(&self, status: u16) {
-        let tally = &self.tally;
+        let metrics = &self.metrics;
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         tracing::info!(
             target: REQUEST_TARGET,
             parent: None,
             request_id = self.id,
             method = self.method.as_str(),
-            route = tally.route(),
-            project = tally.project(),
-            key = tally.key(),
+            route = metrics.route(),
+            project = metrics.project(),
+            key = metrics.key(),
             status,
             duration_ms = micros as f64 / 1e3,
-            round_trips = tally.round_trips(),
-            read_units = tally.read_units(),
-            write_units = tally.write_units(),
-            bytes_read = tally.bytes_read(),
+            round_trips = metrics.round_trips(),
+            read_units = metrics.read_units(),
+            write_units = metrics.write_units(),
+            bytes_read = metrics.bytes_read(),
             "request"
         );
     }

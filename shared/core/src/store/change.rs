@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, Trans
 use super::StoreError;
 use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, USED, VERSION, number};
 use super::parts::pack;
-use super::table::{Guard, Raise, Write};
+use super::table::{Guard, VersionBump, Write};
 
 /// One item of a transaction: what is done to it, and when all of it may be done.
 #[derive(Debug, Clone)]
@@ -100,8 +100,8 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
         Write::Add(key, by) => {
             one(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, Guard::None)
         }
-        Write::Raise(key, raise) => raising(key, *raise),
-        Write::Measured(key, at, used) => Change {
+        Write::BumpVersion(key, raise) => raising(key, *raise),
+        Write::SetFeedBytes(key, at, used) => Change {
             key: key.clone(),
             action: Action::Count { add: Vec::new(), set: vec![(USED, *used)] },
             when: vec![Condition::Is(COUNT, *at)],
@@ -109,7 +109,7 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
     })
 }
 
-fn raising(key: &Key, raise: Raise) -> Change {
+fn raising(key: &Key, raise: VersionBump) -> Change {
     let sums = [(ROWS, raise.when.rows), (EDGES, raise.when.edges), (COUNT, raise.when.number)];
     // Before the first write there is no row, and all of them are 0.
     let seen = |(name, seen): (&'static str, Option<i64>)| match seen? {

@@ -77,7 +77,7 @@ impl Key {
 /// What a project's version says of the rows that were true when it had its number, so that rows read beside it can be
 /// proven to be exactly those.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct RowChecksums {
     /// The stamps of all live summary rows, added up.
     pub rows: i64,
     /// The stamps of all live flags that depend on others, added up.
@@ -102,7 +102,7 @@ pub struct Item {
     /// A counter, for the items that are one.
     pub count: i64,
     /// What stands beside the counter of a project's version; zeros elsewhere.
-    pub sums: Sums,
+    pub sums: RowChecksums,
     /// When DynamoDB may remove it, in seconds since the epoch.
     pub expires_at: Option<i64>,
     /// The parts that its body is stored in, where it is too long for one item.
@@ -133,7 +133,7 @@ impl Item {
             text: String::new(),
             bytes: Vec::new(),
             count: 0,
-            sums: Sums::default(),
+            sums: RowChecksums::default(),
             expires_at: None,
             parts: None,
         }
@@ -263,7 +263,7 @@ impl Item {
             text: body,
             bytes,
             count: parsed(&map, COUNT).unwrap_or(0),
-            sums: Sums {
+            sums: RowChecksums {
                 rows: parsed(&map, ROWS).unwrap_or(0),
                 edges: parsed(&map, EDGES).unwrap_or(0),
                 last: parsed(&map, LAST).unwrap_or(0),

@@ -42,14 +42,17 @@ use uuid::Uuid;
 use super::Key;
 
 mod calculations;
-mod due;
 mod flag_keys;
+mod scheduled_tasks;
 
 pub use calculations::{
     JOB_PREFIX, JOB_SHARDS, QUERY_NAME_BYTES_MAX, job, jobs_pk, jobs_pks, query_name, query_state, result,
 };
-pub use due::{DUE, Due, due_dashboard, due_insights, due_members, due_of, is_due};
 pub use flag_keys::{flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
+pub use scheduled_tasks::{
+    SCHEDULED_TASKS, ScheduledTask, cohort_members_task, dashboard_insights_task, dashboard_tiles_task,
+    is_due, parse_scheduled_task,
+};
 
 /// Number of a project.
 pub type ProjectId = u64;
@@ -181,7 +184,7 @@ pub fn project_ingested(id: ProjectId) -> Key {
 }
 
 /// A counter that every write of a flag, cohort or group type of the project raises. Beside it stand sums over the rows
-/// of its flags ([`super::Sums`]).
+/// of its flags ([`super::RowChecksums`]).
 pub fn project_version(id: ProjectId) -> Key {
     Key::new(format!("PROJECT#{id}"), "VERSION")
 }

@@ -1,4 +1,4 @@
-//! Notes in the request's tally what its calls to DynamoDB took: asks each call for the units that it consumed, and adds
+//! Notes in the request's metrics what its calls to DynamoDB took: asks each call for the units that it consumed, and adds
 //! them up.
 
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ use aws_smithy_runtime_api::client::interceptors::context::{Input, Output};
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
 
-use crate::tally;
+use crate::request_metrics;
 use crate::traces::CallSpan;
 
 /// The interceptor.
@@ -95,8 +95,8 @@ impl Intercept for Meter {
         _context: &BeforeSerializationInterceptorContextRef<'_>,
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        tally::note(|tally| {
-            if tally.is_traced() {
+        request_metrics::record(|metrics| {
+            if metrics.is_traced() {
                 bag.interceptor_state().store_put(Began(SystemTime::now()));
             }
         });
@@ -121,12 +121,12 @@ impl Intercept for Meter {
     ) -> Result<(), BoxError> {
         let output = context.output_or_error().and_then(Result::ok);
         let (read, write) = output.map_or((0.0, 0.0), |output| (read_units(output), write_units(output)));
-        tally::note(|tally| {
-            tally.add_round_trip(read, write);
+        request_metrics::record(|metrics| {
+            metrics.add_round_trip(read, write);
             if let Some(Began(began)) = bag.load::<Began>() {
                 let operation = bag.load::<Metadata>().map_or("", Metadata::name).to_owned();
                 let times = (*began, SystemTime::now());
-                tally.add_call(CallSpan { operation, times, has_failed: output.is_none() });
+                metrics.add_call(CallSpan { operation, times, has_failed: output.is_none() });
             }
         });
         Ok(())

@@ -2,33 +2,35 @@
 //! [`Write`]; only this module knows the SDK.
 
 mod bulk;
+mod byte_limited_read;
 mod change;
 mod connect;
-pub mod direct;
 mod error;
 mod item;
 pub mod keys;
+pub mod local_backend;
 mod meter;
 mod parts;
 mod places;
 mod query;
-mod roots;
 pub mod round_trips;
 pub mod schema;
 mod table;
-mod within;
+mod tls_roots;
 
+pub use byte_limited_read::ByteLimitedRead;
 pub use change::{Action, Change, Condition};
 pub use connect::ConnectError;
 pub use error::StoreError;
-pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, Sums};
+pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, RowChecksums};
 pub use meter::Meter;
 pub use parts::PARTED_BYTES_MAX;
 pub use places::{End, Span};
 pub use query::{Page, PageStart, Query};
-pub use roots::{AMAZON_ROOTS, Roots};
-pub use table::{Guard, Raise, TRANSACTION_WRITES_MAX, Table, Unchanged, Write, overtaken};
-pub use within::Within;
+pub use table::{
+    Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, back_off_after_conflict,
+};
+pub use tls_roots::{AMAZON_ROOTS, Roots};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +38,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 use crate::config::StoreConfig;
-use direct::Direct;
+use local_backend::LocalBackend;
 use round_trips::RoundTrips;
 
 /// Time for one try of a call, and for a call with all its tries. Above it the caller is told to come back, long before
@@ -65,12 +67,12 @@ impl Store {
         }
     }
 
-    /// The same tables, `direct` answering what it can.
+    /// The same tables, which asks `local_backend` first.
     #[must_use]
-    pub fn with_direct(self, direct: &Arc<dyn Direct>) -> Store {
+    pub fn with_local_backend(self, local_backend: &Arc<dyn LocalBackend>) -> Store {
         Store {
-            records: self.records.with_direct(direct.clone()),
-            blocks: self.blocks.with_direct(direct.clone()),
+            records: self.records.with_local_backend(local_backend.clone()),
+            blocks: self.blocks.with_local_backend(local_backend.clone()),
             roots: self.roots,
         }
     }

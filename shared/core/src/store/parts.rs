@@ -128,7 +128,7 @@ fn joined(item: &Item, found: &mut HashMap<Key, Item>) -> Result<Option<String>,
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::direct::from_json;
+    use super::super::local_backend::from_json;
     use super::*;
 
     /// A text of `length` characters that deflates to about three quarters.

@@ -3,9 +3,9 @@
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::direct::{Found, Pending, Range};
+use super::byte_limited_read::take_within_bytes;
 use super::item::{Attributes, Item, Key, PK, SK};
-use super::within::within;
+use super::local_backend::{BackendFuture, PartitionPage, PartitionRange};
 use super::{StoreError, Table};
 
 /// Which items of a partition a query yields, in order of their sort keys.
@@ -111,11 +111,11 @@ impl Table {
             let after = Key::new(query.pk.clone(), query.after.clone()?);
             Some(PageStart(after.attributes()))
         });
-        let direct = match self.direct_page(query, limit, start.as_ref()) {
+        let local_page = match self.local_page(query, limit, start.as_ref()) {
             Some(pending) => pending.await,
             None => None,
         };
-        let (items, next) = match direct {
+        let (items, next) = match local_page {
             Some(found) => {
                 let last = found.items.last().filter(|_| found.more).map(Item::key_of).transpose()?;
                 (found.items, last.as_ref().map(Key::attributes))
@@ -125,8 +125,8 @@ impl Table {
                 (answer.items.unwrap_or_default(), answer.last_evaluated_key)
             }
         };
-        let first = within(items, most.unwrap_or(usize::MAX))?;
-        let next = next.filter(|key| first.is_all && !key.is_empty());
+        let first = take_within_bytes(items, most.unwrap_or(usize::MAX))?;
+        let next = next.filter(|key| first.is_complete && !key.is_empty());
         Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
     }
 
@@ -151,22 +151,22 @@ impl Table {
     }
 
     /// The page as a database of this process has it, if there is one.
-    fn direct_page(
+    fn local_page(
         &self,
         query: &Query,
         limit: Option<usize>,
         start: Option<&PageStart>,
-    ) -> Option<Pending<'_, Found>> {
-        let direct = self.direct.as_ref()?;
+    ) -> Option<BackendFuture<'_, PartitionPage>> {
+        let local = self.local_backend.as_ref()?;
         let after = start.map(|start| Item::key_of(&start.0)).transpose().ok()?;
-        let range = Range {
+        let range = PartitionRange {
             pk: query.pk.clone(),
             prefix: query.prefix.clone(),
             after: after.map(|key| key.sk),
             limit,
             descending: query.descending,
         };
-        Some(direct.page(&self.name, range))
+        Some(local.page(&self.name, range))
     }
 }
 

@@ -15,8 +15,8 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 
 use super::StoreError;
 use super::change::{Action, Change, changes};
-use super::direct::Direct;
-use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, Sums, number, parsed};
+use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, RowChecksums, number, parsed};
+use super::local_backend::LocalBackend;
 use super::parts::size;
 
 /// Most writes of one transaction, by DynamoDB's rule.
@@ -32,7 +32,7 @@ pub struct Table {
     pub(super) client: Client,
     pub(super) name: Arc<str>,
     /// What answers before the client is asked.
-    pub(super) direct: Option<Arc<dyn Direct>>,
+    pub(super) local_backend: Option<Arc<dyn LocalBackend>>,
 }
 
 /// What must hold of the stored item for a write to happen.
@@ -61,26 +61,26 @@ pub enum Write {
     Check(Key, Guard),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
-    /// Raise a project's version.
-    Raise(Key, Raise),
-    /// Set what the version with this number says of the feed's room ([`Sums::used`]), and leave its number.
-    Measured(Key, i64, i64),
+    /// VersionBump a project's version.
+    BumpVersion(Key, VersionBump),
+    /// Set what the version with this number says of the feed's room ([`RowChecksums::used`]), and leave its number.
+    SetFeedBytes(Key, i64, i64),
 }
 
 /// How a project's version is raised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Raise {
+pub struct VersionBump {
     /// What is added to the sums; `last` is set.
-    pub by: Sums,
-    /// What [`Sums::used`] becomes, where it was measured; `by` adds nothing to it then.
+    pub by: RowChecksums,
+    /// What [`RowChecksums::used`] becomes, where it was measured; `by` adds nothing to it then.
     pub used: Option<i64>,
     /// What has to be as it was read.
-    pub when: Unchanged,
+    pub when: Precondition,
 }
 
 /// What of a project's version has to be as a writer saw it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unchanged {
+pub struct Precondition {
     /// The sum of the rows.
     pub rows: Option<i64>,
     /// The sum of the rows that depend on others.
@@ -94,13 +94,13 @@ pub struct Unchanged {
 impl Table {
     /// The table called `name`, reached through `client`.
     pub fn new(client: Client, name: &str) -> Table {
-        Table { client, name: name.into(), direct: None }
+        Table { client, name: name.into(), local_backend: None }
     }
 
-    /// The same table, `direct` answering what it can.
+    /// The same table, which asks `local_backend` first.
     #[must_use]
-    pub fn with_direct(self, direct: Arc<dyn Direct>) -> Table {
-        Table { direct: Some(direct), ..self }
+    pub fn with_local_backend(self, local_backend: Arc<dyn LocalBackend>) -> Table {
+        Table { local_backend: Some(local_backend), ..self }
     }
 
     /// The item at `key`, if there is one.
@@ -116,7 +116,8 @@ impl Table {
 
     /// The item at `key` as it is stored.
     async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
-        if let Some(mut found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, &[key])) {
+        if let Some(mut found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
+        {
             return Ok(found.pop());
         }
         let answer = self
@@ -163,7 +164,7 @@ impl Table {
         if let [key] = keys {
             return Ok(self.get_stored(key).await?.into_iter().collect());
         }
-        if let Some(found) = self.direct.as_ref().and_then(|direct| direct.items(&self.name, keys)) {
+        if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
             return Ok(found);
         }
         let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
@@ -200,8 +201,8 @@ impl Table {
             return Err(StoreError::TooLarge);
         }
         let changes = Arc::new(changes);
-        if let Some(direct) = &self.direct
-            && let Some(done) = direct.transact(&self.name, changes.clone()).await
+        if let Some(local) = &self.local_backend
+            && let Some(done) = local.transact(&self.name, changes.clone()).await
         {
             return done.map(|_| ());
         }
@@ -232,10 +233,10 @@ impl Table {
 
     /// Adds `by` to the counter at `key` and returns what it then is. Never gives the same number twice.
     pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
-        if let Some(direct) = &self.direct {
+        if let Some(local) = &self.local_backend {
             let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
             let change = Change { key: key.clone(), action: add, when: Vec::new() };
-            if let Some(done) = direct.transact(&self.name, Arc::new(vec![change])).await {
+            if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
                 return done;
             }
         }
@@ -349,7 +350,7 @@ where
 
 /// Waits before a write that others have overtaken so many times is judged again: not at all before the first try, then
 /// longer with every one, by a random share, and about a twentieth of a second at most.
-pub async fn overtaken(tried: u32) {
+pub async fn back_off_after_conflict(tried: u32) {
     if tried > 0 {
         let most_ms = 2_u64 << tried.min(5);
         tokio::time::sleep(Duration::from_millis(crate::ids::random_below(most_ms))).await;

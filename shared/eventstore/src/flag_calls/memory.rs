@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pennon_core::bounded::Bounded;
-use pennon_core::clock::Mark;
+use pennon_core::byte_limited_cache::ByteLimitedCache;
+use pennon_core::clock::MonotonicInstant;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::calls::{CallsByKey, KnownCalls};
 
@@ -29,7 +29,7 @@ pub(crate) struct CallsMemory {
     /// How many batches, and rows of calls, this process has stored.
     appended: AtomicU64,
     projects: Mutex<HashMap<ProjectId, ProjectCalls>>,
-    blocks: Mutex<Bounded<(ProjectId, BlockId), Arc<CallsByKey>>>,
+    blocks: Mutex<ByteLimitedCache<(ProjectId, BlockId), Arc<CallsByKey>>>,
 }
 
 #[derive(Debug)]
@@ -37,14 +37,14 @@ struct ProjectCalls {
     calls: Arc<KnownCalls>,
     /// When the read of them began: the number of batches, and the time.
     appended: u64,
-    at: Mark,
+    at: MonotonicInstant,
 }
 
 /// When a read began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadStart {
     appended: u64,
-    at: Mark,
+    at: MonotonicInstant,
 }
 
 impl Default for CallsMemory {
@@ -52,7 +52,7 @@ impl Default for CallsMemory {
         CallsMemory {
             appended: AtomicU64::new(0),
             projects: Mutex::default(),
-            blocks: Mutex::new(Bounded::new(BLOCKS_BYTES_MAX)),
+            blocks: Mutex::new(ByteLimitedCache::new(BLOCKS_BYTES_MAX)),
         }
     }
 }
@@ -65,7 +65,7 @@ impl CallsMemory {
 
     /// To be taken before a read, and given to [`CallsMemory::keep`] after it.
     pub(crate) fn start(&self) -> ReadStart {
-        ReadStart { appended: self.appended.load(Ordering::Acquire), at: Mark::here() }
+        ReadStart { appended: self.appended.load(Ordering::Acquire), at: MonotonicInstant::now() }
     }
 
     /// The calls of `project`, where they still hold.

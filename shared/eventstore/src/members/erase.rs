@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use pennon_core::store::keys::{Kind, ProjectId, declared as declaration, project_version, records_pk};
-use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Table, Write};
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, VersionBump, Write};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -83,7 +83,7 @@ async fn erase_from(
         let record = Item::new(item.key.clone(), &changed.record)?.with_version(version + 1);
         let mut writes = vec![
             Write::Put(record, Guard::Version(version)),
-            Write::Raise(project_version(project), Raise::default()),
+            Write::BumpVersion(project_version(project), VersionBump::default()),
         ];
         if let Some(declared) = changed.declared {
             let guard = Guard::Version(declared.version);

@@ -10,7 +10,7 @@ thread_local! {
 }
 
 fn allocate(bytes: i64) {
-    heap::count_with(|| ALLOCATED.get());
+    heap::set_allocation_counter(|| ALLOCATED.get());
     ALLOCATED.set(ALLOCATED.get() + bytes);
 }
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pennon_core::caller;
+use pennon_core::function_name::inherit_function_name;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
@@ -154,7 +154,7 @@ impl EventStore {
                 let (store, task, wanted, room) = (self.clone(), task.clone(), wanted.clone(), room.clone());
                 // What has begun goes on when the question is given up, and until it ends nobody else begins with the
                 // same, nor takes the memory that it has.
-                let decoded = tokio::spawn(caller::kept(async move {
+                let decoded = tokio::spawn(inherit_function_name(async move {
                     let _until_done = (decoding, turn);
                     store.decode(found, &task, &wanted, &room).await
                 }));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
-use pennon_core::store::direct::{Direct, Found, Pending, Range};
+use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
 use pennon_core::store::{Attributes, Change, Key, Query, Store, StoreError};
 use pennon_eventstore::{
     Doomed, Effort, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, PersonRecord, Settings,
@@ -64,16 +64,16 @@ impl Faster {
     }
 }
 
-impl Direct for Faster {
+impl LocalBackend for Faster {
     fn items(&self, _: &str, _: &[&Key]) -> Option<Vec<Attributes>> {
         None
     }
 
-    fn page(&self, _: &str, _: Range) -> Pending<'_, Found> {
+    fn page(&self, _: &str, _: PartitionRange) -> BackendFuture<'_, PartitionPage> {
         Box::pin(async { None })
     }
 
-    fn transact(&self, _: &str, changes: Arc<Vec<Change>>) -> Pending<'_, Result<i64, StoreError>> {
+    fn transact(&self, _: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>> {
         Box::pin(async move {
             let is_manifest = changes.iter().any(|change| change.key.sk == "HEAD");
             let one_less = |left: u64| left.checked_sub(1);
@@ -94,9 +94,9 @@ fn impatient(turns_in_all: Duration) -> Settings {
 /// A writer who meets so many others, and what counts them.
 fn slower(place: &Place, other: Other, times: u64, turns_in_all: Duration) -> (EventStore, Arc<Faster>) {
     let faster = Arc::new(Faster { left: AtomicU64::new(times), other, events: place.again() });
-    let direct: Arc<dyn Direct> = faster.clone();
+    let direct: Arc<dyn LocalBackend> = faster.clone();
     let url = format!("file://{}/events", place.directory.path().display());
-    let store: Store = place.store.clone().with_direct(&direct);
+    let store: Store = place.store.clone().with_local_backend(&direct);
     (EventStore::open_with(store, &url, impatient(turns_in_all)).unwrap(), faster)
 }
 

@@ -21,23 +21,23 @@ use super::change::Change;
 use super::item::{Attributes, Key};
 
 /// A database in this process.
-pub trait Direct: std::fmt::Debug + Send + Sync {
+pub trait LocalBackend: std::fmt::Debug + Send + Sync {
     /// The items at `keys`, which differ, in any order, without those that are not there; all of one state of the table.
     fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>>;
 
     /// The next page of a partition.
-    fn page(&self, table: &str, range: Range) -> Pending<'_, Found>;
+    fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage>;
 
     /// Makes all of `changes` or none. Says what the counter is that the last of them raised; 0 without one.
-    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> Pending<'_, Result<i64, StoreError>>;
+    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>>;
 }
 
 /// An answer to come; none where the SDK has to be asked.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
+pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
 
 /// Which items of a partition are wanted.
 #[derive(Debug, Clone)]
-pub struct Range {
+pub struct PartitionRange {
     /// The partition.
     pub pk: String,
     /// What their sort keys start with.
@@ -52,7 +52,7 @@ pub struct Range {
 
 /// A page of a partition.
 #[derive(Debug)]
-pub struct Found {
+pub struct PartitionPage {
     /// Its items.
     pub items: Vec<Attributes>,
     /// Whether the page ended before the range did.

@@ -77,7 +77,7 @@ impl Once {
 }
 
 /// The write that notes that `call` creates the record `id`, for the transaction that does; none where it does not ask to.
-pub fn noted(call: &Call, id: impl std::fmt::Display) -> ApiResult<Option<Write>> {
+pub fn idempotency_write(call: &Call, id: impl std::fmt::Display) -> ApiResult<Option<Write>> {
     let Some(once) = Once::of(call)? else { return Ok(None) };
     let made = Made { request: once.request, id: id.to_string() };
     let item: Result<Item, StoreError> = Item::new(once.row, &made);
@@ -86,9 +86,12 @@ pub fn noted(call: &Call, id: impl std::fmt::Display) -> ApiResult<Option<Write>
     Ok(Some(Write::Put(item?.expiring(until), Guard::Absent)))
 }
 
-/// Answers with `create`, which writes what [`noted`] gives it with the record; or, where the record was created before,
+/// Answers with `create`, which writes what [`idempotency_write`] gives it with the record; or, where the record was created before,
 /// as `retrieve` does, which gets the call with the record's id as the parameter `id`.
-pub async fn once<C: Future<Output = ApiResult<Response>>, R: Future<Output = ApiResult<Response>>>(
+pub async fn create_idempotently<
+    C: Future<Output = ApiResult<Response>>,
+    R: Future<Output = ApiResult<Response>>,
+>(
     app: &App,
     call: Call,
     create: impl FnOnce(Call) -> C,

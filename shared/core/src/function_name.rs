@@ -9,18 +9,18 @@ tokio::task_local! {
 }
 
 /// Runs `work` in this name.
-pub async fn named<F: Future>(name: &str, work: F) -> F::Output {
+pub async fn with_function_name<F: Future>(name: &str, work: F) -> F::Output {
     NAME.scope(name.into(), work).await
 }
 
 /// The name, if there is one.
-pub fn name() -> Option<Arc<str>> {
+pub fn function_name() -> Option<Arc<str>> {
     NAME.try_with(Arc::clone).ok()
 }
 
 /// `work` in the name in which this is called, for a task of its own.
-pub fn kept<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    let name = name();
+pub fn inherit_function_name<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let name = function_name();
     async move {
         match name {
             Some(name) => NAME.scope(name, work).await,
@@ -36,8 +36,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_has_the_name_of_whoever_started_it() {
-        let within = named("flags", async { tokio::spawn(kept(async { name() })).await.unwrap() }).await;
+        let within = with_function_name("flags", async {
+            tokio::spawn(inherit_function_name(async { function_name() })).await.unwrap()
+        })
+        .await;
         assert_eq!(within.as_deref(), Some("flags"));
-        assert_eq!(tokio::spawn(kept(async { name() })).await.unwrap(), None);
+        assert_eq!(tokio::spawn(inherit_function_name(async { function_name() })).await.unwrap(), None);
     }
 }

@@ -1,12 +1,13 @@
-//! Whatever comes is answered: taken, or refused with a 4xx; what is taken comes back as it was sent.
+//! Any input is either accepted or rejected with a 4xx; accepted properties are stored as sent.
 
+use pennon_core::http::SdkBody;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{NOW, events, gzip, read_text, received};
-use crate::decode::{Sent, decode};
-use crate::normalize::{Form, normalize};
+use super::{NOW, events, gzip, metadata, read_text};
+use crate::decode::decode;
+use crate::normalize::{CaptureFormat, normalize};
 
 /// Any JSON value, nested a little.
 fn any_value() -> impl Strategy<Value = Value> {
@@ -32,42 +33,43 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn properties_come_back_as_they_were_sent(value in any_value()) {
+    fn properties_are_stored_as_sent(value in any_value()) {
         let properties = json!({"k": value, "l": [value]});
         let got = events(json!({"event": "a", "distinct_id": "d", "properties": properties}));
-        // As JSON they are compared as they would be without this product between.
+        // Compared after a JSON round trip, which changes some numbers by itself.
         let want = serde_json::from_str::<Value>(&properties.to_string()).unwrap();
         prop_assert_eq!(Value::from(got[0].properties.clone()).to_string(), want.to_string());
     }
 
     #[test]
-    fn any_value_in_any_field_is_answered(value in any_value(), field in 0_usize..12, form in any::<bool>()) {
+    fn any_value_in_any_field_is_accepted_or_rejected(value in any_value(), field in 0_usize..12, is_batch in any::<bool>()) {
         const FIELDS: [&str; 12] = ["event", "uuid", "distinct_id", "timestamp", "offset", "properties", "$set",
             "$unset", "batch", "api_key", "sent_at", "options"];
         let mut event = json!({"event": "a", "distinct_id": "d"});
         event[FIELDS[field]] = value;
-        let form = if form { Form::Batch } else { Form::Analytics };
+        let format = if is_batch { CaptureFormat::Batch } else { CaptureFormat::Analytics };
         for body in [event.clone(), json!([event]), json!({"batch": [event], "created_at": NOW})] {
-            let read = normalize(body.to_string().as_bytes(), form, &received(), &mut || Uuid::from_u128(9));
-            match read {
+            let normalized =
+                normalize(body.to_string().as_bytes(), format, &metadata(), &mut || Uuid::from_u128(9));
+            match normalized {
                 Ok(batch) => prop_assert!(batch.captured.sealed().is_ok()),
-                Err(refusal) => prop_assert!(refusal.status.is_client_error()),
+                Err(error) => prop_assert!(error.status.is_client_error()),
             }
         }
     }
 
     #[test]
-    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_usize..4) {
+    fn any_bytes_are_accepted_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_usize..4) {
         let content_type = [None, Some("application/json"), Some("application/x-www-form-urlencoded"), Some("text/plain")][kind];
         for body in [bytes.clone(), [b"data=".as_slice(), &bytes].concat(), gzip(&bytes),
             [b"{\"batch\":[".as_slice(), &bytes].concat()] {
             for compression in [None, Some("base64"), Some("gzip-js")] {
-                let sent = Sent { content_type, content_encoding: None, compression, body: &body };
-                let refusal = match decode(&sent) {
+                let sent = SdkBody { content_type, content_encoding: None, compression, body: &body };
+                let error = match decode(&sent) {
                     Ok(payload) => read_text(&payload.json).err(),
-                    Err(refusal) => Some(refusal),
+                    Err(error) => Some(error),
                 };
-                prop_assert!(refusal.is_none_or(|refusal| refusal.status.is_client_error()));
+                prop_assert!(error.is_none_or(|error| error.status.is_client_error()));
             }
         }
     }

@@ -33,7 +33,7 @@ pub enum Roots {
 impl Store {
     /// The tables of `config`, reached as the environment says, with a connection that is open already: `probe`, a key that the
     /// caller may read, is read once, whether or not there is such an item.
-    pub async fn connected(config: &StoreConfig, probe: &Key) -> Store {
+    pub async fn connect_at_start(config: &StoreConfig, probe: &Key) -> Store {
         if trusts_others() {
             let store = Store::from_env(config).await;
             reach(&store, probe).await;

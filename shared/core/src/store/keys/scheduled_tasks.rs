@@ -8,27 +8,27 @@ use super::ProjectId;
 use crate::store::Key;
 
 /// Partition of notes of what is to be done from some instant on.
-pub const DUE: &str = "DUE";
+pub const SCHEDULED_TASKS: &str = "DUE";
 
-/// What a note of [`DUE`] says.
+/// What a note of [`SCHEDULED_TASKS`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum ScheduledTask {
     /// The tiles of a deleted dashboard go.
-    Dashboard {
+    RemoveDashboardTiles {
         /// Its project.
         project: ProjectId,
         /// Its number.
         dashboard: u64,
     },
     /// The parts of a list of a static cohort go, which the cohort does not name.
-    Members {
+    RemoveCohortMembers {
         /// Its project.
         project: ProjectId,
         /// The number of the cohort.
         cohort: u64,
     },
     /// The insights go that are on this deleted dashboard and on no other.
-    Insights {
+    RemoveDashboardInsights {
         /// Its project.
         project: ProjectId,
         /// Its number.
@@ -37,28 +37,28 @@ pub enum Due {
 }
 
 /// The note that the tiles of a deleted dashboard go, from `at` on.
-pub fn due_dashboard(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
-    Key::new(DUE, format!("{}#DASHBOARD#{project}#{dashboard}", due_instant(at)))
+pub fn dashboard_tiles_task(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
+    Key::new(SCHEDULED_TASKS, format!("{}#DASHBOARD#{project}#{dashboard}", due_instant(at)))
 }
 
 /// The note that the insights of a deleted dashboard go, from `at` on.
-pub fn due_insights(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
-    Key::new(DUE, format!("{}#INSIGHTS#{project}#{dashboard}", due_instant(at)))
+pub fn dashboard_insights_task(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
+    Key::new(SCHEDULED_TASKS, format!("{}#INSIGHTS#{project}#{dashboard}", due_instant(at)))
 }
 
 /// The note that the parts of one of a cohort's lists go, from `at` on.
-pub fn due_members(at: DateTime<Utc>, project: ProjectId, cohort: u64, generation: u64) -> Key {
-    Key::new(DUE, format!("{}#MEMBERS#{project}#{cohort}#{generation}", due_instant(at)))
+pub fn cohort_members_task(at: DateTime<Utc>, project: ProjectId, cohort: u64, generation: u64) -> Key {
+    Key::new(SCHEDULED_TASKS, format!("{}#MEMBERS#{project}#{cohort}#{generation}", due_instant(at)))
 }
 
 /// What the note at `key` says.
-pub fn due_of(key: &Key) -> Option<Due> {
+pub fn parse_scheduled_task(key: &Key) -> Option<ScheduledTask> {
     let mut parts = key.sk.split('#').skip(1);
     let (kind, project, id) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     match kind {
-        "DASHBOARD" => Some(Due::Dashboard { project, dashboard: id }),
-        "INSIGHTS" => Some(Due::Insights { project, dashboard: id }),
-        "MEMBERS" => Some(Due::Members { project, cohort: id }),
+        "DASHBOARD" => Some(ScheduledTask::RemoveDashboardTiles { project, dashboard: id }),
+        "INSIGHTS" => Some(ScheduledTask::RemoveDashboardInsights { project, dashboard: id }),
+        "MEMBERS" => Some(ScheduledTask::RemoveCohortMembers { project, cohort: id }),
         _ => None,
     }
 }
@@ -82,14 +82,23 @@ mod tests {
         let at: DateTime<Utc> = "2026-01-05T10:00:00Z".parse().unwrap();
         let second = chrono::Duration::seconds(1);
         for (key, due) in [
-            (due_dashboard(at, 1, 7), Due::Dashboard { project: 1, dashboard: 7 }),
-            (due_insights(at, 2, 8), Due::Insights { project: 2, dashboard: 8 }),
-            (due_members(at, 3, 9, u64::MAX), Due::Members { project: 3, cohort: 9 }),
+            (
+                dashboard_tiles_task(at, 1, 7),
+                ScheduledTask::RemoveDashboardTiles { project: 1, dashboard: 7 },
+            ),
+            (
+                dashboard_insights_task(at, 2, 8),
+                ScheduledTask::RemoveDashboardInsights { project: 2, dashboard: 8 },
+            ),
+            (
+                cohort_members_task(at, 3, 9, u64::MAX),
+                ScheduledTask::RemoveCohortMembers { project: 3, cohort: 9 },
+            ),
         ] {
-            assert_eq!(due_of(&key), Some(due));
+            assert_eq!(parse_scheduled_task(&key), Some(due));
             assert!(is_due(&key, at) && is_due(&key, at + second) && !is_due(&key, at - second));
-            assert!(key.sk < due_dashboard(at + second, 0, 0).sk);
+            assert!(key.sk < dashboard_tiles_task(at + second, 0, 0).sk);
         }
-        assert_eq!(due_of(&Key::new(DUE, "2026#OTHER#1#1")), None);
+        assert_eq!(parse_scheduled_task(&Key::new(SCHEDULED_TASKS, "2026#OTHER#1#1")), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What one request took, counted while it is answered and told in its line of the log.
 //!
-//! Whoever answers a request runs under [`counted`]; whatever happens in the same task notes itself by [`note`], wherever
+//! Whoever answers a request runs under [`with_metrics`]; whatever happens in the same task notes itself by [`record`], wherever
 //! it is, without being handed anything. Must stay true: nothing that was sent is in it, no key, no token and no body;
 //! outside of a request a note is nothing.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::traces::CallSpan;
 
 tokio::task_local! {
-    static CURRENT: Arc<Tally>;
+    static CURRENT: Arc<RequestMetrics>;
 }
 
 /// Hexadecimal digits of a key's hash that the log calls it by.
@@ -18,7 +18,7 @@ const KEY_ID_DIGITS: usize = 12;
 
 /// Counts of one request.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RequestMetrics {
     route: OnceLock<String>,
     key: OnceLock<String>,
     /// 0 is none: projects are numbered from 1.
@@ -32,21 +32,21 @@ pub struct Tally {
     calls: Option<Mutex<Vec<CallSpan>>>,
 }
 
-/// Runs `work`, which notes what it takes in `tally`.
-pub async fn counted<F: Future>(tally: Arc<Tally>, work: F) -> F::Output {
-    CURRENT.scope(tally, work).await
+/// Runs `work`, which notes what it takes in `metrics`.
+pub async fn with_metrics<F: Future>(metrics: Arc<RequestMetrics>, work: F) -> F::Output {
+    CURRENT.scope(metrics, work).await
 }
 
 /// Lets `change` note something of the request that this task answers, if it answers one.
-pub fn note(change: impl FnOnce(&Tally)) {
+pub fn record(change: impl FnOnce(&RequestMetrics)) {
     // Outside of a request there is nobody to be told.
-    let _ = CURRENT.try_with(|tally| change(tally));
+    let _ = CURRENT.try_with(|metrics| change(metrics));
 }
 
-impl Tally {
+impl RequestMetrics {
     /// That of a request whose calls are kept too, where it is traced.
-    pub fn new(is_traced: bool) -> Tally {
-        Tally { calls: is_traced.then(Mutex::default), ..Tally::default() }
+    pub fn new(is_traced: bool) -> RequestMetrics {
+        RequestMetrics { calls: is_traced.then(Mutex::default), ..RequestMetrics::default() }
     }
 
     pub(crate) fn is_traced(&self) -> bool {
@@ -141,27 +141,28 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_noted_is_of_the_request_that_runs() {
-        let (one, two) = (Arc::new(Tally::default()), Arc::new(Tally::default()));
-        note(|tally| tally.set_project(9));
+        let (one, two) = (Arc::new(RequestMetrics::default()), Arc::new(RequestMetrics::default()));
+        record(|metrics| metrics.set_project(9));
         let work = |project: u64| async move {
             tokio::task::yield_now().await;
-            note(|tally| tally.set_project(project));
-            note(|tally| tally.add_round_trip(0.5, 0.0));
-            note(|tally| tally.add_round_trip(1.0, 2.0));
+            record(|metrics| metrics.set_project(project));
+            record(|metrics| metrics.add_round_trip(0.5, 0.0));
+            record(|metrics| metrics.add_round_trip(1.0, 2.0));
         };
-        tokio::join!(counted(one.clone(), work(1)), counted(two.clone(), work(2)));
-        for (tally, project) in [(one, 1), (two, 2)] {
-            let told = (tally.project(), tally.round_trips(), tally.read_units(), tally.write_units());
+        tokio::join!(with_metrics(one.clone(), work(1)), with_metrics(two.clone(), work(2)));
+        for (metrics, project) in [(one, 1), (two, 2)] {
+            let told =
+                (metrics.project(), metrics.round_trips(), metrics.read_units(), metrics.write_units());
             assert_eq!(told, (Some(project), 2, 1.5, 2.0));
         }
-        assert_eq!(Tally::default().project(), None);
+        assert_eq!(RequestMetrics::default().project(), None);
     }
 
     #[test]
     fn a_key_is_called_by_the_beginning_of_its_hash() {
-        let tally = Tally::default();
-        tally.set_key(&crate::auth::hash_key("abc"));
+        let metrics = RequestMetrics::default();
+        metrics.set_key(&crate::auth::hash_key("abc"));
         // FIPS 180-2, B.1
-        assert_eq!(tally.key(), "ba7816bf8f01");
+        assert_eq!(metrics.key(), "ba7816bf8f01");
     }
 }

@@ -5,16 +5,16 @@ use std::hash::Hash;
 
 /// A map that starts anew when it has grown too large.
 #[derive(Debug)]
-pub struct Bounded<K, V> {
+pub struct ByteLimitedCache<K, V> {
     entries: HashMap<K, (V, usize)>,
     bytes: usize,
     most: usize,
 }
 
-impl<K: Hash + Eq, V> Bounded<K, V> {
+impl<K: Hash + Eq, V> ByteLimitedCache<K, V> {
     /// An empty map that takes `most` bytes.
     pub fn new(most: usize) -> Self {
-        Bounded { entries: HashMap::new(), bytes: 0, most }
+        ByteLimitedCache { entries: HashMap::new(), bytes: 0, most }
     }
 
     /// What is kept under `key`.
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_map_never_holds_more_bytes_than_it_may() {
-        let mut map = Bounded::new(10);
+        let mut map = ByteLimitedCache::new(10);
         map.insert(1, 'a', 4);
         map.insert(2, 'b', 6);
         assert_eq!((map.get(&1), map.get(&2), map.bytes), (Some(&'a'), Some(&'b'), 10));

@@ -12,43 +12,47 @@ use super::{StoreError, Table};
 
 /// The first items of those that were asked for.
 #[derive(Debug)]
-pub struct Within {
+pub struct ByteLimitedRead {
     /// The items.
     pub items: Vec<Item>,
     /// Whether there are no more.
-    pub is_all: bool,
+    pub is_complete: bool,
 }
 
 /// The first of the items `stored`, up to the one with which their bodies have more than `most` bytes, that one
 /// included; those that are stored in parts without their bodies.
-pub(super) fn within(
+pub(super) fn take_within_bytes(
     stored: impl IntoIterator<Item = Attributes>,
     most: usize,
-) -> Result<Within, StoreError> {
+) -> Result<ByteLimitedRead, StoreError> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     for attributes in stored {
         if bytes > most {
-            return Ok(Within { items, is_all: false });
+            return Ok(ByteLimitedRead { items, is_complete: false });
         }
         let item = Item::from_attributes(attributes)?;
         let in_parts = item.parts().map_or(0, |parts| parts.count * PART_BYTES);
         bytes += item.text.len() + item.bytes.len() + in_parts;
         items.push(item);
     }
-    Ok(Within { items, is_all: true })
+    Ok(ByteLimitedRead { items, is_complete: true })
 }
 
 impl Table {
     /// The items at `keys`, which differ, in their order, without those that are not there; up to the one with which their
     /// bodies have more than `most` bytes.
-    pub async fn batch_get_within(&self, keys: &[Key], most: usize) -> Result<Within, StoreError> {
+    pub async fn batch_get_within_bytes(
+        &self,
+        keys: &[Key],
+        most: usize,
+    ) -> Result<ByteLimitedRead, StoreError> {
         let stored = self.batch_get_stored(keys).await?;
         let mut stored: HashMap<Key, Attributes> = stored
             .into_iter()
             .map(|item| Ok((Item::key_of(&item)?, item)))
             .collect::<Result<_, StoreError>>()?;
-        let first = within(keys.iter().filter_map(|key| stored.remove(key)), most)?;
-        Ok(Within { items: self.completed(first.items).await?, ..first })
+        let first = take_within_bytes(keys.iter().filter_map(|key| stored.remove(key)), most)?;
+        Ok(ByteLimitedRead { items: self.completed(first.items).await?, ..first })
     }
 }
 
@@ -64,8 +68,8 @@ mod tests {
     #[test]
     fn bodies_are_unpacked_up_to_the_first_beyond_the_bound() {
         let lengths = |most| {
-            let read = within([stored(500_000), stored(500_000), stored(500_000)], most).unwrap();
-            (read.items.len(), read.is_all)
+            let read = take_within_bytes([stored(500_000), stored(500_000), stored(500_000)], most).unwrap();
+            (read.items.len(), read.is_complete)
         };
         assert_eq!(lengths(1_500_000), (3, true));
         assert_eq!(lengths(1_000_000), (3, true), "the third goes beyond it");
