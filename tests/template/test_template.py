@@ -108,7 +108,7 @@ class Functions(unittest.TestCase):
 
     def test_saved_queries_are_those_of_the_documentation(self):
         described = " ".join((ROOT / "docs/operations.md").read_text().split())
-        fields = {"message"} | set(re.findall(r"`(\w+)`", described.split("## Questions to the log")[0]))
+        fields = {"message"} | set(re.findall(r"`(\w+)`", described.split("## Log queries")[0]))
         queries = of_type("AWS::Logs::QueryDefinition")
         self.assertEqual(len(queries), 4)
         for name, query in queries.items():
