@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the calls of a test run with the list that policies are compared with.
 
-    PENNON_CALLS_FILE=noted cargo test --locked -p pennon-tests --test http
+    PENNON_CALLS_FILE=$PWD/noted cargo test --locked -p pennon-tests --test http
     check_calls.py noted            a call that is not listed is an error
     check_calls.py noted --add      adds calls that are not listed yet
     check_calls.py noted --replace  lists exactly these; after a full run, to remove calls that are no longer made
