@@ -1,19 +1,19 @@
-# Sourced by .ci/run and .ci/full: timed steps, the tools' virtual environment, the environment of all steps.
+# Sourced by .ci/run and .ci/full: timed steps, the virtual environment of the tools, the environment of all steps.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# One target directory and one package set for all steps, or the SDK is compiled again for each.
+# One target directory and one package set for all steps; otherwise each step recompiles the SDK.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
-# Clean builds gain nothing from incremental compilation.
+# Clean builds do not profit from incremental compilation.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
-# No step calls AWS; the tools only insist on a region and on credentials.
+# No step calls AWS; the tools only require a region and credentials.
 export SAM_CLI_TELEMETRY=0 AWS_EC2_METADATA_DISABLED=true
 export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
 
 summary=()
 step_name=""
 
-# step NAME COMMAND...: runs it, remembers how long it took.
+# step NAME COMMAND...: runs it and records its duration.
 step() {
     step_name=$1
     local begin=$SECONDS
@@ -34,7 +34,7 @@ report() {
 }
 trap report EXIT
 
-# room GIB: a linker that finds no room left dies of a bus error, which names nothing.
+# room GIB: fails if less disk space is free. A linker on a full disk dies with a bus error, which names no cause.
 room() {
     local free
     mkdir -p "$CARGO_TARGET_DIR"
@@ -42,7 +42,7 @@ room() {
     ((free >= $1)) || { echo "$free GiB free at $CARGO_TARGET_DIR, $1 needed: make room, or set CARGO_TARGET_DIR"; return 1; }
 }
 
-# The virtual environment, made or brought up to date when the requirements have changed.
+# Creates the virtual environment, or recreates it if the requirements have changed.
 prepare_venv() {
     local wanted python
     wanted=$(sha256sum .ci/requirements.txt)

@@ -1,7 +1,7 @@
-"""The calls of each function: as noted by a run of the tests, as listed in tests/template/calls.json, as policies allow them.
+"""The calls of each function: as recorded by a run of the tests, as listed in tests/template/calls.json, as policies allow them.
 
 A call is (function, place, action, kind): `place` is records, blocks or objects; a kind is the text of a partition key, or of
-an object's name, with `*` for whatever numbers and names stand there.
+an object's name, with `*` for numbers and names.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests/template/calls.json"
-# Reads are allowed together: whether one item is read or several, or a page, depends on how many there are.
+# Reads are permitted together: whether one item, several or a page is read depends on their number.
 READS = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"}
 
 
@@ -23,7 +23,7 @@ def noted(path):
 
 
 def listed(path=LIST):
-    """The calls of the list, and those that are allowed although no test makes them, each with its reason."""
+    """The calls of the list, and those that are permitted although no test makes them, each with its reason."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     calls = {
         (function, place, action, kind)
@@ -48,16 +48,16 @@ def written(calls, path=LIST):
 
 @lru_cache(maxsize=None)
 def like(pattern, text):
-    """Whether a text is like a pattern as policies mean it: `*` is any characters, `?` is one."""
+    """Whether a string matches a pattern of a policy: `*` is any characters, `?` is one."""
     # No other character of a pattern is special in a policy.
     return re.fullmatch(translate(pattern.replace("[", "[[]")), text) is not None
 
 
 def sample(kind, part="7"):
-    """A key of a kind."""
+    """An example key of a kind."""
     return kind.replace("*", part)
 
 
 def word(action):
-    """What is compared: reads together, every other action for itself."""
+    """The compared form: reads as one action, every other action separately."""
     return "read" if action in READS else action

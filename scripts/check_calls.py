@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the calls that a run of the tests made with the list that policies are compared with.
+"""Compares the calls of a test run with the list that policies are compared with.
 
-    PENNON_CALLS_FILE=noted cargo test --locked -p pennon-tests --test http
+    PENNON_CALLS_FILE=$PWD/noted cargo test --locked -p pennon-tests --test http
     check_calls.py noted            a call that is not listed is an error
-    check_calls.py noted --add      lists what is not listed yet
-    check_calls.py noted --replace  lists just these; after a full run, so that what is no longer called goes
+    check_calls.py noted --add      adds calls that are not listed yet
+    check_calls.py noted --replace  lists exactly these; after a full run, to remove calls that are no longer made
 
-Tests that draw at random do not make every call in every run, so a listed call that was not made is told and no error.
+Random tests do not make every call in every run, so a listed call that was not made is printed and is no error.
 """
 
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs functions as Lambda does and asks them what the local server is asked: check_cargo_lambda.sh PATH/TO/pennon
+# Runs functions as Lambda does and compares their responses with the local server's: check_cargo_lambda.sh PATH/TO/pennon
 #
 # Starts `pennon serve` on free ports over an empty directory (it loads the demo, on the day on which its events keep their
 # published dates; then it starts again with the machine's clock), then `cargo lambda watch` against its
 # embedded DynamoDB and event directory. Lists flags and runs a funnel through the emulated gateway and through
-# `cargo lambda invoke`, sends a batch, and compares the answers with the local server's.
-# Functions are built with the features of the whole workspace, as the tests are, so that no dependency is compiled again.
-# Every process is ended by its own id. The directory with the logs stays when something failed.
+# `cargo lambda invoke`, sends a batch, and compares the responses with the local server's.
+# Functions are built with the features of the whole workspace, as the tests are, so that no dependency is recompiled.
+# Every process is terminated by its own id. The directory with the logs is kept on failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,13 +34,13 @@ trap 'exit 130' INT TERM
 fail() { echo "$*" >&2; exit 1; }
 # field FILE EXPRESSION: a value of the JSON document `d` in FILE.
 field() { python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"; }
-free_ports() { # all bound at once, so that they differ
+free_ports() { # all bound at the same time, so that they differ
     python3 -c 'import socket, sys
 s = [socket.socket() for _ in range(int(sys.argv[1]))]
 [x.bind(("127.0.0.1", 0)) for x in s]
 print(*[x.getsockname()[1] for x in s])' "$1"
 }
-# wait_for PID SECONDS COMMAND...: until COMMAND succeeds; fails when the process ends or the time is over.
+# wait_for PID SECONDS COMMAND...: until COMMAND succeeds; fails when the process ends or the time is up.
 wait_for() {
     local pid=$1 end=$((SECONDS + $2))
     shift 2
@@ -50,14 +50,14 @@ wait_for() {
         sleep 0.1
     done
 }
-# ask NAME URL CURL-ARGUMENTS...: the body goes to NAME.json; any status but 200 is a failure.
+# ask NAME URL CURL-ARGUMENTS...: writes the body to NAME.json; any status but 200 is a failure.
 ask() {
     local name=$1 url=$2 status
     shift 2
     status=$(curl -sS -m 300 -o "$work/$name.json" -w '%{http_code}' "$@" "$url")
     [[ $status == 200 ]] || fail "$name: $url answered $status: $(head -c 400 "$work/$name.json")"
 }
-# invoke NAME FUNCTION EVENT: through `cargo lambda invoke`; the response's body goes to NAME.json.
+# invoke NAME FUNCTION EVENT: through `cargo lambda invoke`; writes the response's body to NAME.json.
 invoke() {
     local name=$1 function=$2
     sed -e "s/@KEY@/$key/g" -e "s/@PROJECT@/$project/g" -e "s/@TOKEN@/$token/g" "tests/events/$3" >"$work/$name.event.json"
@@ -67,7 +67,7 @@ invoke() {
         fail "$name: $(head -c 400 "$work/$name.response.json")"
     field "$work/$name.response.json" 'd["body"]' >"$work/$name.json"
 }
-same() { # two answers of one question, whatever is only about when and where it was asked
+same() { # whether two responses to one request are equal up to times and addresses
     python3 - "$work/$1.json" "$work/$2.json" <<'PY' || fail "$1 and $2 differ"
 import json, sys
 def read(path):
@@ -105,7 +105,7 @@ environment=$("$pennon" env --data "$work/data")
 ) &
 pids+=($!)
 gateway="http://127.0.0.1:$watch_port"
-# Any answer will do: a path without a route is a 404 of the emulator.
+# Any response will do: a path without a route is a 404 of the emulator.
 wait_for $! 60 curl -s "$gateway/"
 
 field tests/events/funnel.json 'd["body"]' >"$work/funnel_body.json"
@@ -127,7 +127,7 @@ ask funnel_plain "$gateway$funnel" "${post[@]}"
 invoke funnel_invoked calculation funnel.json
 for name in funnel_local funnel_slash funnel_plain funnel_invoked; do counts "$name" "$people"; done
 
-# The captured event is there for the local server at once.
+# The captured event is visible to the local server immediately.
 invoke capture_invoked capture capture.json
 trend='{"events": [{"id": "packaging checked", "math": "total"}], "date_from": "2024-02-01", "date_to": "2024-02-05"}'
 ask trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"

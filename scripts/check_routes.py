@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Proves that the gateway brings every request of the product to a function that answers it.
+"""Verifies that the gateway routes every request of the product to a function that handles it.
 
     check_routes.py TEMPLATE_ROUTES.json PRODUCT_ROUTES.json
 
 The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path"}],
-slashless, one line for each function (group) that mounts the route. Checked are:
+without trailing slash, one entry per function (group) that mounts the route. Rules:
  1. no template path ends in a slash, none is declared twice, no product path ends in a slash;
- 2. each product route, under /api/projects and /api/environments, without and with a trailing slash, arrives at a function
-    that mounts it, however API Gateway reads the slash (see READINGS);
- 3. each template route is the choice for some product route;
- 4. the routes of `cargo lambda watch` in the root Cargo.toml bring both spellings to a function that mounts them.
+ 2. each product route, under /api/projects and /api/environments, without and with a trailing slash, reaches a function
+    that mounts it, for every way API Gateway may read the slash (see READINGS);
+ 3. each template route is selected for at least one product route;
+ 4. the routes of `cargo lambda watch` in the root Cargo.toml route both spellings to a function that mounts them.
 Standard library only. Exit status 1 and one line for each finding.
 """
 
@@ -24,27 +24,27 @@ MANIFEST = Path(__file__).resolve().parent.parent / "Cargo.toml"
 
 PROJECTS, ENVIRONMENTS = "/api/projects/{project_id}", "/api/environments/{project_id}"
 
-# Groups that no gateway leads to: they exist in the local server only.
+# Groups without gateway routes: they exist in the local server only.
 LOCAL_GROUPS = {"local"}
 
-# The wide nets. Where only they are left, no declaration could do better, and they answer 404.
+# Catch-all routes. If only these match, no other declaration could match, and they return 404.
 NETS = {"/api/projects/{proxy+}", "/api/environments/{proxy+}"}
 
 
 @dataclass(frozen=True)
 class Route:
-    """One route of the gateway: a method or ANY, a path template, the group that gets it."""
+    """One route of the gateway: a method or ANY, a path template, the group that handles it."""
 
     method: str
     path: str
     group: str
 
     def kinds(self):
-        """0 for a literal segment, 1 for `{name}`, 2 for `{name+}`: the smaller, the more specific."""
+        """0 for a literal segment, 1 for `{name}`, 2 for `{name+}`: smaller is more specific."""
         return tuple(2 if s.endswith("+}") else 1 if s.startswith("{") else 0 for s in segments(self.path))
 
     def rank(self):
-        """Order of choice: full matches, then nets; literals first; the method itself before ANY."""
+        """Precedence: full matches, then catch-alls; literals first; the method itself before ANY."""
         return (2 in self.kinds(), self.kinds(), self.method == "ANY")
 
 
@@ -53,15 +53,15 @@ class Reading:
     """One way that API Gateway may read a path's trailing slash."""
 
     name: str
-    trims: bool  # the slash is dropped before the choice
-    empty_rest: bool  # {proxy+} may stand for nothing
+    trims: bool  # the slash is dropped before matching
+    empty_rest: bool  # {proxy+} may be empty
 
 
-# Reports differ on the first two. The third is the worst case: {proxy+} wants something, so the next wider net gets it.
+# Reports differ on the first two. The third is the worst case: {proxy+} must not be empty, so the next wider route matches.
 READINGS = [Reading("trimmed", True, True), Reading("kept", False, True), Reading("kept, next wider net", False, False)]
 
 
-# cargo-lambda's router: a slash is a character like others, `{*rest}` wants something.
+# cargo-lambda's router: a slash is an ordinary character, `{*rest}` must not be empty.
 WATCH = Reading("cargo lambda watch", False, False)
 
 
@@ -85,7 +85,7 @@ def matches(route, path, empty_rest=True):
 
 
 def choose(routes, method, path, reading=READINGS[1]):
-    """The route that gets the request, or None."""
+    """The route that matches the request, or None."""
     if reading.trims and len(path) > 1 and path.endswith("/"):
         path = path[:-1]
     fitting = [r for r in routes if r.method in ("ANY", method) and matches(r, path, reading.empty_rest)]
@@ -126,7 +126,7 @@ def check_shapes(routes, product):
 
 
 def check_arrivals(routes, wanted):
-    """Findings of rule 2, and the template routes that were chosen."""
+    """Findings of rule 2, and the template routes that were selected."""
     findings, chosen = [], set()
     for (method, path), groups in sorted(wanted.items()):
         for asked, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The event store over S3: its tests against a local server that speaks S3's protocol (moto), on a free port.
+# Tests of the event store over S3, against a local server with S3's protocol (moto), on a free port.
 # Fails when there is no server. Needs the virtual environment of .ci/run, or PYTHON with moto[server] in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
 export AWS_ENDPOINT=http://127.0.0.1:$port
-# Waits for the server, up to a minute, and makes the bucket.
+# Waits for the server, up to a minute, and creates the bucket.
 "$python" - "$AWS_ENDPOINT" <<'PY' || { cat "$work/log"; exit 1; }
 import sys, time
 import boto3
@@ -30,7 +30,7 @@ else:
     sys.exit("the S3 server does not answer")
 PY
 PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked -p pennon-eventstore --test suite s3::
-# That was not a directory.
+# Verifies that the tests used the bucket and not a directory.
 "$python" - "$AWS_ENDPOINT" <<'PY'
 import sys
 import boto3

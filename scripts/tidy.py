@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""House rules that no compiler checks: sizes, module docs, who may touch what, words that do not belong in the tree.
+"""House rules that no compiler checks: sizes, module docs, permitted uses of the SDK and the environment, forbidden words.
 
-    tidy.py            checks every file that git knows or would add; exit status 1 and one line for each finding
+    tidy.py            checks every tracked or untracked, not ignored file; exit status 1 and one line for each finding
 
 Standard library only. Each rule is a function from a file's path and text to findings `(line, text)`.
 """
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FILE, MAX_FUNCTION = 500, 80
 
-# Who may speak to the AWS SDK, and who may read the environment: path prefixes.
+# Path prefixes that may use the AWS SDK, and that may read the environment.
 SDK_HOMES = (
     "shared/core/src/store/", "cli/src/embedded/", "tests/src/faults.rs", "tests/src/calls/", "tests/src/meter.rs",
     "benchmarks/startup/bare/",
@@ -30,7 +30,7 @@ UNFINISHED = re.compile(r"\b(todo|unimplemented)!|#\[ignore\b")
 SDK = re.compile(r"\baws_(sdk|smithy)_\w+")
 ENV = re.compile(r"\bstd::env::(vars?|args|set_var)\b|\buse std::env\b")
 SLEEP = re.compile(r"\bsleep\(")
-# Where the code was written is nobody's business: paths of machines, numbers of a tracker, private package hosts.
+# Traces of a development environment: machine paths, tracker numbers, private package hosts.
 WORDS = [
     (re.compile(r"(?<![\w.}/])/(root|work|home/\w+)/"), "a machine's path"),
     (re.compile(r"\bissues? #?\d+\b|\bissue #", re.IGNORECASE), "a tracker's number"),
@@ -41,7 +41,7 @@ FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([\w: ]+\))? )?(?:default )?(?:const )?(
 
 
 def is_test(path):
-    """Tests have more freedom: no module doc, sleeping forbidden."""
+    """Tests need no module doc; sleeping is forbidden."""
     path = PurePosixPath(path)
     return "tests" in path.parts[:-1] or path.name == "tests.rs" or path.name.endswith("_tests.rs")
 
@@ -65,7 +65,7 @@ def function_sizes(path, text):
 
 
 def function_end(lines, start, closing):
-    """Index of the last line of the function that starts at `start`; a declaration or one-liner ends where it says so."""
+    """Index of the last line of the function that starts at `start`; a declaration or one-liner ends on its own line."""
     opened = False
     for i in range(start, len(lines)):
         opened = opened or "{" in lines[i]
@@ -111,13 +111,13 @@ def words(path, text):
 
 def crate_lints(path, text):
     manifest = tomllib.loads(text)
-    # A package that is a workspace of its own has nothing to take lints from.
+    # A package that is a workspace of its own has no workspace lints to inherit.
     if "package" in manifest and "workspace" not in manifest and manifest.get("lints", {}).get("workspace") is not True:
         yield 1, "no `[lints] workspace = true`"
 
 
 def profiles(root, deploy):
-    """The deploy recipe must not inherit the newcomer's settings (functions/.cargo/config.toml says why)."""
+    """The deployment profile must not inherit the settings of the root profile (functions/.cargo/config.toml has the reason)."""
     root = root.get("profile", {}).get("release", {})
     deploy = deploy.get("profile", {}).get("release", {})
     for name in ("panic", "lto", "codegen-units"):
@@ -135,7 +135,7 @@ def profiles(root, deploy):
 
 
 def code_lines(text):
-    """Numbered lines without line comments. Text in strings counts as code, which errs on the strict side."""
+    """Numbered lines without line comments. Text in strings counts as code, which is stricter."""
     for number, line in enumerate(text.split("\n"), 1):
         yield number, line if "//" not in line else re.sub(r"(^|\s)//.*", "", line)
 
@@ -155,7 +155,7 @@ def findings(path, text):
 
 
 def tree():
-    """Paths that git knows or would add."""
+    """Tracked paths, and untracked ones that are not ignored."""
     listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True)
     return sorted(set(listed.stdout.decode().split("\0")) - {""})
 

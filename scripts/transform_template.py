@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Expands template.yaml as the SAM transform does in the cloud, without a cloud, and prints its HTTP routes.
+"""Expands template.yaml locally as the SAM transform does, and prints its HTTP routes.
 
 Output: {"routes": [{"method", "path", "function", "group"}]}, sorted by path. `method` is ANY for a route of every method,
 `function` the logical id in the template, `group` the folder below functions/ that it is built from.
 The routes are read from the OpenAPI body of the expanded API, the document that API Gateway imports, not from the events
-of the template: what the transform loses is seen to be lost. Needs aws-sam-translator (.ci/requirements.txt).
+of the template, so that routes lost by the transform are detected. Needs aws-sam-translator (.ci/requirements.txt).
 """
 
 import copy
@@ -19,21 +19,21 @@ METHODS = {ANY, "get", "put", "post", "delete", "options", "head", "patch", "tra
 
 
 def load(path):
-    """The template as plain dictionaries, short intrinsics (`!Ref`) in their long form."""
+    """The template as plain dictionaries, with short intrinsics (`!Ref`) expanded."""
     from samtranslator.yaml_helper import yaml_parse
 
     return yaml_parse(Path(path).read_text(encoding="utf-8"))
 
 
 def transform(template):
-    """The CloudFormation template that the SAM template stands for."""
+    """The CloudFormation template that results from the SAM template."""
     import boto3
     from samtranslator.parser.parser import Parser
     from samtranslator.translator.translator import Translator
 
     source = copy.deepcopy(template)
     for resource in source["Resources"].values():
-        # Only `sam package` can turn a folder into the object that the transform asks for.
+        # Only `sam package` can convert a folder into the object that the transform requires.
         if resource["Type"] == "AWS::Serverless::Function":
             resource["Properties"]["CodeUri"] = "s3://bucket/code.zip"
     session = boto3.session.Session(region_name="us-east-1")
@@ -74,7 +74,7 @@ def routes(template):
 
 
 def integrated_function(operation, where):
-    """Logical id of the function that an OpenAPI operation hands its requests to."""
+    """Logical id of the function that an OpenAPI operation invokes."""
     uri = operation.get("x-amazon-apigateway-integration", {}).get("uri", {})
     text = uri.get("Fn::Sub", "") if isinstance(uri, dict) else ""
     match = re.search(r"\$\{(\w+)\.Arn\}", text)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bytes at rest an event, Pennon's compacted files against ClickHouse tables of the same columns. README.md says more.
+"""Bytes at rest per event, Pennon's compacted files against ClickHouse tables of the same columns. See README.md.
 
     at_rest.py --pennon target/dist/pennon --data DIRECTORY [--project 1]"""
 
@@ -16,17 +16,17 @@ import pyarrow.parquet as pq
 GOAL = 1.5
 EVERYTHING = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": None}], "interval": "month",
               "dateRange": {"date_from": "1990-01-01", "date_to": "2090-01-01"}}
-# How the table may be ordered: so that it is smallest, which is how sessions and their values lie together; and as a table of
-# events is ordered that is asked for few events of many.
+# Sort orders of the table: the smallest one, which keeps the values of a session together; and the usual one of event tables
+# for queries that read few of many event names.
 ORDERS = {"person, time": "(person, timestamp)", "day, event, person": "(toDate(timestamp), event, person)"}
-# What tells the order of arrival. A uuid that was made of a line tells it too, so a table can do without.
+# Columns with the order of arrival. A uuid that was derived from a line contains it too, so a table can omit them.
 ARRIVAL = {"seq_high": ("UInt64", "seq_high"), "seq_low": ("UInt64", "seq_low")}
-# Texts with more values than this are no words of a vocabulary, in ClickHouse's own advice.
+# String columns with more distinct values than this are not LowCardinality, as ClickHouse recommends.
 FEW_VALUES = 10_000
 
 
 def live(binary, data, project):
-    """The ids of the live segments: those that a statement over all events names."""
+    """The ids of the live segments: those in a statement over all events."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as question:
         json.dump(EVERYTHING, question)
         question.flush()
@@ -38,9 +38,9 @@ def live(binary, data, project):
 
 
 def columns(files):
-    """The columns of events in ClickHouse: name, type, and how the file has it."""
+    """The columns of events in ClickHouse: name, type, and expression over the file."""
     uuid = "reinterpretAsUUID(reverse(substring({0}, 1, 8)) || reverse(substring({0}, 9, 8)))"
-    # A row without a uuid has what it begins with; the rest is the line.
+    # A row without a uuid has its first bytes; the rest is the line number.
     whole = "ifNull(uuid, assumeNotNull(uuid_source) || unhex(leftPad(hex(assumeNotNull(seq_low)), 12, '0')))"
     found = {"event": ("LowCardinality(String)", "event"), "person": ("UUID", uuid.format("person")), "distinct_id": ("String", "distinct_id"),
              "timestamp": ("DateTime64(6, 'UTC')", "timestamp"), "uuid": ("UUID", uuid.format(whole)),
@@ -59,7 +59,7 @@ def columns(files):
 
 
 def clickhouse(files, of, orders):
-    """Rows, and bytes of a table with these files, merged to one part, for each of these orders."""
+    """Number of rows, and bytes of a table with these files, merged to one part, for each of these orders."""
     from chdb import session
 
     work = tempfile.mkdtemp(prefix="pennon-at-rest")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Questions on events, Pennon against ClickHouse, DuckDB and Polars. README.md says what is measured and how."""
+"""Event queries, Pennon against ClickHouse, DuckDB and Polars. README.md describes the measurements."""
 
 import argparse
 import json
@@ -19,20 +19,20 @@ HERE = Path(__file__).parent
 
 
 def peer(name, data, work, repeat):
-    """The lines that a peer prints."""
+    """The output lines of a peer."""
     command = [sys.executable, HERE / "peers.py", name, "--data", data, "--work", work, "--repeat", str(repeat)]
     print(f"{name} ...", file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     shutil.rmtree(work, ignore_errors=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode:
-        # Some need more memory than there may be: what they answered until then counts.
+        # A peer may run out of memory: its results until then count.
         print(f"{name} ended early, status {done.returncode}", file=sys.stderr, flush=True)
     return lines
 
 
 def pennon(binary, data, work, repeat, cold, keep):
-    """The lines of Pennon: every question cold, in a server that has just started, then warm."""
+    """The lines of Pennon: every query cold, in a newly started server, then warm."""
     print("pennon ...", file=sys.stderr, flush=True)
     if not keep:
         shutil.rmtree(work, ignore_errors=True)
@@ -67,13 +67,13 @@ def median(runs, index):
 
 
 def spread(runs):
-    """How far the middle half of the CPU times lies apart, in per cent of the median."""
+    """Interquartile range of the CPU times, in per cent of the median."""
     times = sorted(run[0] for run in runs)
     return 100 * (times[3 * len(times) // 4] - times[len(times) // 4]) / max(median(runs, 0), 1e-9)
 
 
 def judged(question, other, warm, cold):
-    """The columns of ratios of a peer's line to ours."""
+    """The columns with the ratios of a peer's line to Pennon's."""
     theirs = median(other["runs"], 0)
     goals = GOALS[question].get((other["peer"], other["variant"]), (None, None))
     cells = []

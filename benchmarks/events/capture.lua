@@ -1,5 +1,5 @@
--- Batches of a hundred events for wrk, each with a uuid of its own, shaped as browsers send them (some 460 bytes each).
--- TOKEN in the environment names the project.
+-- Batches of a hundred events for wrk, each with its own uuid, in the form that browsers send (some 460 bytes each).
+-- The environment variable TOKEN is the project token.
 local names = {"$pageview", "$autocapture", "viewed", "$pageleave", "added_to_cart", "purchased", "search", "login"}
 local browsers = {"Chrome", "Safari", "Mobile Safari", "Edge", "Firefox"}
 local countries = {"US", "IN", "GB", "DE", "FR", "BR", "CA", "ES"}

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How many events a second `pennon serve` takes over HTTP, in batches of a hundred, durably; and what each costs.
+# Events per second that `pennon serve` stores durably over HTTP, in batches of a hundred; CPU time per event.
 #
 #   benchmarks/events/capture.sh [BINARY] [SECONDS] [CONNECTIONS]
 #
-# Needs wrk, curl and python3. Starts the server on a fresh directory, sends for some seconds, and asks afterwards how many
-# events are counted: the number must be the one that was acknowledged, or up to a batch a connection above it.
+# Needs wrk, curl and python3. Starts the server on an empty directory, sends for some seconds, and then queries the number of
+# events: it must be the acknowledged number, or up to one batch per connection more.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-target/dist/pennon}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the events that the benchmark is about, as Parquet, the same in every run.
+"""Generates the events of the benchmark as Parquet, the same in every run.
 
     generate.py --events 10000000 --out events.parquet
 
-Day by day: people (some do a thousand times as much as others) have sessions, sessions have events a few seconds apart.
-Half of the sessions go shopping: some of these put something into the cart, some of those buy; a few buy days later. One
-person in five comes under a second id now and then. Memory is bounded by a day."""
+Day by day: persons (some are a thousand times as active as others) have sessions, sessions have events a few seconds apart.
+Half of the sessions are shopping sessions: some of these add to the cart, some of those buy; a few buy days later. One
+person in five sometimes uses a second id. Memory use is that of one day."""
 
 import argparse
 import json
@@ -62,7 +62,7 @@ def coded(codes, values):
 
 
 def codes_of(random, sessions, of, place, length):
-    """What each event is. `of` is its session, `place` its place in it."""
+    """The name of each event. `of` is its session, `place` its position in it."""
     codes = zipf(random, len(OTHERS), 1.0, len(of)) + PAGE
     codes[place == 0] = PAGE
     shops = random.random(sessions) < 0.5
@@ -93,7 +93,7 @@ def day_of(random, day, count, people, number):
     passed = np.cumsum(gaps)
     passed -= np.repeat(passed[np.cumsum(length) - length], length)
     begin = ((random.random(sessions) + 0.6 * random.random(sessions)) / 1.6 * 0.93 * DAY).astype(np.int64)
-    # Whatever would end on the next day ends at the end of this one, a microsecond apart.
+    # Events that would fall on the next day are moved to the end of this one, a microsecond apart.
     time = START + day * DAY + np.minimum(begin[of] + passed, DAY - 1 - (length[of] - place))
     order = np.argsort(time, kind="stable")
     of, codes, time = of[order], codes[order], time[order]
@@ -116,7 +116,7 @@ def day_of(random, day, count, people, number):
 
 
 def generate(events, out, seed=1):
-    """Writes the file if it is not there, and a note of what is in it beside it."""
+    """Writes the file if it does not exist, and its metadata beside it."""
     out = Path(out)
     note = out.with_suffix(".json")
     if note.exists() and json.loads(note.read_text()) == {"events": events, "seed": seed}:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peers, each in a process of its own: loads the events, answers every question some times, prints a line of JSON for each.
+"""The peers, each in a process of its own: loads the events, runs every query several times, prints a line of JSON for each.
 
     peers.py clickhouse|duckdb|polars --data events.parquet --work DIR --repeat 5"""
 
@@ -51,7 +51,7 @@ def funnels(rows):
 
 
 class ClickHouse:
-    """chdb: ClickHouse in the process, on a table in the order that suits these questions best: by person and time."""
+    """chdb: ClickHouse in the process, on a table in the best order for these queries: by person and time."""
 
     def __init__(self, data, work):
         from chdb import session
@@ -87,7 +87,7 @@ class ClickHouse:
         day = "toDate(timestamp) AS day"
         viewed = f"FROM bench.events WHERE event = '{STEPS[0]}' AND {range_of(MONTH)} GROUP BY day ORDER BY day"
         if question == "funnel":
-            # The deepest path, and of these the first: with the times that the product tells.
+            # The longest path, and of these the first: with the same times as the product.
             state = (f"arrayFold((now, one) -> multiIf(now.1 = 3, now, "
                      f"one.2 = 1, (greatest(now.1, toUInt8(1)), now.2, now.3, now.4, one.1, now.6, now.7), "
                      f"one.2 = 2 AND now.5 > 0 AND one.1 - now.5 <= {WINDOW} AND now.6 != now.5, "
@@ -203,14 +203,14 @@ class DuckDB:
 
 
 class Polars:
-    """Polars on columns that are in memory already, sorted by person and time, texts as categories, persons as numbers."""
+    """Polars on columns that are in memory already, sorted by person and time, strings as categories, persons as numbers."""
 
     def __init__(self, data, work):
         import polars
 
         self.pl = pl = polars
         texts = [pl.col(name).cast(pl.Categorical) for name in ("event", "browser", "current_url")]
-        # In the order of their first event: any order puts the rows of a person together.
+        # In the order of their first event: any order keeps the rows of a person together.
         person = pl.col("person_id").cast(pl.Categorical).to_physical()
         columns = ["event", "person_id", "timestamp", "browser", "current_url", "amount"]
         frame = pl.scan_parquet(data).select(columns).with_columns(person, *texts)
@@ -240,7 +240,7 @@ class Polars:
             return {"": (lambda: rows().group_by(day).agg(pl.col("amount").sum()).collect().rows(), by_day)}
         if question == "rolling 7-day uniques":
             return {"": (lambda: self.rolling(viewed((before(MONTH[0], LOOK_BACK - 1), MONTH[1])), day), by_day)}
-        return {}  # it has no way to count funnels that would come near the others
+        return {}  # it cannot count funnels at a comparable speed
 
     def by_url(self):
         pl = self.pl
@@ -294,7 +294,7 @@ def main():
     print(json.dumps({"peer": name, "version": peer.version, "bytes": peer.bytes}), flush=True)
     for question in QUESTIONS:
         for variant, query in peer.variants(question).items():
-            peer.ask(query)  # the first time is not counted
+            peer.ask(query)  # the first run is not counted
             runs = []
             for _ in range(options.repeat):
                 began, spent = time.perf_counter(), cpu()

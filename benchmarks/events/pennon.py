@@ -1,8 +1,8 @@
-"""Pennon as a contender: events imported into an installation of its own, questions asked over HTTP.
+"""Pennon as a contender: events imported into an installation of its own, queries sent over HTTP.
 
-CPU time is that of the server's process, user and system, by the nanosecond from its threads' `schedstat`: so one answer of
-some milliseconds can be measured. Threads that end between two looks would be lost; the runtime keeps its idle ones for
-ten seconds, and looks are taken right before and after each answer."""
+CPU time is that of the server's process, user and system, in nanoseconds from its threads' `schedstat`: so a single response of
+a few milliseconds can be measured. Threads that end between two samples would be lost; the runtime keeps idle ones for
+ten seconds, and samples are taken immediately before and after each response."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 
 
 def query(question):
-    """The query node of a question."""
+    """The query node of a benchmark query."""
     def event(name, **more):
         return {"kind": "EventsNode", "event": name, **more}
 
@@ -54,7 +54,7 @@ def query(question):
 
 
 def read(question, result):
-    """The answer in the form that contenders share."""
+    """The result in the common form of all contenders."""
     if question == "funnel by browser":
         counts = {rows[0]["breakdown_value"][0]: {"counts": [float(step["count"]) for step in rows]} for rows in result}
         counts.pop("Other", None)
@@ -70,7 +70,7 @@ def read(question, result):
 
 
 class Refused(Exception):
-    """The product has a limit that the question passes, and says so."""
+    """The query exceeds a limit of the product, which rejects it."""
 
 
 class Pennon:
@@ -81,8 +81,8 @@ class Pennon:
         self.process = self.url = None
 
     def load(self, events):
-        """Imports the events and puts them in their lasting form, as peers are loaded. Returns seconds of the import, and bytes at
-        rest; what the compaction replaced stays for a while and is not counted."""
+        """Imports the events and compacts them fully, as peers are loaded. Returns seconds of the import, and bytes at
+        rest; segments that the compaction replaced are kept for a while and are not counted."""
         work = self.work / "workspace.json"
         self.work.mkdir(parents=True, exist_ok=True)
         work.write_text(json.dumps(WORKSPACE))
@@ -108,7 +108,7 @@ class Pennon:
         self.settle()
 
     def settle(self):
-        """Waits until the server has nothing to do on its own."""
+        """Waits until the server has no background work."""
         before, quiet = self.cpu(), 0
         for _ in range(3000):
             time.sleep(0.1)
@@ -128,12 +128,12 @@ class Pennon:
         return spent / 1e9
 
     def memory_mb(self):
-        """The most that was resident."""
+        """Peak resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def ask(self, question):
-        """((CPU seconds, seconds), answer); nothing that was calculated before is used."""
+        """((CPU seconds, seconds), result); no cached result is used."""
         body = json.dumps({"query": query(question), "refresh": "force_blocking"})
         began, spent = time.perf_counter(), self.cpu()
         status, _, answer = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)

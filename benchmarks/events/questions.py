@@ -1,6 +1,6 @@
-"""The questions that all contenders answer, and how answers are compared.
+"""The queries that all contenders run, and the comparison of results.
 
-An answer is made of plain values: funnels are [reached each step] with seconds of conversion where a contender has them,
+A result consists of plain values: funnels are [count of each step] with conversion seconds if a contender has them,
 series are {day: number} or {value: {day: number}}."""
 
 STEPS = ["viewed", "added_to_cart", "purchased"]
@@ -10,7 +10,7 @@ MONTH = ("2026-01-20", "2026-02-18")  # days of a trend
 LOOK_BACK = 7
 TOP = 25
 
-# How much less CPU time than the peer's variant, once everything is warm and when it is cold; "" is a peer's only variant.
+# Goal: ratio of the peer's CPU time to Pennon's, warm and cold; "" is a peer's only variant.
 GOALS = {
     "funnel": {("ClickHouse", "windowFunnel, counts only"): (15, 8), ("ClickHouse", "array, same times"): (200, 100)},
     "funnel by browser": {("ClickHouse", "windowFunnel, counts only"): (10, 5)},
@@ -25,8 +25,8 @@ QUESTIONS = list(GOALS)
 
 
 def same(one, other, path=""):
-    """What differs between two answers: counts must be equal, sums and seconds but for rounding. Only what both have is
-    compared, and of a breakdown the values that both show."""
+    """The differences of two results: counts must be equal, sums and seconds up to rounding. Only fields of both are
+    compared, and of a breakdown the values in both."""
     if isinstance(one, dict) and isinstance(other, dict):
         shared = [key for key in one if key in other]
         if not shared and one and other:
@@ -42,9 +42,9 @@ def same(one, other, path=""):
 
 
 def check(question, answers):
-    """Ends the run when answers differ. `answers` are [(who, answer)]."""
+    """Aborts the run if results differ. `answers` are [(contender, result)]."""
     who, first = answers[0]
     for other, answer in answers[1:]:
-        # Zeros of days without anybody are left out by some.
+        # Some contenders omit days without persons.
         if wrong := same(first, answer):
             raise SystemExit(f"{question}: {who} and {other} disagree: {'; '.join(wrong[:5])}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Questions on events against ClickHouse, DuckDB and Polars, in one command. README.md beside this file says what is
-# measured and how.
+# Event queries against ClickHouse, DuckDB and Polars, in one command. README.md in this folder describes the
+# measurements.
 #   run.sh EVENTS [--no-build] [options of bench.py]
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -13,14 +13,14 @@ for option in "$@"; do
 done
 [[ ${#options[@]} -gt 0 ]] || options=(10000000)
 
-# The peers and what writes the events, in an environment of their own.
+# The peers and the generator of the events, in a virtual environment of their own.
 python=${PYTHON:-$PWD/.peers/bin/python}
 if [[ ! -x $python ]]; then
     python3 -m venv .peers
     .peers/bin/pip install --quiet chdb==4.4.0 duckdb==2.0.0 polars==2.1.0 pyarrow numpy >&2
 fi
 
-# The profile of a server that is to serve for long.
+# The profile of a long-running server.
 if [[ $build ]]; then
     (cd ../.. && cargo build --locked --profile dist --bin pennon) >&2
 fi

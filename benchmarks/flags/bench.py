@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Pennon, and Unleash beside it, turn by turn; prints a table. run.sh prepares what this needs. Python 3.11, no packages."""
+"""Measures Pennon and Unleash alternately; prints a table. run.sh installs the requirements. Python 3.11, no packages."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from load import measure
 from processes import ask, memory_mb
 from servers import READS, WRITES, Pennon, Unleash
 
-# Times less than Unleash that Pennon's CPU time per request is meant to be.
+# Goal: ratio of Unleash's CPU time per request to Pennon's.
 GOALS = {"list": 20, "get": 30, "feed gzip": 50, "feed 304": 3, "update": 4, "create": 4}
 
 
@@ -25,7 +25,7 @@ def say(text):
 
 
 def start_twice(server, flags):
-    """Starts on nothing, fills, stops, starts again: the figures of both starts, and memory at rest."""
+    """Starts with an empty database, fills it, stops, starts again: the figures of both starts, and idle memory."""
     first = server.start()
     server.seed(flags)
     server.stop(*([False] if isinstance(server, Unleash) else []))
@@ -39,7 +39,7 @@ def start_twice(server, flags):
 def one(server, operation, options, run, seconds):
     count = options.creates if operation == "create" else None
     requests = server.requests(operation, run, (count or 0) + options.connections)
-    check = requests[-1]  # of creations one that the run will not send
+    check = requests[-1]  # for create, one that the run will not send
     status, headers, body = ask(server.url + check.path, check.method, check.headers | {"Content-Type": "application/json"}, check.body)
     if status not in {server.expected.get(operation, 201 if operation == "create" else 200)}:
         raise SystemExit(f"{server.name}: {operation} answered {status}: {body[:300]}")
@@ -52,7 +52,7 @@ def one(server, operation, options, run, seconds):
 
 
 def run(servers, options):
-    """{operation: {server: [Result, ...]}}; servers take turns, so that what else the machine does falls on all."""
+    """{operation: {server: [Result, ...]}}; servers alternate, so that other load affects all of them."""
     results = defaultdict(lambda: defaultdict(list))
     for operations in (READS, WRITES):
         operations = [name for name in operations if not options.only or name in options.only]

@@ -1,4 +1,4 @@
-"""Unleash Edge, and what the three servers are asked when they evaluate all flags for one user."""
+"""Unleash Edge, and the requests to the three servers that evaluate all flags for one user."""
 
 import json
 import random
@@ -9,12 +9,12 @@ from load import Request
 from processes import Process, ask
 from servers import Pennon, Server, Unleash
 
-USERS = 4000  # prepared requests, each for another user
+USERS = 4000  # prepared requests, each for a different user
 FRONTEND = "*:development.frontend0123456789abcdef0123456789"
 
 
 class Edge(Server):
-    """A proxy that keeps the flags of its Unleash in memory and evaluates them itself."""
+    """A proxy that caches the flags of its Unleash in memory and evaluates them itself."""
 
     name = "Edge"
 
@@ -52,7 +52,7 @@ def evaluation(server, user, encoding="identity", domain="example.com"):
 
 
 def count_enabled(server, user, domain="example.com"):
-    """How many flags are on for a user; None where the server is not ready for it."""
+    """How many flags are on for a user; None if the server is not ready."""
     request = evaluation(server, user, domain=domain)
     headers = request.headers | ({"Content-Type": "application/json"} if request.body else {})
     status, _, body = ask(server.url + request.path, request.method, headers, request.body)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how Pennon, Unleash and Unleash Edge evaluate all flags for one user with a public token, turn by turn; prints a
-table. `run.sh --evaluate` prepares what this needs. Python 3.11, no packages."""
+"""Measures how Pennon, Unleash and Unleash Edge evaluate all flags for one user with a public token, alternately; prints a
+table. `run.sh --evaluate` installs the requirements. Python 3.11, no packages."""
 
 import argparse
 import json
@@ -18,13 +18,13 @@ from processes import ask
 from servers import Pennon, Unleash
 
 ENCODINGS = ["identity", "gzip"]
-# Pennon's CPU time per request is meant to be at most these parts of the others', and its p99 at most that part of Unleash's.
+# Goals: Pennon's CPU time per request is at most these fractions of the others', and its p99 at most that fraction of Unleash's.
 CPU_GOALS = {"Unleash": 1 / 10, "Edge": 1}
 P99_GOAL = 1 / 2
 
 
 def body_size(server, encoding):
-    """Bytes of a response; the encoding must be the one that was asked for."""
+    """Bytes of a response; the encoding must be the requested one."""
     request = evaluation(server, 1, encoding)
     headers = request.headers | ({"Content-Type": "application/json"} if request.body else {})
     status, headers, body = ask(server.url + request.path, request.method, headers, request.body)
@@ -34,7 +34,7 @@ def body_size(server, encoding):
 
 
 def run(servers, options):
-    """{encoding: {server: [Result, ...]}}; servers take turns, and the first round is not counted."""
+    """{encoding: {server: [Result, ...]}}; servers alternate, and the first round is not counted."""
     results = defaultdict(lambda: defaultdict(list))
     for repetition in range(options.repetitions + 1):
         for encoding in ENCODINGS:

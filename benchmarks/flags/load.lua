@@ -1,5 +1,5 @@
--- Sends prepared requests in their order, over and over. LOAD_FILE holds them, each as its length in bytes, a line feed and
--- its bytes; with LOAD_STOP the load ends after that many answers, which standard error tells with the line "enough".
+-- Sends prepared requests in order, repeatedly. LOAD_FILE contains them, each as its length in bytes, a line feed and
+-- its bytes; with LOAD_STOP the load ends after that many responses, and prints the line "enough" on standard error.
 local requests, at, answers = {}, 0, 0
 local stop = tonumber(os.getenv("LOAD_STOP") or "")
 

@@ -1,4 +1,4 @@
-"""One measurement: wrk keeps a number of connections busy, and the server's CPU time is read before and after."""
+"""One measurement: wrk keeps the connections busy, and the server's CPU time is read before and after."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ class Result:
 
 
 def measure(server, requests, connections, seconds, stop_after=None):
-    """Sends `requests` over and over for `seconds`, or in their order until `stop_after` answers have come."""
+    """Sends `requests` repeatedly for `seconds`, or in order until `stop_after` responses were received."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requests"
         sent = (request.as_sent(urlsplit(server.url).netloc) for request in requests)
@@ -51,7 +51,7 @@ def measure(server, requests, connections, seconds, stop_after=None):
                    "--duration", f"{300 if stop_after else seconds}s", "--script", str(SCRIPT), server.url]
         before = cpu_seconds(server.pids)
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as wrk:
-            if stop_after:  # wrk itself knows only lengths of time
+            if stop_after:  # wrk itself has only a duration option
                 for line in wrk.stderr:
                     if line.startswith("enough"):
                         wrk.send_signal(signal.SIGINT)

@@ -1,6 +1,6 @@
-"""Servers as processes: starting and stopping them, and what they cost, read from /proc.
+"""Servers as processes: starting and stopping them, and their CPU time and memory, read from /proc.
 
-A server's cost is that of its process and all its descendants, ended ones included: PostgreSQL has a process for each
+The figures are those of its process and all its descendants, ended ones included: PostgreSQL has a process per
 connection."""
 
 import http.client
@@ -33,7 +33,7 @@ def family(roots):
             continue
         pid = int(entry.name)
         children.setdefault(int(fields[1]), []).append(pid)
-        # user and system time, its own and that of the children it has waited for
+        # user and system time, its own and that of the children it has reaped
         seconds[pid] = sum(map(int, fields[11:15])) / TICKS_A_SECOND
     found, left = {}, [pid for pid in roots if pid in seconds]
     while left:
@@ -48,7 +48,7 @@ def cpu_seconds(roots):
 
 
 def memory_mb(roots):
-    """Proportional set size: what several processes share counts once in the sum."""
+    """Proportional set size: shared memory counts once in the sum."""
     kilobytes = 0
     for pid in family(roots):
         try:
@@ -85,7 +85,7 @@ class Process:
         self.pid = self.popen.pid
 
     def wait_until(self, ready, patience=120):
-        """Seconds from the start until `ready()` first holds, looked at every few milliseconds."""
+        """Seconds from the start until `ready()` is first true, polled every few milliseconds."""
         while time.perf_counter() - self.began < patience and self.popen.poll() is None:
             try:
                 if ready():

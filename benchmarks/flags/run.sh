@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Flag management against Unleash, in one command. README.md beside this file says what is measured and how.
+# Flag management against Unleash, in one command. README.md in this folder describes the measurements.
 #   run.sh [--quick] [--ours-only] [--no-build] [options of bench.py]
 #   run.sh --evaluate [...] [options of evaluate.py]    evaluation of flags, against Unleash Edge too
 set -euo pipefail
@@ -16,7 +16,7 @@ for option in "$@"; do
     esac
 done
 
-# Debian's names of what is missing, installed where that is possible without asking.
+# Debian packages of missing programs, installed if that is possible without a prompt.
 missing=()
 command -v wrk >/dev/null || missing+=(wrk)
 if [[ $compare ]]; then
@@ -44,7 +44,7 @@ if [[ $compare ]]; then
     options+=(--peers "$peers" --postgres "$postgres")
 fi
 
-# Edge is on crates.io alone. Its build takes the pages of its API document from GitHub, or from a file: here from npm's package.
+# Edge is on crates.io only. Its build downloads the pages of its API document from GitHub, or reads a file: here from npm's package.
 if [[ $compare && $program == evaluate.py && ! -x $peers/edge/bin/unleash-edge ]]; then
     npm install --prefix "$peers/swagger" --ignore-scripts --no-audit --no-fund --loglevel=error "swagger-ui-dist@$swagger" >&2
     python3 - "$peers/swagger" "$swagger" <<'PY'
@@ -62,7 +62,7 @@ PY
     rm -rf "$peers/edge-target"
 fi
 
-# The profile of a server that is to serve for long.
+# The profile of a long-running server.
 if [[ $build ]]; then
     (cd ../.. && cargo build --locked --profile dist --bin pennon) >&2
 fi

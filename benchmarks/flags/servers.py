@@ -1,4 +1,4 @@
-"""The two servers: how each is started, filled with flags, and asked to do the same things."""
+"""The two servers: start, setup with flags, and the same requests for each."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from load import Request
 from processes import Process, ask, free_port
 
-# What is measured: reads first, because writes leave a database that works differently.
+# The operations: reads first, because writes change the performance of the database.
 READS = ["list", "get", "feed gzip", "feed 304"]
 WRITES = ["update", "create"]
-PICKED = 4000  # prepared requests where each is for a random flag
+PICKED = 4000  # prepared requests if each is for a random flag
 
 
 class Server:
-    """A server under test. `requests(operation)` prepares what is sent, `created` names flags that `remove` takes away."""
+    """A server under test. `requests(operation)` prepares the requests, `created` names flags that `remove` deletes."""
 
     headers: dict
     expected = {"feed 304": 304}
@@ -94,7 +94,7 @@ class Pennon(Server):
         return [self.process.pid]
 
     def start(self):
-        """Seconds until the first answer; the first start makes the tables and the workspace."""
+        """Seconds until the first response; the first start creates the tables and the workspace."""
         command = [self.binary, "serve", "--data", self.data, "--port", self.url.rpartition(":")[2]]
         if not self.data.exists():
             command += ["--workspace", self.workspace]
@@ -123,7 +123,7 @@ class Pennon(Server):
             {"key": key, "name": "Made by the benchmark", "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]}}))
 
     def remove(self, prefix):
-        # One at a time: every deletion must see the flags as the one before left them.
+        # One at a time: every deletion must see the result of the previous one.
         while found := self.json(f"{self.flags_path}?limit=1000&search={prefix}")["results"]:
             self.all([Request("PATCH", f"{self.flags_path}{flag['id']}/", self.headers, '{"deleted": true}') for flag in found], [200], at_once=1)
 
@@ -150,7 +150,7 @@ class Unleash(Server):
         return [self.process.pid, self.database.pid]
 
     def start_database(self):
-        """PostgreSQL as it comes; it refuses to run as root."""
+        """PostgreSQL with its defaults; it does not run as root."""
         home = self.work / "postgres"
         home.mkdir()
         as_user = []
@@ -167,7 +167,7 @@ class Unleash(Server):
         subprocess.run([f"{self.programs}/createdb", *here, "-U", "unleash", "unleash"], check=True)
 
     def start(self, environment=None):
-        """Seconds until the first answer, PostgreSQL being up; the first start runs the migrations."""
+        """Seconds until the first response, with PostgreSQL running; the first start runs the migrations."""
         if not self.database:
             self.start_database()
         no_limit = str(10**9)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How large the functions are and how long they take to start, as they are deployed, in the emulated Lambda of tests/lambda.
+"""Size and start time of the functions as deployed, in the emulated Lambda of tests/lambda.
 
     measure.py build DIRECTORY                 builds the bare function's package beside those of the functions
     measure.py sizes DIRECTORY [--write]       compares packages with sizes.json; exit status 1 when one has grown by a fifth
     measure.py start DIRECTORY PENNON [--runs 15] [--json FILE]     starts each, prints a table
 
-DIRECTORY holds NAME/bootstrap.zip of each function (`build_packages` of .ci/full). What is measured against is `bare/`: the
-same libraries, one route, one GetItem. Times depend on the machine and fail nothing; sizes do not.
+DIRECTORY contains NAME/bootstrap.zip of each function (`build_packages` of .ci/full). The baseline is `bare/`: the
+same libraries, one route, one GetItem. Times depend on the machine and fail no check; sizes do.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from runtime import Function  # noqa: E402
 
 FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 SIZES, GROWTH_MAX = HERE / "sizes.json", 1.2
-# Of the bare function's binary; and milliseconds.
+# Goals: multiples of the bare function's binary; milliseconds.
 RATIO_GOALS = {"role_access": 1.05, "projects": 1.05}
 RATIO_GOAL, FIRST_POLL_GOAL, FIRST_ANSWER_GOAL = 1.75, 10, 20
 P = "/api/projects/1"
 
 
 def build(directory):
-    """With the settings that functions are deployed with, and the versions that they are made of."""
+    """With the settings and the dependency versions of deployed functions."""
     strangers = packages_of(HERE / "bare" / "Cargo.lock") - packages_of(ROOT / "Cargo.lock") - {"bare"}
     if strangers:
         sys.exit(f"bare/Cargo.lock has other versions than Cargo.lock: {sorted(strangers)}")
@@ -53,7 +53,7 @@ def packages_of(lock):
 
 
 def sizes_of(directory):
-    """`{name: [bytes of the binary, bytes of the zip]}` of what is there."""
+    """`{name: [bytes of the binary, bytes of the zip]}` of the existing packages."""
     found = {}
     for name in (*FUNCTIONS, "bare"):
         package = Path(directory) / name / "bootstrap.zip"
@@ -64,7 +64,7 @@ def sizes_of(directory):
 
 
 def growth(known, found):
-    """Lines about what has grown too much, or has never been weighed."""
+    """Findings: packages that have grown too much, or have no recorded size."""
     for name, sizes in found.items():
         for what, before, now in zip(("binary", "zip"), known.get(name, (None, None)), sizes):
             if before is None:
@@ -90,7 +90,7 @@ def sizes(directory, write):
 
 
 def questions(server, key):
-    """What each function is asked: something that reads the table, if it has one."""
+    """The request to each function: one that reads the table, if it has one."""
     bearer = [("Authorization", f"Bearer {key}")]
     project = json.loads(server.ask(events.Request("GET", f"{P}/", [], bearer), "x")[2])
 
@@ -108,7 +108,7 @@ def questions(server, key):
 
 
 def started(binary, name, environment, request):
-    """Milliseconds: from exec to the first poll, work of processors until then, the first event, the second."""
+    """Milliseconds: from exec to the first poll, CPU time until then, the first event, the second."""
     event = events.http_api(request)
     with Function(binary, name, environment, 1769) as function:
         outcomes = [function.invoke(event) for _ in range(2)]
@@ -132,7 +132,7 @@ def start(directory, pennon, runs, names):
                     archive.extract("bootstrap", Path(work) / name)
                 binary = Path(work) / name / "bootstrap"
                 binary.chmod(0o755)
-                # The first run reads the file from the disk and notes the key's use, and is not counted.
+                # The first run reads the file from disk and records the key's use; it is not counted.
                 times[name] = [started(binary, name, environment, asked[name]) for _ in range(runs + 1)][1:]
         finally:
             server.stop()

@@ -1,4 +1,4 @@
-//! Writes the OpenAPI document down as it is sent, so that no process has to put it together.
+//! Generates the OpenAPI document at build time, as JSON and YAML, so that no process has to at start.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Real clients of PostHog and OpenFeature, with a project token alone, against a started `pennon serve`.
+"""Runs published clients of PostHog and OpenFeature, with only a project token, against a `pennon serve` process.
 
     check_clients.py PENNON                  the newest version of each client
     check_clients.py PENNON --all            older versions too
     check_clients.py PENNON --only NAME,...  some of them
-    check_clients.py PENNON --usage          only whether the calls of an SDK count as usage of a flag
+    check_clients.py PENNON --usage          only the check that calls of an SDK count as usage of a flag
 
-Each client is a program with a time limit. It evaluates all flags of expected.py for each person there, most of them send 20
-events, and every request passes a recorder. One line for each client; exit status 1 if one fails. README.md has the rules.
+Each client is a program with a time limit. It evaluates all flags of expected.py for each person there, most send 20
+events, and every request passes a recording proxy. One line per client; exit status 1 if one fails. README.md has the rules.
 """
 
 import argparse
@@ -32,8 +32,8 @@ HERE = Path(__file__).resolve().parent
 EVENTS = 20
 PROGRAM_SECONDS = 90  # for one client program
 CALL_SECONDS = 5  # for one call of a client, and for one request
-COUNT_SECONDS = 15  # until a trend counts what was sent
-RETRY_SECONDS = 10  # in which older versions of posthog-js have sent again what they take for lost
+COUNT_SECONDS = 15  # until a trend counts the sent events
+RETRY_SECONDS = 10  # in which older versions of posthog-js have retried events that they consider lost
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Client:
     packages: str  # folder of npm packages, or major version of posthog on PyPI
     module: str
     events: int = EVENTS
-    absent: tuple | None = None  # what it gets for a flag of servers, where its requests are not known to be a server's
+    absent: tuple | None = None  # its value of a server-only flag, if its requests are not detected as a server's
     credentials: bool = False  # whether the browser sends its cookies
     is_newest: bool = True
 
@@ -78,13 +78,13 @@ CLIENTS = [
 
 
 def client_environment():
-    """Without proxies and credentials: clients speak to 127.0.0.1 alone."""
+    """Without proxies and credentials: clients connect only to 127.0.0.1."""
     left_out = ("proxy", "posthog", "aws_")
     return {name: value for name, value in os.environ.items() if not any(part in name.lower() for part in left_out)}
 
 
 def start_program(client, task):
-    """(result, messages, exit status) of a program that runs beside no browser."""
+    """(result, messages, exit status) of a program that runs without a browser."""
     if client.kind == "node":
         command = ["node", HERE / "node" / client.program]
         task["packages"] = str(packages.install_npm(client.packages))
@@ -107,7 +107,7 @@ def start_program(client, task):
 def open_page(client, task, recorder):
     packages.install_npm(client.packages)
     if client.packages != "newest":
-        packages.install_npm("newest")  # the import map names them
+        packages.install_npm("newest")  # the import map contains them
 
     def has_sent_all():
         seconds = 0 if client.is_newest else RETRY_SECONDS
@@ -118,12 +118,12 @@ def open_page(client, task, recorder):
 
 
 def check_requests(client, exchanges):
-    """Findings about what was sent and how it was answered."""
+    """Findings about the requests and their responses."""
     if not exchanges:
         yield "no request arrived"
     for exchange in exchanges:
         if exchange.path.startswith("/static/"):
-            continue  # scripts that the product does not have; the configuration switches off what they do
+            continue  # scripts that the product does not have; the configuration disables their features
         if exchange.status is None or not 200 <= exchange.status < 400:
             yield f"refused or unanswered: {exchange}"
         if exchange.milliseconds > CALL_SECONDS * 1000:
@@ -209,7 +209,7 @@ def report(name, findings, summary, seconds):
 
 
 def run_checks(options, product):
-    """Whether all that was asked for passes."""
+    """Whether all selected checks pass."""
     flags = product.seed()
     if options.usage:
         return usage.check_usage(product, flags["everybody"], "everybody", client_environment())

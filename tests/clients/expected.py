@@ -1,13 +1,13 @@
 """The flags that all clients evaluate, the persons they evaluate them for, and the values that they must get.
 
-The values are calculated here, with the bucketing hash that PostHog documents, and never read from the server."""
+The values are calculated here, with the bucketing hash that PostHog documents, independently of the server."""
 
 import hashlib
 import json
 
 GROUP_TYPE = "company"
 PAYLOADS = {"control": {"color": "red"}, "test": {"color": "blue", "sizes": [1, 2.5]}}
-# Flags that only servers see. A client whose requests do not show that it is one does not: browsers, and posthog-node 3, which
+# Flags for servers only. A client that is not detected as a server does not get them: browsers, and posthog-node 3, which
 # sends no User-Agent of its own.
 SERVER_ONLY = {"server-only"}
 STORED_PERSON = "stored-gold"
@@ -56,13 +56,13 @@ PERSONS = [
 
 
 def hash_fraction(key, identifier, salt=""):
-    """Where an identifier falls between 0 and 1 for a flag: the first 15 hexadecimal digits of a SHA-1."""
+    """The hash of an identifier for a flag, between 0 and 1: the first 15 hexadecimal digits of a SHA-1."""
     digest = hashlib.sha1(f"{key}.{identifier}{salt}".encode()).hexdigest()
     return int(digest[:15], 16) / float(0xFFFFFFFFFFFFFFF)
 
 
 def expected_values(who):
-    """{flag key: value} for one of PERSONS, as a server must get it."""
+    """{flag key: value} for one of PERSONS, as returned to a server."""
     distinct_id, company = who["distinct_id"], who["groups"].get(GROUP_TYPE)
     return {
         "everybody": True,
@@ -76,8 +76,8 @@ def expected_values(who):
 
 
 def compare_values(answers, absent=None):
-    """Differences between a round of a client's answers, one for each of PERSONS, and the expected ones. `absent` holds what a
-    client gets for a flag that it must not see; None: it is known to be a server and sees all."""
+    """Differences between a round of a client's values, one for each of PERSONS, and the expected ones. `absent` is the value of
+    a flag that the client must not get; None: it is detected as a server and gets all."""
     differences = []
     if len(answers) != len(PERSONS):
         return [f"{len(answers)} persons answered, {len(PERSONS)} expected"]

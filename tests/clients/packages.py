@@ -1,4 +1,4 @@
-"""The clients' packages, installed as their lock files say into `.installed/`, which git ignores."""
+"""Installs the clients' packages in the versions of their lock files into `.installed/`, which git ignores."""
 
 import hashlib
 import shutil
@@ -11,7 +11,7 @@ INSTALLED = HERE / ".installed"
 
 
 def is_current(folder, wanted):
-    """Whether `folder` holds what files of this checksum asked for; if not, it is removed."""
+    """Whether `folder` was installed from files with this checksum; if not, it is removed."""
     stamp = folder / "installed.sha256"
     if stamp.exists() and stamp.read_text() == wanted:
         return True
@@ -26,7 +26,7 @@ def run(command, folder):
 
 
 def install_npm(name):
-    """`newest` or `older`; returns the folder that holds node_modules."""
+    """`newest` or `older`; returns the folder that contains node_modules."""
     if shutil.which("npm") is None:
         raise SystemExit("npm is missing: install Node.js 20 or later with npm")
     files = [HERE / name / file for file in ("package.json", "package-lock.json")]

@@ -1,6 +1,6 @@
 """Web pages for browser clients, and the Chromium that opens them.
 
-The pages and the API have two ports of 127.0.0.1: two origins, so CORS applies, and one site, so that a cookie of the pages comes
+The pages and the API use two ports of 127.0.0.1: two origins, so CORS applies, and one site, so that a cookie of the pages is sent
 with exactly those requests to the API that a client sends with credentials."""
 
 import functools
@@ -14,10 +14,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Clients drop the events of what looks like a robot, and headless Chromium says that it is headless.
+# Clients drop the events of bots, and the User-Agent of headless Chromium is detected as one.
 USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-# Modules as a bundler would resolve them.
+# Modules, resolved as a bundler would.
 IMPORTS = {
     "posthog-js": "/packages/newest/node_modules/posthog-js/dist/module.js",
     "@openfeature/core": "/packages/newest/node_modules/@openfeature/core/dist/esm/index.js",
@@ -35,7 +35,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>client</title>
 
 
 def find_chromium():
-    """The program, installed where that takes no question; None where there is none."""
+    """The path of Chromium, installed if that needs no prompt; None if there is none."""
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None and os.getuid() == 0 and shutil.which("apt-get"):
         install = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]
@@ -48,7 +48,7 @@ def find_chromium():
 
 
 class Pages:
-    """Serves the page of one client, and takes the result that the page posts."""
+    """Serves the page of one client, and receives the result that the page posts."""
 
     def __init__(self, packages, program, task):
         self.packages, self.program, self.task = packages, program, task
@@ -105,7 +105,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 def run_page(packages, program, task, seconds, is_done, environment):
-    """Opens the page and returns what it posted once `is_done()` holds too; (result or None, Chromium's messages)."""
+    """Opens the page and returns what it posted once `is_done()` is true too; (result or None, Chromium's messages)."""
     from product import wait_for
 
     chromium = find_chromium()
@@ -132,5 +132,5 @@ def run_page(packages, program, task, seconds, is_done, environment):
                 browser.wait()
             pages.close()
         lines = log.read_text(errors="replace").splitlines()
-        # The page reports what it logs itself; the browser alone knows of requests that it refused to make.
+        # The page reports its own log; only the browser logs requests that it blocked.
         return pages.result, "\n".join(line for line in lines if "blocked by" in line or (pages.result is None and "CONSOLE" in line))

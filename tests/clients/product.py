@@ -22,7 +22,7 @@ PATIENCE = 60  # seconds
 
 
 def wait_for(condition, seconds=PATIENCE, pause=0.05):
-    """Whether `condition()` held within so many seconds."""
+    """Whether `condition()` became true within so many seconds."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -76,7 +76,7 @@ class Product:
         return flags
 
     def count_events(self, name):
-        """How many events of this name a trend counts: today and the day before, should midnight have passed."""
+        """How many events of this name a trend counts: today and the day before, in case midnight has passed."""
         query = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": name, "math": "total"}],
                  "dateRange": {"date_from": "-1d"}, "interval": "day"}
         body = {"query": query, "refresh": "force_blocking"}

@@ -1,5 +1,5 @@
-"""A forwarding server between a client and the product. It changes nothing and records every request: status, time, the page
-it came from, whether it carried cookies, and the events in its body."""
+"""A forwarding server between a client and the product. It changes nothing and records every request: status, time,
+origin page, whether it has cookies, and the events in its body."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Headers of one connection, which a forwarding server must not pass on.
+# Hop-by-hop headers, which a proxy must not forward.
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 
 
@@ -21,10 +21,10 @@ class Exchange:
     method: str
     path: str
     headers: dict
-    status: int | None = None  # None: not answered
+    status: int | None = None  # None: no response
     response_headers: dict = field(default_factory=dict)
     milliseconds: float = 0
-    events: list = field(default_factory=list)  # (name, uuid or the event as a text)
+    events: list = field(default_factory=list)  # (name, uuid or the event as a string)
     began: float = field(default_factory=time.monotonic)
 
     def __str__(self):
@@ -32,7 +32,7 @@ class Exchange:
 
 
 def decode_events(path, headers, body):
-    """The events of a capture request, in whichever form SDKs send them; [] where the body holds none."""
+    """The events of a capture request, in any form that SDKs send; [] if the body has none."""
     try:
         if body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
@@ -73,7 +73,7 @@ class Recorder:
         return Counter(uuid for exchange in exchanges for sent, uuid in exchange.events if sent == name)
 
     def is_quiet(self, seconds=0):
-        """Whether every request is answered, and the last one came at least so many seconds ago."""
+        """Whether every request has a response, and the last one arrived at least so many seconds ago."""
         exchanges = list(self.exchanges)
         is_recent = bool(exchanges) and time.monotonic() - exchanges[-1].began < seconds
         return not is_recent and all(exchange.status is not None for exchange in exchanges)

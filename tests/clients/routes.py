@@ -1,4 +1,4 @@
-"""Plain requests: what browsers may ask from another origin, and events in the query string."""
+"""Plain requests: cross-origin requests of browsers, and events in the query string."""
 
 import base64
 import http.client
@@ -12,7 +12,7 @@ SUMMARY = "CORS of 12 routes and of errors, 20 events by GET /e/?data="
 
 
 def read_routes(token):
-    """(method, path, body, status): answers that a page must be able to read, errors among them."""
+    """(method, path, body, status): responses that a page must be able to read, including errors."""
     event = {"event": "plain request", "distinct_id": "plain"}
     flags = {"token": token, "distinct_id": "plain"}
     return [
@@ -81,7 +81,7 @@ def check_routes(product, token):
 
 
 def check_query_string(product, token, count=20):
-    """Events of pages that send by an image: GET with base64 in `data`, each with a uuid, one of them sent again."""
+    """Events sent by an image request: GET with base64 in `data`, each with a uuid, one of them sent twice."""
     name = "in the query string"
     for number in [*range(count), 0]:
         event = {"event": name, "distinct_id": "image", "uuid": f"01900000-0000-7000-8000-{number:012}",

@@ -15,7 +15,7 @@ SECONDS = 60
 
 
 def check_usage(product, flag_id, key, environment):
-    """Prints one line; whether the calls show."""
+    """Prints one line; returns whether the calls are counted."""
     flag_path = f"/api/projects/1/feature_flags/{flag_id}/"
     before = product.call("GET", flag_path)["last_called_at"]
     if before is not None:

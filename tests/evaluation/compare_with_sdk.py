@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares 20,000 random (flag, person) pairs, evaluated by POST /flags/, with two other evaluations of the same flags:
-the hash and the rules written out below, and posthog-python's local evaluation over the definitions feed.
+the hash and the rules implemented below, and posthog-python's local evaluation of the definitions.
 
     pip install -r requirements.txt
     compare_with_sdk.py target/debug/pennon [--flags 200] [--persons 100] [--seed 1]
@@ -38,7 +38,7 @@ def ascii_lower(text):
 
 
 def holds(condition, properties):
-    """A property filter of a person, by the contract's table of operators."""
+    """Evaluates a property filter of a person, by the contract's table of operators."""
     key, operator, value = condition["key"], condition["operator"], condition["value"]
     there, given = key in properties, properties.get(key)
     if operator in ("is_set", "is_not_set"):
@@ -98,7 +98,7 @@ def decide(key, filters, identifier, properties, flags, person, known):
 
 
 def named(flag, flags):
-    """The properties that a flag reads, itself or by flags that it depends on."""
+    """The properties that a flag reads, directly or through flags that it depends on."""
     keys = {f"$feature_enrollment/{flag['key']}"} if flag["filters"].get("feature_enrollment") else set()
     for group in flag["filters"]["groups"]:
         for one in group["properties"]:
@@ -214,7 +214,7 @@ def compare(url, options):
             pairs += 1
             if value != wanted:
                 wrong.append(f"{flag['key']} for {person['id']!r}: {value!r}, by the rules {wanted!r}")
-            # Where a property is missing the SDK passes over the condition, and may still decide by a later one.
+            # If a property is missing, the SDK skips the condition, and a later one may still decide.
             is_whole = named(flag, flags) <= {"distinct_id", *person["properties"]}
             if local and flag["key"] in local and is_whole:
                 decided += 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes `1/items.json`: rows of every shape that format 1 has, out of their description in `shared/core/src/store/item.rs`
-and `parts.rs`, by Python's own compression. `shared/core` reads them in its tests.
+"""Writes `1/items.json`: rows of every shape of format 1, from their specification in `shared/core/src/store/item.rs`
+and `parts.rs`, with Python's own compression. `shared/core` reads them in its tests.
 
     items.py > tests/formats/1/items.json
 """

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the backup of a small installation in which every kind of row and object occurs, for `cli/tests/process/formats.rs`.
+"""Creates the backup of a small installation that contains every kind of row and object, for `cli/tests/process/formats.rs`.
 
     make.py PENNON DIRECTORY
 
-DIRECTORY has `workspace.json` and `history.jsonl`; `backup` comes beside them. Standard library only. What the installation
-holds in the end:
+DIRECTORY contains `workspace.json` and `history.jsonl`; `backup` is created beside them. Standard library only. The final
+contents of the installation:
 
 * flags `plain` (created, renamed once, a role has access), `secret` (an encrypted payload), `long` (a long one), `gone`
   (deleted), `members` (for a static cohort), `follower` (depends on `plain`); a cohort with a long list, one by rules, an action, a dashboard
-* the insight `funnel` (on the dashboard, shared, viewed, its result kept)
-* of `history.jsonl`: a segment, persons, groups, who is who
+* the insight `funnel` (on the dashboard, shared, viewed, its result cached)
+* from `history.jsonl`: a segment, persons, groups, person links
 * captured and compacted: the device that cy had, cy, the company beta; captured and erased: gone-1; captured and still in a block: u5's
   sign-up, dee and her device
-* calculations in the background, one of them asked for a moment before the server was killed
+* background calculations, one of them started immediately before the server was killed
 """
 
 import json
@@ -103,7 +103,7 @@ def insights(server):
 
 
 def fill(server, pennon):
-    """Makes what the module's text says; the last calculation is asked for a moment before the server is killed."""
+    """Creates the contents above; the last calculation is started immediately before the server is killed."""
     server.capture(("visit", "device-1", 8, 10, {}), ("visit", "gone-1", 9, 10, {}),
                    ("$groupidentify", "u1", 8, 10, {"$group_type": "company", "$group_key": "beta",
                                                     "$group_set": {"name": "Beta Ltd"}}))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every function, run as Lambda runs it, answers as the local server does; and nothing runs on behind a response.
+"""Every function, run as in Lambda, returns the responses of the local server; and no work continues after a response.
 
-    check_loop.py PENNON DIRECTORY      the command line, and where the functions' binaries lie
+    check_loop.py PENNON DIRECTORY      the command line, and the folder of the functions' binaries
 
-Starts `pennon serve` over an empty directory (it loads the demo) and gives the functions a copy of its tables and event files.
-Asks both the same, as an HTTP API, a REST API and a function URL hand it over, and compares. Then lets the worker work.
+Starts `pennon serve` on an empty directory (it loads the demo) and gives the functions a copy of its tables and event files.
+Sends both the same requests, as an HTTP API, a REST API and a function URL, and compares the responses. Then runs the worker.
 """
 
 import http.client
@@ -33,7 +33,7 @@ ORGANIZATION = "01900000-0000-7000-8000-0000000d3e0a"  # the demo's
 ROLE = "01900000-0000-7000-8000-00000000001a"
 API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
-# Name, event maker, host of links, what a stage adds to links' paths.
+# Name, constructor of events, host of links, prefix that a stage adds to paths of links.
 FORMS = (("http", events.http_api, events.HTTP_HOST, ""), ("rest", events.rest_api, events.HTTP_HOST, "/prod"),
          ("url", events.function_url, events.URL_HOST, ""), ("stage", lambda it: events.http_api(it, "prod"), events.HTTP_HOST, "/prod"))
 
@@ -44,7 +44,7 @@ class Server:
     def __init__(self, pennon, directory):
         self.pennon, self.data = pennon, Path(directory) / "data"
         self.log = open(Path(directory) / "serve.log", "wb")
-        # The demo is loaded on the day on which its events keep their published dates, which the questions name.
+        # The demo is loaded on the day on which its events keep their published dates, which the queries use.
         self._start("--now", "2024-06-30T12:00:00Z")
         self._end()
         info = self._start()
@@ -70,7 +70,7 @@ class Server:
         raise RuntimeError("pennon serve did not start")
 
     def declare(self, names):
-        """A key of each name, all powerful, and a role."""
+        """A key with all scopes for each name, and a role."""
         keys = {name: f"phx_loop_{name}_0123456789" for name in names}
         file = self.data.parent / "workspace.json"
         file.write_text(json.dumps({
@@ -100,7 +100,7 @@ class Server:
 
 
 def today():
-    """The days about now, those included until which results are kept."""
+    """The days around now, including those on which cached results expire."""
     now = datetime.now(timezone.utc)
     return {(now + timedelta(days=by)).strftime("%Y-%m-%d") for by in range(-1, 8)}
 
@@ -117,7 +117,7 @@ def saved(step, body, values):
 
 
 def without(text, values, stage):
-    """The text without a stage in links, and without names that are made by chance."""
+    """The text without a stage in links, and without random names."""
     if stage:
         text = text.replace(f"https://{events.HTTP_HOST}{stage}/", f"https://{events.HTTP_HOST}/")
     for name in values:
@@ -135,7 +135,7 @@ def plain(answer, values, stage):
 
 
 class Loop:
-    """Both sides, and what each has saved."""
+    """Both sides, and the saved values of each."""
 
     def __init__(self, server, functions, known):
         self.server, self.functions, self.ids, self.failures, self.asked = server, functions, Ids(), [], 0
@@ -167,7 +167,7 @@ def start_functions(binaries, environment, directory, names):
 
 
 def foreign_event(function):
-    """An event of no gateway is an error that is reported, and the next one is answered."""
+    """An event of an unknown kind is an error that the function reports; it handles the next one."""
     outcome = function.invoke({"hello": "world"})
     assert outcome.kind == "error" and b"doesn't match" in outcome.payload, (outcome.kind, outcome.payload)
     request = events.Request("GET", "/api/projects/")
@@ -175,7 +175,7 @@ def foreign_event(function):
 
 
 def without_its_table(binaries, environment, directory):
-    """A function whose table cannot be reached starts, and says so to who asks."""
+    """A function whose table is unreachable starts, and reports it in its responses."""
     closed = {**environment, "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:9"}
     function = Function(Path(binaries) / "projects", "projects", closed, 512, log=Path(directory) / "closed.log", directory=directory)
     with function:
@@ -224,7 +224,7 @@ def main():
 
 
 def panics(directory):
-    """What the functions complained about."""
+    """Errors and warnings that the functions logged."""
     logs = (line for log in sorted(Path(directory).glob("*.log")) for line in log.read_text(errors="replace").splitlines())
     return "\n".join([line for line in logs if re.search(r'panicked|"ERROR"', line)][:20])
 

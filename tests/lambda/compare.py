@@ -1,6 +1,6 @@
-"""Whether two answers to one request are the same, whatever is only about who was asked and when.
+"""Compares two responses to one request, up to side and time.
 
-Made up anew on each side, and so compared by shape: instants of today, random ids. A random id of one side must stand for one
+Generated on each side, and so compared by form: instants of today, random ids. A random id of one side must stand for one
 of the other throughout (`Ids`). Numbers, names, order and everything that was imported must be equal.
 """
 
@@ -10,12 +10,12 @@ import re
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 INSTANT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-# Said by a server of its connection, and by no function.
+# Sent by a server about its connection, and by no function.
 OF_THE_CONNECTION = {"connection", "content-length", "date", "transfer-encoding"}
 
 
 class Ids:
-    """Which name of one side stands for which of the other."""
+    """Maps names of one side to names of the other."""
 
     def __init__(self):
         self.there, self.back = {}, {}
@@ -25,7 +25,7 @@ class Ids:
 
 
 def differences(local, function, ids, today):
-    """Lines about what differs between two answers `(status, headers, body)`."""
+    """The differences between two responses `(status, headers, body)`."""
     found = []
     if local[0] != function[0]:
         found.append(f"status {local[0]} and {function[0]}")
@@ -36,7 +36,7 @@ def differences(local, function, ids, today):
 
 
 def read(answer):
-    """The body as a value; a text, or bytes, where it is no JSON."""
+    """The body as a value; a string, or bytes, if it is no JSON."""
     _, headers, body = answer
     if headers.get("content-encoding") == "gzip":
         body = gzip.decompress(body)
@@ -60,7 +60,7 @@ def walk(one, two, ids, today, path="$"):
         if not by_chance and not same_text(one, two, ids, today):
             yield f"{path}: {one[:300]!r} and {two[:300]!r}"
     elif path.endswith(".last_used_at") and all(it is None or shape(it, today) == "(now)" for it in (one, two)):
-        return  # each process remembers for some seconds what it read of a key
+        return  # each process caches a key for some seconds
     elif type(one) is not type(two) or one != two:
         yield f"{path}: {one!r:.300} and {two!r:.300}"
 

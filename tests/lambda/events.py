@@ -1,9 +1,9 @@
-"""Requests as the three gateways hand them to a function.
+"""Requests as the three gateways send them to a function.
 
-Forms, as AWS documents them: HTTP API with payload format 2.0, REST API (the proxy integration's format 1.0), function URL
-(format 2.0 with values of its own where a gateway's are missing). A gateway hands over a body as text, or as base64 where it
-takes it for binary: HTTP APIs and function URLs go by the content's type, of which only TEXT_TYPES are text, a REST API by its
-list of binary types, which is here `*/*`. What an HTTP API does with packed JSON is not documented; here it is binary.
+Formats, as AWS documents them: HTTP API with payload format 2.0, REST API (the proxy integration's format 1.0), function URL
+(format 2.0 with values of its own where a gateway's are missing). A gateway sends a body as text, or as base64 if it
+considers it binary: HTTP APIs and function URLs by content type, of which only TEXT_TYPES are text, a REST API by its
+list of binary types, which is here `*/*`. The behaviour of an HTTP API for compressed JSON is not documented; here it is binary.
 """
 
 import base64
@@ -63,7 +63,7 @@ def about(request, path):
 
 
 def form_two(request, host):
-    """Names in small letters, several values of one name joined by commas, cookies apart."""
+    """Lower-case names, several values of one name joined by commas, cookies separate."""
     headers, cookies, query = {}, [], {}
     for name, value in forwarded(request, host):
         name = name.lower()
@@ -126,7 +126,7 @@ def body_of(request, text):
 
 
 def answer_of(value):
-    """`(status, headers, body)` that a gateway makes of a function's value; names of headers in small letters."""
+    """`(status, headers, body)` that a gateway makes of a function's value; header names in lower case."""
     headers = {}
     for name, values in (value.get("multiValueHeaders") or {}).items():
         headers[name.lower()] = ", ".join(values)

@@ -1,12 +1,12 @@
-"""Lists, logs, feeds and tables longer than a function may answer: refused by name, packed for who takes that, and never lost
-at the gateway, whose limit the emulator keeps (`runtime.py`).
+"""Lists, logs, definitions and tables larger than a function's response limit: rejected with a named limit, compressed for clients
+that accept it, and never dropped by the gateway, whose limit the emulator enforces (`runtime.py`).
 """
 
 import json
 
 from scenario import DATES, EVERYONE, P, Step
 
-# Bytes of each record, and how many of them are more than the 6,000,000 that an answer may have.
+# Bytes of each record, and a number of records that exceeds the 6,000,000 bytes of a response.
 LONG = 240_000
 MANY = 27
 PACKED = [("Accept-Encoding", "gzip")]
@@ -17,7 +17,7 @@ def steps():
 
 
 def lists(function, path, largest):
-    """A page of all, packed and not, and the largest that goes through."""
+    """A page of all, compressed and not, and the largest page that fits."""
     def step(status, limit, **more):
         return Step(function, "GET", path, status, query=[("limit", str(limit))], **more)
 
@@ -32,7 +32,7 @@ def flags():
         return Step("flags", method, f"{P}/feature_flags{below}", status, body, **more)
 
     made = [step("POST", "/", 201, body(number, "a"), save={f"long_{number}": "id"}) for number in range(MANY)]
-    # Each entry of the log has the filters before and after.
+    # Each entry of the log has the filters before and after the change.
     changed = [step("PATCH", f"/{{long_{number}}}/", 200, body(number, "b")) for number in range(14)]
     return [
         *made, *changed, *lists("flags", f"{P}/feature_flags/", 20), *lists("flags", f"{P}/feature_flags/activity/", 5),

@@ -1,8 +1,8 @@
-"""Nothing runs on behind a response: Lambda halts the process there, and wakes it minutes later or never.
+"""No work continues after a response: Lambda freezes the process there, and resumes it minutes later or never.
 
-Each function runs without being halted, its store behind a proxy that notes the time of each call. After each response the
-process is left alone until it has settled. No call may have begun after the response, none may have been open at it, and
-the process may not have worked on. Each function has a key that nobody has used yet, because first uses are noted.
+Each function runs without being frozen, its store behind a proxy that records the time of each call. After each response the
+test waits until the process is idle. No call may have begun after the response, none may have been pending at it, and
+the process may not have used CPU time. Each function has an unused key, because the first use is recorded.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from runtime import Function, worked
 from scenario import steps
 from store import RECORDS, Database, Proxy
 
-# Without work for so long, a process has settled; it never does so later than after PATIENCE.
+# A process without work for so long is idle; the test waits at most PATIENCE.
 SETTLED, PATIENCE = 0.03, 3.0
-# To take the gateway's receipt and to ask for the next event; a debug build on a busy machine included.
+# Time to receive the acknowledgement and to poll the next event; enough for a debug build on a busy machine.
 WORK_MAX = 0.05
-# How long the store takes to write.
+# Duration of a write in the store.
 WRITING = 0.03
 
 
@@ -35,7 +35,7 @@ def rests(process):
 
 
 def settle(process):
-    """Waits until the process rests; returns how long it worked meanwhile."""
+    """Waits until the process is idle; returns its CPU time meanwhile."""
     first = last = worked(process)
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -48,7 +48,7 @@ def settle(process):
 
 
 def check(binaries, environment, directory, known, keys):
-    """Lines about what ran on."""
+    """Findings: work after a response."""
     failures, values = [], dict(known)
     all_steps = steps("quiet")
     names = list(dict.fromkeys(step.function for step in all_steps))
@@ -83,7 +83,7 @@ def check(binaries, environment, directory, known, keys):
 
 
 def unnoted(environment, used):
-    """A note that is not written would be quiet too."""
+    """Verifies that the use of the key was recorded: an omitted write would pass the check too."""
     items = Database(environment["AWS_ENDPOINT_URL_DYNAMODB"], environment["AWS_ACCESS_KEY_ID"]).items(RECORDS)
     noted = {item["pk"]["S"] for item in items if item["pk"]["S"].startswith("KEY#") and int(item.get("n", {"N": 0})["N"])}
     return [f"quiet: the use of {key} is not noted" for key in used if f"KEY#sha256${hashlib.sha256(key.encode()).hexdigest()}" not in noted]

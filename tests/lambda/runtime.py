@@ -1,9 +1,9 @@
-"""Runs a function's binary as Lambda does: the Runtime API on a free port, one event at a time, and a process that is halted
+"""Runs a function's binary as Lambda does: the Runtime API on a free port, one event at a time, and a process that is frozen
 from its response until the next event.
 
-What must stay true: the process sees no variable of the caller's environment; nothing of it runs while it is halted; whatever
-becomes of an event (an answer, an error that the function reports, the end of the process, the time being over) is told
-apart. Times are of the monotonic clock, taken here.
+Must stay true: the process inherits no environment variable of the caller; no thread of it runs while it is frozen; the
+outcomes of an event (a response, an error that the function reports, the end of the process, a time-out) are
+distinguished. Times are of the monotonic clock of this process.
 """
 
 import json
@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 
 VERSION = "/2018-06-01"
-# What Lambda takes as the response to an event that somebody waits for, and what it says of more.
+# Lambda's size limit of a synchronous response, and its error above it.
 RESPONSE_BYTES_MAX = 6_291_556
 TOO_LARGE = b'{"errorMessage": "Response payload size exceeded maximum allowed payload size (6291556 bytes).",' \
             b' "errorType": "Function.ResponseSizeTooLarge"}'
@@ -30,7 +30,7 @@ class FunctionFailed(Exception):
 
 
 class Outcome:
-    """What became of an event."""
+    """The outcome of an event."""
 
     def __init__(self, kind, payload, seconds, at):
         self.kind, self.payload, self.seconds, self.at = kind, payload, seconds, at
@@ -54,7 +54,7 @@ class Function:
         self.init_error = None
 
     def environment(self, port):
-        """What Lambda sets; nothing is inherited."""
+        """The variables that Lambda sets; nothing is inherited."""
         return {
             "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{port}", "AWS_LAMBDA_FUNCTION_NAME": self.name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory), "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
@@ -102,7 +102,7 @@ class Function:
         self.listener.close()
 
     def invoke(self, event):
-        """Hands `event` over and waits for what becomes of it. A process that is out of time is ended, as by Lambda."""
+        """Sends `event` and waits for its outcome. A process that times out is terminated, as by Lambda."""
         request_id = str(uuid.uuid4())
         with self.changed:
             if self.process.returncode is not None:
@@ -134,7 +134,7 @@ class Function:
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _watch(self):
-        """The only one that takes the process's end, and only where nobody is halting it."""
+        """The only place that reaps the process, and only while it is not being frozen."""
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         with self.changed:
             self.process.wait()
@@ -167,7 +167,7 @@ class Function:
             self._halt()
             self.outcome = (parts[1], body, at) if len(body) <= RESPONSE_BYTES_MAX else ("error", TOO_LARGE, at)
             self.changed.notify_all()
-        # What the halted process reads when it goes on.
+        # What the frozen process reads when it is resumed.
         return respond(connection, "202 Accepted", b'{"status":"OK"}')
 
     def _next(self, connection, at):
@@ -186,7 +186,7 @@ class Function:
 
 
 def worked(process):
-    """Seconds that the threads of `process` have run so far."""
+    """CPU seconds of the threads of `process` so far."""
     total = 0
     for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
         try:
@@ -202,7 +202,7 @@ def ending(code):
 
 
 def serve_each(listener, serve):
-    """Serves every connection in a thread of its own, until the listener is closed."""
+    """Serves every connection in its own thread, until the listener is closed."""
     while True:
         try:
             connection, _ = listener.accept()

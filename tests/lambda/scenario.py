@@ -1,7 +1,7 @@
-"""What is asked of the functions: every group of routes, things made, changed and removed, bad input, strangers, binary bodies.
+"""The requests to the functions: every group of routes, creates, changes and deletes, invalid input, unauthorized callers, binary bodies.
 
-`steps(tag)` can be asked again under another tag on the same installation: everything that must be unique has it in its name.
-`{name}` in a path, a parameter or a body stands for a value that an earlier step saved, or for one of the installation's.
+`steps(tag)` can be repeated with another tag on the same installation: every unique name contains the tag.
+`{name}` in a path, a parameter or a body is a value that an earlier step saved, or one of the installation's.
 """
 
 import base64
@@ -21,7 +21,7 @@ P = "/api/projects/1"
 
 @dataclass
 class Step:
-    """A request to a function and what it must be answered with; `save` takes values out of its answer by their path."""
+    """A request to a function and its expected response; `save` extracts values from the response by path."""
     function: str
     method: str
     path: str
@@ -33,7 +33,7 @@ class Step:
     save: dict = field(default_factory=dict)
 
     def request(self, values, make):
-        """The request with `values` filled in, made by `make(method, path, query, headers, body)`."""
+        """The request with `values` filled in, constructed by `make(method, path, query, headers, body)`."""
         def fill(text):
             for name, value in values.items():
                 text = text.replace("{" + name + "}", str(value))

@@ -1,7 +1,7 @@
-"""The embedded DynamoDB as the functions' store: tables of their own, and a proxy that notes what reaches it and when.
+"""The embedded DynamoDB as the functions' store: their own tables, and a proxy that records the calls and their times.
 
 The functions get copies of the local server's tables (and of its event files), in the same database: both sides begin with the
-same state and give the same numbers, and the server's background work touches nothing of theirs. Requests name the access
+same state and assign the same numbers, and the server's background work does not affect theirs. Requests contain the access
 key id that the embedded database requires; it verifies no signature.
 """
 
@@ -49,7 +49,7 @@ class Database:
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def copy(self, source, target):
-        """Makes the table `target` with all items of `source`."""
+        """Creates the table `target` with all items of `source`."""
         names = [("pk", "HASH"), ("sk", "RANGE")]
         self.call("CreateTable", TableName=target, BillingMode="PAY_PER_REQUEST",
                   AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in names],
@@ -68,7 +68,7 @@ class Database:
 
 
 def prepare(server, directory):
-    """Copies of the tables and event files of `server`; the environment that leads functions there."""
+    """Copies of the tables and event files of `server`; the environment that points functions there."""
     for source, target in (("pennon-records", RECORDS), ("pennon-blocks", BLOCKS)):
         server.database.copy(source, target)
     events = Path(directory) / "events"
@@ -80,8 +80,8 @@ def prepare(server, directory):
 
 
 class Proxy:
-    """Passes requests on to the database at `url`, and notes `(operation, began, ended)` of each. Writes take `writing`
-    seconds longer, so that a response does not come after one that it does not wait for."""
+    """Forwards requests to the database at `url`, and records `(operation, began, ended)` of each. Writes take `writing`
+    seconds longer, so that a response that does not wait for a write is sent before the write ends."""
 
     def __init__(self, url, writing=0.0):
         self.upstream, self.writing = urlsplit(url), writing
@@ -91,7 +91,7 @@ class Proxy:
         threading.Thread(target=serve_each, args=(self.listener, self._serve), daemon=True).start()
 
     def since(self, moment):
-        """Names of the calls that were not over at `moment`."""
+        """Names of the calls that were pending at `moment`."""
         with self.lock:
             return [call["operation"] for call in self.calls if call["ended"] is None or call["ended"] > moment]
 

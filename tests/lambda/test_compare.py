@@ -1,4 +1,4 @@
-"""What counts as a difference between two answers, and what does not."""
+"""Tests of compare.py: what is a difference between two responses, and what is not."""
 
 import json
 import unittest

@@ -1,4 +1,4 @@
-"""The emulator and its events: small functions in Python that behave well and badly."""
+"""The emulator and its events: small functions in Python, correct and faulty ones."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The worker: a record of the stream makes it calculate, the clock makes it compact, and it tells what has to come again."""
+"""The worker: it calculates on a record of the stream, compacts on schedule, and reports records to be retried."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ SCHEDULE = {"version": "0", "id": "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa", "detai
 
 
 def record(number, key, name="INSERT"):
-    """A record of a table's stream that carries keys only."""
+    """A record of a table's stream with keys only."""
     return {
         "eventID": f"{number:032x}", "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb", "awsRegion": "us-east-1",
         "dynamodb": {"ApproximateCreationDateTime": 1700000000, "Keys": key, "SequenceNumber": f"{number:025d}", "SizeBytes": 59,
@@ -23,7 +23,7 @@ def record(number, key, name="INSERT"):
 
 
 def check(server, calculation, binaries, environment, directory, known):
-    """Lines about what went wrong."""
+    """Findings."""
     failures = []
 
     def expect(what, given, wanted):
@@ -49,7 +49,7 @@ def check(server, calculation, binaries, environment, directory, known):
         expect("the end of the calculation", (done["query_status"]["complete"], done["query_status"]["error"]), (True, False))
         _, direct = ask("POST", f"{P}/query/", {"query": question, "refresh": "force_blocking"})
         expect("its result", done["query_status"]["results"]["results"], direct["results"])
-        # A record that comes twice has one effect.
+        # A record that is delivered twice has one effect.
         expect("what comes again of it", worker.invoke({"Records": told}).value(), {"batchItemFailures": []})
         expect("blocks before the schedule", bool(list(server.database.items(BLOCKS))), True)
         expect("the scheduled run", worker.invoke(SCHEDULE).value(), None)

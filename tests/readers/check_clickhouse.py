@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the SQL that `pennon query --engine clickhouse --print` writes in chdb, which is ClickHouse in a process, on the
-files of installations, and compares every number with the engine's own answer.
+files of installations, and compares every number with the engine's own result.
 
     check_clickhouse.py PENNON DEMO_EVENTS
 """
@@ -92,7 +92,7 @@ def compare(name, installation, node):
 
 
 def merged(installation):
-    """Persons who are imported after their events are somebody else than the files say."""
+    """Persons imported after their events have other ids than in the files."""
     installation.load([{"person": {"distinct_ids": [f"user-{at}", f"user-{at + 1}"], "properties": {}}}
                        for at in range(0, 20, 2)])
 
@@ -122,7 +122,7 @@ def main():
             check(f"demo, {name}", shop, node)
         for seed, (zone, week) in enumerate([("UTC", 0), ("Europe/Berlin", 1), ("America/Santiago", 0)]):
             random = Installation(binary, place / f"random-{seed}", zone, week)
-            # Several files, with columns of different kinds.
+            # Several files, with columns of different types.
             for part in range(3):
                 random.load(list(questions.history(10 * seed + part, events=(1500, 300, 8)[part])))
             if seed == 1:

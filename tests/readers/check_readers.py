@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DuckDB and Polars read the event files of an installation and count as Pennon does: events by name, people by day, a
+"""DuckDB and Polars read the event files of an installation and get the same numbers as Pennon: events by name, persons by day, a
 breakdown by a property, the sum of a number.
 
     check_readers.py PENNON
@@ -20,7 +20,7 @@ NAMES = ["a", "b", "c", "d", "e"]
 
 
 def answers(installation):
-    """The four counts as Pennon gives them; what is zero left out."""
+    """The four results of Pennon, without zeros."""
     event, trend = questions.event, questions.trend
     totals = installation.answer(trend([event(name) for name in NAMES], display="ActionsTable"))
     daily = installation.answer(trend([event("a", math="dau")]))[0]
@@ -51,7 +51,7 @@ def by_duckdb(files):
                             f"FROM {events} WHERE event = 'a' AND {january} GROUP BY day")),
         "plans": dict(rows(f"SELECT ifnull(nullif(\"p.plan\", ''), '{NULL}') AS plan, count(*) FROM {events} "
                            f"WHERE event = 'a' AND {january} GROUP BY plan")),
-        # Most values are in the column; those that do not fit its type, here texts, are in the JSON beside it.
+        # Most values are in the column; those that do not fit its type, here strings, are in the JSON column.
         "sum": rows(f"SELECT sum(coalesce(\"p.amount\"::DOUBLE, json_extract_string(properties, '$.amount')::DOUBLE)) "
                       f"FROM {events} WHERE event = 'a' AND {january}")[0][0],
     }

@@ -1,4 +1,4 @@
-"""Installations for tests, made and asked by the command line."""
+"""Installations for tests, created and queried with the command line."""
 
 import json
 import subprocess
@@ -49,6 +49,6 @@ class Installation:
         return self.run("query", self._question(node), "--engine", "clickhouse", "--print", refused=True)
 
     def segments(self):
-        """The event files. Here nothing has been compacted, so all that lie there are live."""
+        """The event files. Nothing has been compacted here, so all existing files are live."""
         files = (self.directory / "events" / "project=1" / "events").glob("*.parquet")
         return sorted(str(file) for file in files if not file.name.endswith((".ids.parquet", ".groups.parquet")))

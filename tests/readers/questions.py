@@ -1,4 +1,4 @@
-"""Questions about random histories and about the demo's events, as query nodes; and what ClickHouse's SQL cannot say."""
+"""Queries of random histories and of the demo's events, as query nodes; and queries without SQL for ClickHouse."""
 
 import random
 
@@ -127,7 +127,7 @@ DEMO = {
     "buyers in all": trend([event("purchase", math="dau")], dates=DEMO_DATES, display="BoldNumber"),
 }
 
-# What cannot be said, and a word of the refusal that names it.
+# Unsupported queries, and a word of the error message.
 REFUSED = {
     "in any order": funnel(ABC, more={"funnelOrderType": "unordered"}),
     "over time": funnel(ABC, more={"funnelVizType": "trends"}),
@@ -155,7 +155,7 @@ def history(seed, persons=40, events=1500):
         if chance.random() < 0.8:
             properties["price"] = chance.choice([chance.randrange(100), round(chance.uniform(0, 100), 2), 50.0, 50])
         if chance.random() < 0.9:
-            # Now and then a text that spells a number.
+            # Sometimes a string that looks like a number.
             properties["amount"] = "12" if chance.random() < 0.02 else chance.randrange(4000) / 8 + 0.125
         if chance.random() < 0.7:
             properties["size"] = chance.randrange(6)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Schemathesis asks a fresh `pennon serve` whatever its own OpenAPI document allows and forbids, and follows links from what it made.
+"""Runs Schemathesis against a new `pennon serve`: valid and invalid requests generated from its OpenAPI document, and links followed.
 
     check_schema.py PENNON [--examples 10] [--document FILE] [-- MORE ARGUMENTS OF SCHEMATHESIS]
 
-The seed is fixed, so the same product is asked the same. Every check is on; `schemathesis.toml` says what is tuned and why.
+The seed is fixed, so the same product gets the same requests. Every check is on; `schemathesis.toml` lists the exceptions.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SEED = 20260105
-# A server that is asked nothing for so long has not started.
+# A server without a response for so long has not started.
 PATIENCE = 120
 
 
 def start(pennon, data, log):
-    """The process of a server on a free port, and what it says of itself."""
+    """The process of a server on a free port, and its JSON output at startup."""
     process = subprocess.Popen([pennon, "serve", "--data", str(data), "--port", "0"], stdout=log, stderr=log, start_new_session=True)
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
@@ -48,7 +48,7 @@ def token_of(url, key):
 
 
 def saved(url, directory):
-    """The document in a file: of one that is loaded from an address Schemathesis leaves out the operation that is asked there."""
+    """The document in a file: if it is loaded from a URL, Schemathesis skips the operation of that URL."""
     path = Path(directory) / "openapi.json"
     with urllib.request.urlopen(f"{url}/api/schema/") as answer:
         path.write_bytes(answer.read())
@@ -60,7 +60,7 @@ def ask(url, document, key, examples, more):
     command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(HERE / "schemathesis.toml"), "run", document, "--url", url,
                "--checks", "all", "--max-examples", str(examples), "--seed", str(SEED), "--request-timeout", "30", "--workers", "1",
                "--continue-on-failure", "--header", f"Authorization: Bearer {key}", *more]
-    # What one run leaves there is not to decide what the next one asks.
+    # Files of one run must not affect the requests of the next one.
     with tempfile.TemporaryDirectory() as empty:
         return subprocess.run(command, cwd=empty, env={**os.environ, "PENNON_TOKEN": token_of(url, key)}).returncode
 

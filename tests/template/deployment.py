@@ -1,8 +1,8 @@
 """Deploys template.yaml, as the SAM transform expands it, into a moto server on a free port: an AWS of this process.
 
-moto's CloudFormation passes over some kinds of resources (KINDS) and some properties (PROPERTIES) that moto itself knows.
-They are made by the calls that CloudFormation would make, from what the template says. What moto does not know at all is
-in UNKNOWN, with the reason; a test notices when that is no longer true.
+moto's CloudFormation ignores some kinds of resources (KINDS) and some properties (PROPERTIES) that moto itself supports.
+They are created with the calls that CloudFormation would make, from the template. Resources that moto does not support are
+in UNKNOWN, with the reason; a test fails when that is no longer true.
 """
 
 import io
@@ -23,7 +23,7 @@ for _name, _value in {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "local"
 import transform_template  # noqa: E402
 
 STACK = "pennon"
-# Where the transform is told that the functions' code lies.
+# Location of the functions' code for the transform.
 CODE_BUCKET, CODE_KEY = "bucket", "code.zip"
 
 
@@ -43,7 +43,7 @@ def put_invoke_config(client, name, it):
 
 
 def make_api(client, name, it):
-    """moto reads no OpenAPI document, so its routes are made one by one."""
+    """moto reads no OpenAPI document, so its routes are created one by one."""
     gateway, body = client("apigatewayv2"), it["Body"]
     api = gateway.create_api(Name=body["info"]["title"], ProtocolType="HTTP")["ApiId"]
     for path, item in body["paths"].items():
@@ -66,7 +66,7 @@ def make_stage(client, name, it):
     return it["StageName"]
 
 
-# Kinds of resources that moto's CloudFormation passes over. An API comes before its stage.
+# Kinds of resources that moto's CloudFormation ignores. An API comes before its stage.
 KINDS = {
     "AWS::ApiGatewayV2::Api": make_api,
     "AWS::ApiGatewayV2::Stage": make_stage,
@@ -77,7 +77,7 @@ KINDS = {
 
 
 def lifecycle(rules):
-    """CloudFormation's rules in the words of the S3 API."""
+    """CloudFormation's rules in the format of the S3 API."""
 
     def rule(said):
         made = {"ID": said["Id"], "Status": said["Status"], "Filter": {"Prefix": said.get("Prefix", "")}}
@@ -90,7 +90,7 @@ def lifecycle(rules):
     return {"Rules": [rule(said) for said in rules["Rules"]]}
 
 
-# Properties that moto's CloudFormation passes over: (kind, property) to a call of (clients, physical id, value).
+# Properties that moto's CloudFormation ignores: (kind, property) to a call of (clients, physical id, value).
 PROPERTIES = {
     ("AWS::DynamoDB::Table", "TimeToLiveSpecification"): lambda client, name, it: client("dynamodb").update_time_to_live(
         TableName=name, TimeToLiveSpecification=it
@@ -111,7 +111,7 @@ PROPERTIES = {
         Bucket=name, LifecycleConfiguration=lifecycle(it)
     ),
 }
-# Properties of which moto tells nothing, whatever is said; test_template.py asserts them of the expanded template.
+# Properties that moto never returns; test_template.py asserts them on the expanded template.
 UNKNOWN = {
     ("AWS::DynamoDB::Table", "SSESpecification"): "moto tells of the encryption of a table only when it was made by another call",
     ("AWS::Lambda::Function", "LoggingConfig"): "moto's functions have no logging configuration",
@@ -119,12 +119,12 @@ UNKNOWN = {
 }
 
 
-# Kinds of resources that moto does not know.
+# Kinds of resources that moto does not support.
 UNKNOWN_KINDS = {"AWS::Logs::QueryDefinition": "moto keeps no saved queries; test_template.py asserts what they ask of whom"}
 
 
 class Deployed:
-    """The stack: physical ids by logical ids, and what the template said."""
+    """The stack: physical ids by logical ids, and the template."""
 
     def __init__(self, client):
         self.client, self.ids, self.by_hand = client, {}, set()
@@ -148,7 +148,7 @@ class Deployed:
         with zipfile.ZipFile(code, "w") as archive:
             archive.writestr("bootstrap", "")
         store.put_object(Bucket=CODE_BUCKET, Key=CODE_KEY, Body=code.getvalue())
-        # The template is larger than what a call may carry as text.
+        # The template is larger than the limit of an inline template.
         store.put_object(Bucket=CODE_BUCKET, Key="template.json", Body=json.dumps(self.template))
         formation = self.client("cloudformation")
         formation.create_stack(
@@ -163,7 +163,7 @@ class Deployed:
         return [name for name, it in self.resources.items() if it["Type"] == kind]
 
     def said(self, name, drop=()):
-        """The properties of a resource, with what they refer to in place."""
+        """The properties of a resource, with references resolved."""
         return self.resolved({key: it for key, it in self.resources[name]["Properties"].items() if key not in drop})
 
     def arn(self, name):
@@ -230,7 +230,7 @@ class Server:
     def __enter__(self):
         from moto.server import ThreadedMotoServer
 
-        # What it does not support is in the lists above, and each request would be a line.
+        # Unsupported features are in the lists above, and each request would write a line.
         for name in ("werkzeug", "moto"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", message=".*not supported by moto's CloudFormation.*")

@@ -1,4 +1,4 @@
-"""template.yaml deployed into a moto server (see deployment.py), and asked what is there by the calls that users of AWS make."""
+"""template.yaml deployed into a moto server (see deployment.py), and inspected with AWS API calls."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ class Deployment(unittest.TestCase):
     def test_everything_that_the_template_names_is_there(self):
         self.assertEqual(self.deployed.stack["StackStatus"], "CREATE_COMPLETE")
         for name, it in self.deployed.resources.items():
-            # CloudFormation has no id of a permission; the policy of its function shows it.
+            # CloudFormation has no id of a permission; the policy of its function contains it.
             if it["Type"] in UNKNOWN_KINDS:
                 self.assertIsNone(self.ids.get(name), f"{name}: moto knows it by now")
             elif it["Type"] != "AWS::Lambda::Permission":
@@ -110,9 +110,9 @@ class Deployment(unittest.TestCase):
                 self.assertEqual(trust["Principal"], {"Service": ["lambda.amazonaws.com"]})
                 names = identity.list_role_policies(RoleName=role["RoleName"])["PolicyNames"]
                 documents = [identity.get_role_policy(RoleName=role["RoleName"], PolicyName=it)["PolicyDocument"] for it in names]
-                # moto gives back what CloudFormation handed to it as Python would print it.
+                # moto returns CloudFormation's value in Python's notation.
                 documents = [ast.literal_eval(it) if isinstance(it, str) else it for it in documents]
-                # The limit of all inline policies of a role, blanks not counted.
+                # The limit of all inline policies of a role, without white space.
                 self.assertLess(sum(len(json.dumps(it, separators=(",", ":"))) for it in documents), 10_240)
                 # The transform writes a policy of one statement without a list.
                 statements = [it["Statement"] for it in documents]
@@ -168,7 +168,7 @@ class Deployment(unittest.TestCase):
         queue = alarms[f"{STACK}-FailureQueueAlarm"]["Dimensions"][0]["Value"]
         self.assertEqual(queue, self.ids["FailureQueue"].rsplit("/", 1)[-1])
         self.assertEqual({it["TreatMissingData"] for it in alarms.values()}, {"notBreaching"})
-        # No topic was named.
+        # No topic was configured.
         self.assertEqual([it["AlarmActions"] for it in alarms.values() if it.get("AlarmActions")], [])
 
     def test_routes_lead_to_their_functions(self):
@@ -202,12 +202,12 @@ class Deployment(unittest.TestCase):
         self.assertEqual(outputs["BucketName"], self.ids["Bucket"])
         self.assertEqual(outputs["EventsUrl"], f"s3://{self.ids['Bucket']}/events")
         self.assertEqual(outputs["FailureQueueUrl"], self.ids["FailureQueue"])
-        # The API was made by hand afterwards, so what CloudFormation knows of it is the rest of its address.
+        # The API was created separately afterwards, so CloudFormation's value lacks the beginning of its URL.
         self.assertEqual(outputs["ApiUrl"], "https://${Api}.execute-api.us-east-1.amazonaws.com")
         self.assertEqual(len(outputs), 6)
 
     def test_what_moto_does_not_know_is_still_unknown(self):
-        """Else it is to be asserted above."""
+        """Otherwise it must be asserted above."""
         function = self.client("lambda").get_function_configuration(FunctionName=self.ids["WorkerFunction"])
         shown = {("AWS::Lambda::Function", name) for name in ("LoggingConfig",) if name in function}
         # The template's default is arm64.

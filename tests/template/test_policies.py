@@ -1,7 +1,7 @@
-"""Policies compared with calls, both ways: what tests have functions do is allowed, and what is allowed is done.
+"""Policies compared with calls, both ways: every call of the tests is permitted, and every permission is used.
 
-Statements are read as IAM reads them: ForAllValues compares every partition key of a call, and holds where there is none,
-which is why each statement also says that there has to be one.
+Statements are evaluated as by IAM: ForAllValues compares every partition key of a call, and is true if there is none,
+so each statement also requires a key.
 """
 
 import os
@@ -19,22 +19,22 @@ TEMPLATE = transform_template.load(ROOT / "template.yaml")
 GROUPS = transform_template.groups(TEMPLATE)
 TABLES = {"RecordsTable.Arn": "records", "BlocksTable.Arn": "blocks"}
 KEYS = "dynamodb:LeadingKeys"
-# Not of tables and objects: how Lambda reads the stream, and where failures go.
+# Not for tables and objects: how Lambda reads the stream, and the destination of failures.
 OTHER = {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams", "sqs:SendMessage"}
 CALLS, BESIDES = calls.listed()
-# Any action of any name may be there; policies that compare the ends of keys must not be confused by it.
+# An action may have any name; policies that compare the ends of keys must handle all of them.
 ODD = {"PROJECT#*#ACTIONNAME#*": "PROJECT#7#ACTIONNAME#7#FLAG", "TOKEN#*": "TOKEN#PROJECT#7#FLAG"}
 
 
 def statements(group):
-    """The statements of a function's role that allow something."""
+    """The Allow statements of a function's role."""
     function = next(name for name, it in GROUPS.items() if it == group)
     for policy in TEMPLATE["Resources"][function]["Properties"].get("Policies", []):
         yield from policy["Statement"]
 
 
 def resource(statement):
-    """What a statement is about, as text."""
+    """The resource of a statement, as a string."""
     said = statement["Resource"]
     if isinstance(said, list):
         return " ".join(next(iter(it.values())) for it in said)
@@ -47,7 +47,7 @@ def patterns(statement, operator):
 
 
 def allows_keys(statement, keys):
-    """Whether the condition of a statement about a table holds for a call of these partition keys."""
+    """Whether the condition of a statement about a table is true for a call with these partition keys."""
     wanted, unwanted = patterns(statement, "StringLike"), patterns(statement, "StringNotLike")
     return all(
         any(calls.like(it, key) for it in wanted) and not any(calls.like(it, key) for it in unwanted) for key in keys
@@ -66,7 +66,7 @@ def allows(group, place, action, kind, key=None):
         if action not in statement["Action"]:
             continue
         if place == "objects":
-            # A list asks for the folder itself.
+            # A list request names the folder itself.
             name = "events/" + (key.removesuffix("/7") if action == "s3:ListBucket" else key)
             if action.startswith("s3:") and allows_object(statement, action, name):
                 return True
@@ -76,12 +76,12 @@ def allows(group, place, action, kind, key=None):
 
 
 def is_excused(kind, used):
-    """Whether no pattern can tell a kind from those that are used."""
+    """Whether no pattern can distinguish a kind from those in use."""
     key, rest = calls.sample(kind), used - {"PROJECT#*"}
     if any(calls.like(it, key) or calls.like(kind, calls.sample(it)) for it in rest):
         return True
-    # `PROJECT#*` is all of a project, and StringNotLike takes back what is not used. But the name of an action, which is a
-    # part of its key, may end as any other key does, and whoever looks up names must not be refused for that.
+    # `PROJECT#*` is all of a project, and StringNotLike excludes unused kinds. But the name of an action, which is a
+    # part of its key, may end like any other key, and a function that reads names must not be denied for that.
     return "PROJECT#*" in used and "PROJECT#*#ACTIONNAME#*" in used and kind.startswith("PROJECT#*#")
 
 
@@ -95,7 +95,7 @@ class Policies(unittest.TestCase):
         self.assertEqual(refused, [], "tests have functions do what no statement of template.yaml allows")
 
     def test_what_is_allowed_is_done(self):
-        """Every kind of key and object that anybody has, in every function and with every action."""
+        """Every kind of key and object of all functions, for every function and with every action."""
         done = {(function, place, calls.word(action), kind) for function, place, action, kind in CALLS | set(BESIDES)}
         kinds = {(place, kind) for _, place, _, kind in done}
         actions = sorted({action for group in GROUPS.values() for it in statements(group) for action in it["Action"]} - OTHER)
@@ -145,7 +145,7 @@ class Policies(unittest.TestCase):
                     self.assertFalse([it for it in statement["Action"] if "*" in it or it in ("dynamodb:Scan", "dynamodb:PartiQLSelect")])
 
     def test_an_action_on_a_table_is_in_one_statement(self):
-        """All keys of a call are compared with one statement, so keys of two would be refused together."""
+        """All keys of a call are compared with one statement, so keys of two statements would be denied together."""
         for group in GROUPS.values():
             seen = set()
             for statement in statements(group):
@@ -160,7 +160,7 @@ class Policies(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
-    """How conditions are read."""
+    """Tests of the evaluation of conditions."""
 
     STATEMENT = {
         "Condition": {

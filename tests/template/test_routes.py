@@ -1,4 +1,4 @@
-"""Tests of scripts/check_routes.py: the matcher against API Gateway's documented order, the checks against made-up faults."""
+"""Tests of scripts/check_routes.py: the matcher against API Gateway's documented precedence, the checks with constructed faults."""
 
 import sys
 import unittest
@@ -15,7 +15,7 @@ def route(path, group="g", method="ANY"):
 
 
 class Order(unittest.TestCase):
-    """The example of API Gateway's developer guide, and its rule: full match, then net, for route and method."""
+    """The example of API Gateway's developer guide, and its rule: full match, then catch-all, for route and method."""
 
     ROUTES = [
         route("/pets/dog/1", method="GET"),

@@ -1,4 +1,4 @@
-"""Sizes of the functions: what has grown by more than a fifth is told, and so is what was never weighed."""
+"""Sizes of the functions: growth by more than a fifth is reported, and so is a function without a recorded size."""
 
 import sys
 import unittest

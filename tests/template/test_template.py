@@ -1,4 +1,4 @@
-"""Tests of template.yaml as the SAM transform expands it: what is kept, what is locked, who may do what.
+"""Tests of template.yaml as the SAM transform expands it: retention, encryption, permissions.
 
 Needs aws-sam-translator, so it runs with the interpreter of .venv.
 """
@@ -24,7 +24,7 @@ def of_type(kind):
 
 
 def allowed(group):
-    """{(action, resource)} of a group's role; a resource is the logical id, with what follows it."""
+    """{(action, resource)} of a group's role; a resource is the logical id with its suffix."""
     function = next(n for n, g in transform_template.groups(TEMPLATE).items() if g == group)
     found = set()
     for policy in RESOURCES[function + "Role"]["Properties"].get("Policies", []):
@@ -67,7 +67,7 @@ class Data(unittest.TestCase):
 
 
 class Costs(unittest.TestCase):
-    """What `pennon cost` takes from the template."""
+    """Figures of `pennon cost` that come from the template."""
 
     UNITS = json.loads((ROOT / "cli/src/cost/units.json").read_text(encoding="utf-8"))
 
@@ -139,7 +139,7 @@ class Functions(unittest.TestCase):
         self.assertEqual(on["BlocksTable.Arn"], {"dynamodb:PutItem"})
         reads = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"}
         self.assertEqual(on["RecordsTable.Arn"] - reads, {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"})
-        # Who came with several ids in an import is judged differently; an object says who that is. No events are read.
+        # Merges of imported persons with several ids need their links, which are in an object. No events are read.
         objects = {(a, t) for a, t in allowed("capture") if a.startswith("s3:")}
         self.assertEqual({a for a, _ in objects}, {"s3:GetObject", "s3:ListBucket"})
         self.assertFalse([t for _, t in objects if "project=*/events/" in t])

@@ -1,4 +1,4 @@
-"""Tests of scripts/tidy.py: each rule finds its fault and leaves good code alone."""
+"""Tests of scripts/tidy.py: each rule finds its fault and accepts correct code."""
 
 import sys
 import unittest

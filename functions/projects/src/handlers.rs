@@ -1,4 +1,4 @@
-//! The handlers: parse, read, answer.
+//! The request handlers.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use pennon_core::store::keys::{self, ProjectId};
 use serde_json::{Value, json as object};
 use uuid::Uuid;
 
-use crate::answers;
+use crate::responses;
 
 const READ_PROJECT: &str = "project:read";
 pub const READ_ORGANIZATION: &str = "organization:read";
@@ -20,31 +20,31 @@ const READ_USER: &str = "user:read";
 
 /// `GET /api/projects/`
 pub async fn list_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call, |caller| unbound(caller, READ_PROJECT)).await?;
+    let caller = app.caller(&call, |caller| require_unbound_scope(caller, READ_PROJECT)).await?;
     let ids = app.reachable_projects(&caller).await?;
-    page_of_projects(&app, &call, &caller, &ids).await
+    project_page(&app, &call, &caller, &ids).await
 }
 
 /// `GET /api/projects/{project_id}/`
 pub async fn retrieve_project(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (access, [ingested]) = app.project(&call, READ_PROJECT, |id| [keys::project_ingested(id)]).await?;
-    Ok(json(answers::project(&access.project, ingested.is_some(), access.level())))
+    Ok(json(responses::project(&access.project, ingested.is_some(), access.level())))
 }
 
-/// `GET /api/users/@me/`. A limited key may ask it too: it tells nothing but whose key it is.
+/// `GET /api/users/@me/`. Also for keys that are limited to projects: the response only says which user owns the key.
 pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = app.caller(&call, |caller| caller.require(READ_USER)).await?;
     let (organizations, projects) =
-        tokio::try_join!(organizations(&app, &caller), app.reachable_projects(&caller))?;
+        tokio::try_join!(fetch_organizations(&app, &caller), app.reachable_projects(&caller))?;
     let team = match projects.first() {
-        Some(id) => summaries(&app, &caller, &[*id]).await?.pop(),
+        Some(id) => project_summaries(&app, &caller, &[*id]).await?.pop(),
         None => None,
     };
-    let organizations = shown(&caller, &organizations);
-    Ok(json(answers::user(&caller, &organizations, team)))
+    let organizations = organization_responses(&caller, &organizations);
+    Ok(json(responses::user(&caller, &organizations, team)))
 }
 
-/// `GET /api/personal_api_keys/@current/`. Any live key may read itself.
+/// `GET /api/personal_api_keys/@current/`. Needs no scope.
 pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = app.caller(&call, |_| Ok(())).await?;
     let key = caller.key();
@@ -63,8 +63,8 @@ pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Respo
 
 /// `GET /api/organizations/`
 pub async fn list_organizations(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call, |caller| unbound(caller, READ_ORGANIZATION)).await?;
-    let all = shown(&caller, &organizations(&app, &caller).await?);
+    let caller = app.caller(&call, |caller| require_unbound_scope(caller, READ_ORGANIZATION)).await?;
+    let all = organization_responses(&caller, &fetch_organizations(&app, &caller).await?);
     let page = Page::of(&call);
     let results = page.slice(&all).to_vec();
     Ok(json(page.envelope(&call, all.len(), results)))
@@ -73,59 +73,59 @@ pub async fn list_organizations(State(app): State<App>, call: Call) -> ApiResult
 /// `GET /api/organizations/{organization_id}/`, also `@current`
 pub async fn retrieve_organization(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (caller, organization) = organization_of(&app, &call, READ_ORGANIZATION).await?;
-    shown(&caller, &[organization]).pop().map(json).ok_or_else(ApiError::not_found)
+    organization_responses(&caller, &[organization]).pop().map(json).ok_or_else(ApiError::not_found)
 }
 
 /// `GET /api/organizations/{organization_id}/projects/`
 pub async fn list_organization_projects(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (caller, ids) = organization_projects(&app, &call).await?;
-    page_of_projects(&app, &call, &caller, &ids).await
+    let (caller, ids) = accessible_projects_of_organization(&app, &call).await?;
+    project_page(&app, &call, &caller, &ids).await
 }
 
 /// `GET /api/organizations/{organization_id}/projects/{id}/`
 pub async fn retrieve_organization_project(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (caller, ids) = organization_projects(&app, &call).await?;
+    let (caller, ids) = accessible_projects_of_organization(&app, &call).await?;
     let id = call.id("id").filter(|id| ids.contains(id)).ok_or_else(ApiError::not_found)?;
     let (project, ingested) = load_projects(&app, &[id]).await?.pop().ok_or_else(ApiError::not_found)?;
     let level = caller.key().level_in(project.organization).ok_or_else(ApiError::not_found)?;
-    Ok(json(answers::project(&project, ingested, level)))
+    Ok(json(responses::project(&project, ingested, level)))
 }
 
-async fn organization_projects(app: &App, call: &Call) -> ApiResult<(Caller, Vec<ProjectId>)> {
+async fn accessible_projects_of_organization(app: &App, call: &Call) -> ApiResult<(Caller, Vec<ProjectId>)> {
     let (caller, organization) = organization_of(app, call, READ_PROJECT).await?;
     let ids = app.reachable_projects(&caller).await?;
     let projects = load_projects(app, &ids).await?;
-    let own = projects.into_iter().filter(|(project, _)| project.organization == organization.id);
-    Ok((caller, own.map(|(project, _)| project.id).collect()))
+    let in_organization = projects.into_iter().filter(|(project, _)| project.organization == organization.id);
+    Ok((caller, in_organization.map(|(project, _)| project.id).collect()))
 }
 
 /// 403 for a key that is limited to projects or lacks `scope`.
-fn unbound(caller: &Caller, scope: &'static str) -> ApiResult<()> {
+fn require_unbound_scope(caller: &Caller, scope: &'static str) -> ApiResult<()> {
     caller.require_unbound()?;
     caller.require(scope)
 }
 
-/// The organization that a path's segment means: `@current` is the first that the caller reaches.
-fn organization_named(caller: &Caller, segment: &str) -> Option<Uuid> {
+/// Resolves the organization in a path: an id, or `@current` for the first one that the caller may access.
+fn resolve_organization(caller: &Caller, segment: &str) -> Option<Uuid> {
     if segment != "@current" {
         return segment.parse().ok();
     }
-    let reached = caller.key().memberships.iter().map(|membership| membership.organization);
-    reached.into_iter().find(|id| caller.reaches_organization(*id))
+    let organizations = caller.key().memberships.iter().map(|membership| membership.organization);
+    organizations.into_iter().find(|id| caller.reaches_organization(*id))
 }
 
-/// The organization that the path names, for a caller with `scope` who belongs to it.
+/// The caller and the organization in the path: 403 without `scope`, 404 for a caller who is not a member of it.
 pub async fn organization_of(
     app: &App,
     call: &Call,
     scope: &'static str,
 ) -> ApiResult<(Caller, Organization)> {
-    let mut named = None;
+    let mut resolved = None;
     let caller = app
         .caller(call, |caller| {
             caller.require_unbound()?;
-            let id = organization_named(caller, call.param("organization_id"));
-            named = id;
+            let id = resolve_organization(caller, call.param("organization_id"));
+            resolved = id;
             let limits = &caller.key().organizations;
             if let Some(id) = id.filter(|id| !limits.is_empty() && !limits.contains(id)) {
                 let detail = format!("API key does not have access to the requested organization: ID {id}.");
@@ -134,46 +134,45 @@ pub async fn organization_of(
             caller.require(scope)
         })
         .await?;
-    let id = named.ok_or_else(ApiError::not_found)?;
-    // Somebody else's organization is as unknown as none.
+    let id = resolved.ok_or_else(ApiError::not_found)?;
+    // The same 404 as for an id that does not exist, so that ids of other organizations cannot be probed.
     caller.key().level_in(id).ok_or_else(ApiError::not_found)?;
     let item = app.store.records.get(&keys::organization(id)).await?.ok_or_else(ApiError::not_found)?;
     Ok((caller, item.body()?))
 }
 
-async fn organizations(app: &App, caller: &Caller) -> ApiResult<Vec<Organization>> {
+async fn fetch_organizations(app: &App, caller: &Caller) -> ApiResult<Vec<Organization>> {
     let ids = caller.key().memberships.iter().map(|membership| membership.organization);
-    let wanted: Vec<_> = ids.filter(|id| caller.reaches_organization(*id)).map(keys::organization).collect();
-    let items = app.store.records.batch_get(&wanted).await?;
+    let keys: Vec<_> = ids.filter(|id| caller.reaches_organization(*id)).map(keys::organization).collect();
+    let items = app.store.records.batch_get(&keys).await?;
     Ok(items.into_iter().flatten().map(|item| item.body()).collect::<Result<_, _>>()?)
 }
 
-fn shown(caller: &Caller, organizations: &[Organization]) -> Vec<Value> {
+fn organization_responses(caller: &Caller, organizations: &[Organization]) -> Vec<Value> {
     let level = |organization: &Organization| caller.key().level_in(organization.id);
-    organizations.iter().filter_map(|it| Some(answers::organization(it, level(it)?))).collect()
+    organizations.iter().filter_map(|it| Some(responses::organization(it, level(it)?))).collect()
 }
 
-/// The projects, each with whether it has received an event.
+/// Fetches projects, each with whether it has received an event.
 async fn load_projects(app: &App, ids: &[ProjectId]) -> ApiResult<Vec<(Project, bool)>> {
-    let wanted: Vec<_> =
-        ids.iter().flat_map(|id| [keys::project(*id), keys::project_ingested(*id)]).collect();
-    let items = app.store.records.batch_get(&wanted).await?;
+    let keys: Vec<_> = ids.iter().flat_map(|id| [keys::project(*id), keys::project_ingested(*id)]).collect();
+    let items = app.store.records.batch_get(&keys).await?;
     let pairs = items.chunks(2).filter_map(|pair| Some((pair[0].as_ref()?, pair[1].is_some())));
     pairs.map(|(item, ingested)| Ok((item.body()?, ingested))).collect()
 }
 
-/// The projects as lists show them to `caller`.
-async fn summaries(app: &App, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Vec<Value>> {
+/// Fetches projects in the form of lists, without those of organizations that `caller` is not a member of.
+async fn project_summaries(app: &App, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Vec<Value>> {
     let projects = load_projects(app, ids).await?;
     let summaries = projects.iter().filter_map(|(project, ingested)| {
         let level = caller.key().level_in(project.organization)?;
-        Some(answers::project_summary(project, *ingested, level))
+        Some(responses::project_summary(project, *ingested, level))
     });
     Ok(summaries.collect())
 }
 
-async fn page_of_projects(app: &App, call: &Call, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Response> {
+async fn project_page(app: &App, call: &Call, caller: &Caller, ids: &[ProjectId]) -> ApiResult<Response> {
     let page = Page::of(call);
-    let results = summaries(app, caller, page.slice(ids)).await?;
+    let results = project_summaries(app, caller, page.slice(ids)).await?;
     Ok(json(page.envelope(call, ids.len(), results)))
 }

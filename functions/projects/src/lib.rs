@@ -1,8 +1,8 @@
-//! Projects, organizations, the user behind a key, and the key itself.
+//! Read access to projects, organizations, members and roles, the current user and the current API key.
 
-mod answers;
 mod handlers;
 mod members;
+mod responses;
 
 use axum::Router;
 use axum::http::Method;
@@ -32,7 +32,7 @@ pub fn routes() -> Routes<App> {
         .add(Method::GET, "/api/organizations/{organization_id}/roles", members::list_roles)
 }
 
-/// The routes over `app`, without the edge.
+/// The router over `app`, without the middleware of [`pennon_core::http::edge`].
 pub fn router(app: &App) -> Router {
     routes().into_router(app.clone(), app)
 }

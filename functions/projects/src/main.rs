@@ -1,4 +1,4 @@
-//! The function `projects`.
+//! The Lambda function `projects`.
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;

@@ -1,4 +1,4 @@
-//! The OpenAPI document in its four forms: JSON and YAML, each under its plain type and under OpenAPI's own.
+//! The OpenAPI document as JSON and YAML, each under its plain media type and under OpenAPI's own.
 
 use std::sync::OnceLock;
 
@@ -7,21 +7,21 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 
-use crate::tagged::Form;
+use crate::representation::Representation;
 
-const CACHED: &str = "public, no-cache";
+const CACHE_CONTROL: &str = "public, no-cache";
 
-/// What may be asked for, the default first. OpenAPI's own names are those of its registration with IANA.
+/// The supported media types, the default first. OpenAPI's own are registered with IANA.
 const JSON: &str = "application/json";
 const OPENAPI_JSON: &str = "application/vnd.oai.openapi+json";
 const YAML: &str = "application/yaml";
 const OPENAPI_YAML: &str = "application/vnd.oai.openapi";
 
-/// The document as it is sent: the build script has made both texts, because making them takes longer than a start does.
+/// The document as it is sent. The build script writes both, because generating them takes longer than a cold start.
 const AS_JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 const AS_YAML: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.yaml"));
 
-/// The document as indented JSON, without a line feed at its end.
+/// The document as indented JSON, without a final newline.
 pub fn json() -> String {
     format!("{:#}", pennon_openapi::document(env!("CARGO_PKG_VERSION")))
 }
@@ -31,16 +31,17 @@ pub fn yaml() -> &'static str {
     AS_YAML
 }
 
-/// The form of this type, made when it is first asked for.
-fn form(media: &'static str) -> &'static Form {
-    static FORMS: [OnceLock<Form>; 4] = [const { OnceLock::new() }; 4];
-    let place = match media {
+/// The representation with this media type, created on first use.
+fn representation(media: &'static str) -> &'static Representation {
+    static REPRESENTATIONS: [OnceLock<Representation>; 4] = [const { OnceLock::new() }; 4];
+    let index = match media {
         OPENAPI_JSON => 1,
         YAML => 2,
         OPENAPI_YAML => 3,
         _ => 0,
     };
-    FORMS[place].get_or_init(|| Form::new(media, if place < 2 { AS_JSON } else { AS_YAML }))
+    REPRESENTATIONS[index]
+        .get_or_init(|| Representation::new(media, if index < 2 { AS_JSON } else { AS_YAML }))
 }
 
 /// `GET /api/schema/`
@@ -49,13 +50,13 @@ pub async fn schema(call: Call) -> ApiResult<Response> {
         Some("json") => JSON,
         Some("yaml") => YAML,
         Some(_) => return Err(ApiError::not_found()),
-        None => accepted(&call.headers),
+        None => negotiate_media_type(&call.headers),
     };
-    Ok(form(media).answer(&call.headers, CACHED, "Accept"))
+    Ok(representation(media).to_response(&call.headers, CACHE_CONTROL, "Accept"))
 }
 
-/// The form that `Accept` likes best, of equals the one it names first; JSON where it names none of them.
-fn accepted(headers: &HeaderMap) -> &'static str {
+/// The supported media type with the highest weight in `Accept`, the first of equals; JSON if it has none of them.
+fn negotiate_media_type(headers: &HeaderMap) -> &'static str {
     let lists = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     let mut best = (0.0, JSON);
     for range in lists.flat_map(|list| list.split(',')) {

@@ -1,11 +1,11 @@
-//! The API's own description: the OpenAPI document and a page that shows it.
+//! Serves the API reference: the OpenAPI document and an HTML viewer.
 //!
-//! Must stay true: nothing here knows a table, a bucket or a key, so that everybody may ask; the page loads nothing from
-//! other hosts, which its content security policy says to the browser.
+//! Must stay true: this function has no access to tables, buckets or API keys and needs no authentication; the page loads
+//! nothing from other hosts, which its content security policy enforces.
 
 mod document;
 mod page;
-mod tagged;
+mod representation;
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ pub fn routes() -> Routes<()> {
         .add(Method::GET, "/docs/viewer.js", page::viewer)
 }
 
-/// The routes, without the edge.
+/// The router, without the middleware of [`pennon_core::http::edge`].
 pub fn router() -> Router {
     routes().into_open_router(())
 }

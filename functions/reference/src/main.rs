@@ -1,4 +1,4 @@
-//! The function `reference`.
+//! The Lambda function `reference`.
 
 use pennon_core::auth::KeyCache;
 use pennon_core::clock::Clock;

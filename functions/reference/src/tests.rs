@@ -8,7 +8,7 @@ use pennon_core::http::edge;
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// What a request is answered with.
+/// Sends a GET request and returns status, headers and body.
 async fn get(path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, Vec<u8>) {
     let mut request = Request::get(path);
     for (name, value) in headers {
@@ -21,7 +21,7 @@ async fn get(path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, Ve
 }
 
 #[tokio::test]
-async fn both_forms_say_the_same() {
+async fn json_and_yaml_have_the_same_content() {
     let (status, headers, json) = get("/api/schema/", &[]).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(headers["content-type"], "application/json");
@@ -36,7 +36,7 @@ async fn both_forms_say_the_same() {
 }
 
 #[tokio::test]
-async fn the_form_is_the_one_that_is_named_or_liked_best() {
+async fn the_media_type_follows_the_format_parameter_or_the_accept_header() {
     let cases = [
         ("", "", "application/json"),
         ("", "*/*", "application/json"),
@@ -59,7 +59,7 @@ async fn the_form_is_the_one_that_is_named_or_liked_best() {
 }
 
 #[tokio::test]
-async fn who_has_a_form_is_not_sent_it_again() {
+async fn if_none_match_is_answered_with_304() {
     for path in ["/api/schema/", "/docs/", "/docs/viewer.js"] {
         let (_, headers, _) = get(path, &[]).await;
         let tag = headers["etag"].to_str().unwrap();
@@ -77,7 +77,7 @@ async fn who_has_a_form_is_not_sent_it_again() {
 }
 
 #[tokio::test]
-async fn the_viewer_is_the_same_script_packed_or_not() {
+async fn the_viewer_is_the_same_script_with_and_without_gzip() {
     let (_, headers, packed) = get("/docs/viewer.js", &[("accept-encoding", "gzip, br")]).await;
     assert_eq!(headers["content-encoding"], "gzip");
     let (_, plain_headers, plain) = get("/docs/viewer.js", &[]).await;
@@ -91,9 +91,9 @@ async fn the_viewer_is_the_same_script_packed_or_not() {
     assert!(String::from_utf8(plain).unwrap().contains("redoc"));
 }
 
-/// Addresses of the page, resolved as a browser does, below a stage or not, lead to routes of this function.
+/// The page's URLs, resolved like in a browser, with and without a stage prefix, are routes of this function.
 #[tokio::test]
-async fn the_page_names_nothing_of_other_hosts() {
+async fn the_page_has_no_urls_of_other_hosts() {
     for (path, root) in [("/docs", ""), ("/docs/", "../")] {
         let (status, headers, page) = get(path, &[]).await;
         assert_eq!(status, StatusCode::OK);
@@ -104,12 +104,12 @@ async fn the_page_names_nothing_of_other_hosts() {
         assert!(!page.contains("//") && !page.contains("{root}") && !page.contains("{version}"), "{page}");
         assert!(page.contains(&format!("spec-url=\"{root}api/schema\"")), "{page}");
         assert!(page.contains(&format!("src=\"{root}docs/viewer.js?v=")), "{page}");
-        assert_eq!(page.matches("<script").count(), 1, "a script stands in the page");
+        assert_eq!(page.matches("<script").count(), 1, "the page has an inline script");
     }
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_without_a_key() {
+async fn other_methods_get_405_without_a_key() {
     let request = Request::post("/api/schema/").body(Body::empty()).unwrap();
     let response = edge(crate::router(), Clock::Running).oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
@@ -117,7 +117,7 @@ async fn other_methods_are_refused_without_a_key() {
 }
 
 #[test]
-fn the_document_that_lies_in_docs_is_this_one() {
+fn docs_openapi_json_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
@@ -126,9 +126,9 @@ fn the_document_that_lies_in_docs_is_this_one() {
     );
 }
 
-/// The build script's libraries may be built with other features than these.
+/// Cargo may build the dependencies of the build script with other features.
 #[tokio::test]
-async fn the_document_is_sent_as_it_lies_in_docs() {
+async fn the_sent_document_is_the_one_in_docs() {
     let (_, _, sent) = get("/api/schema/", &[]).await;
     let indented: Value = serde_json::from_str(&crate::json()).unwrap();
     assert!(

@@ -1,11 +1,11 @@
-//! Work beside requests: calculations in the background; captured events become segments; what segments have replaced is
-//! removed, and so are results that nothing names.
+//! Background work: calculation jobs, compaction of captured events into segments, and removal of replaced blocks and
+//! segments and of unreferenced calculation results.
 //!
-//! Must stay true: a run may stop anywhere and be started again, or run twice at once, and no answer changes by it; a
-//! project that fails does not keep the others from their turn; a run ends in about the time that it is given.
+//! Must stay true: a run may be interrupted anywhere, repeated, or run twice concurrently without changing any query
+//! result; a project that fails does not block the others; a run ends at about its time limit.
 
-mod events;
 mod jobs;
+mod triggers;
 
 use std::time::Duration;
 
@@ -15,143 +15,147 @@ use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
 use tokio::time::Instant;
 
-pub use events::{Record, Trigger, answer, trigger};
-pub use jobs::{run_left_over, run_told};
+pub use jobs::{run_left_over, run_stream_jobs};
+pub use triggers::{StreamRecord, Trigger, batch_item_failures, parse_trigger};
 
-/// Time for a run where a function may take ten minutes: enough is left for the step that is going on.
+/// Time limit of a compaction run. The function's timeout is ten minutes, which leaves enough for the step in progress.
 pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
-/// Time of a run for what is due after deletions; most runs find nothing.
+/// Time limit of a run of scheduled clean-up tasks; most runs have none.
 pub const DUE_TIME: Duration = Duration::from_secs(30);
 
-/// One in so many runs looks for objects of results that nothing names: about once an hour.
-const RESULTS_ONE_IN: u64 = 12;
-/// One in so many runs looks for objects that no manifest names: a few a day, because listing has its price.
-const ORPHANS_ONE_IN: u64 = 500;
+/// One in this many runs removes unreferenced result objects: about once an hour.
+const RESULT_SWEEP_ONE_IN: u64 = 12;
+/// One in this many runs removes objects that no manifest references: a few a day, because S3 charges for listing.
+const ORPHAN_SWEEP_ONE_IN: u64 = 500;
 
-/// What a run did, over all projects.
+/// Totals of a compaction run over all projects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Run {
-    /// Projects that were looked at.
+pub struct CompactionTotals {
+    /// Projects that were processed.
     pub projects: usize,
-    /// Projects in which something failed; the log says what.
+    /// Projects with a failure; the log has the errors.
     pub failed: usize,
-    /// Blocks that segments hold now.
+    /// Blocks that were compacted into segments.
     pub blocks: usize,
-    /// Events of them that were new.
+    /// Events in these blocks, without duplicates.
     pub events: u64,
     /// Segments that were merged into larger ones.
     pub merged_segments: usize,
     /// Blocks and segments that were removed.
     pub removed: usize,
-    /// Whether time ran out before everything was done; the next run goes on.
+    /// Whether time ran out before all work was done; the next run continues.
     pub unfinished: bool,
 }
 
-/// Compacts and sweeps every project that has events, from `now` on, for about `time`.
+/// Compacts and sweeps every project that has events, starting at `now`, for about `time`.
 ///
-/// Fails only when the projects cannot be listed, or tables and objects do not belong together. Where time runs out, the next run begins with other projects.
+/// Fails only if the projects cannot be listed, or if tables and bucket belong to different installations. If time runs
+/// out, the next run starts with other projects.
 pub async fn compact_all(
     events: &EventStore,
     now: DateTime<Utc>,
     time: Duration,
-) -> Result<Run, EventStoreError> {
-    // Nothing is compacted or removed beside events of another installation, or of newer tables.
+) -> Result<CompactionTotals, EventStoreError> {
+    // Never compact or remove events of another installation, or of newer tables.
     events.claim_installation().await?;
-    let span = Span { begun: Instant::now(), now, time };
+    let clock = RunClock { start: Instant::now(), now, time };
     let mut projects = events.projects().await?;
-    // Another first project each time, so that a run that is always cut short reaches all of them in the end.
+    // Start with a random project, so that runs that always time out still reach all of them.
     let first = usize::try_from(pennon_core::ids::random_below(projects.len() as u64)).unwrap_or(0);
     projects.rotate_left(first);
-    let mut run = Run::default();
+    let mut totals = CompactionTotals::default();
     for project in projects {
-        if span.is_over() {
-            run.unfinished = true;
+        if clock.is_over() {
+            totals.unfinished = true;
             break;
         }
-        run.projects += 1;
-        if let Err(error) = compact_one(events, project, &span, &mut run).await {
-            run.failed += 1;
+        totals.projects += 1;
+        if let Err(error) = compact_project(events, project, &clock, &mut totals).await {
+            totals.failed += 1;
             tracing::error!(project, %error, "the events of a project could not be compacted");
         }
     }
-    tracing::info!(?run, "compacted");
-    Ok(run)
+    tracing::info!(run = ?totals, "compacted");
+    Ok(totals)
 }
 
-/// Removes, in some runs, the objects of results that nothing names. Returns how many.
+/// In one of [`RESULT_SWEEP_ONE_IN`] runs, removes unreferenced result objects. Returns how many.
 pub async fn sweep_results(calculator: &Calculator, now: DateTime<Utc>) -> Result<usize, EventStoreError> {
-    match pennon_core::ids::random_below(RESULTS_ONE_IN) {
+    match pennon_core::ids::random_below(RESULT_SWEEP_ONE_IN) {
         0 => calculator.sweep_results(now).await,
         _ => Ok(0),
     }
 }
 
-/// The time of a run.
-struct Span {
-    begun: Instant,
-    /// The instant that it began at.
+/// The clock and time limit of a run.
+struct RunClock {
+    start: Instant,
+    /// The instant at the start.
     now: DateTime<Utc>,
     time: Duration,
 }
 
-impl Span {
-    /// The instant that it is by now: what is written late in a long run must not look older than it is, because readers
-    /// rely on the grace period.
-    fn micros(&self) -> i64 {
-        let gone = i64::try_from(self.begun.elapsed().as_micros()).unwrap_or(i64::MAX);
-        self.now.timestamp_micros().saturating_add(gone)
+impl RunClock {
+    /// The current instant in microseconds since the epoch. Rows that are written late in a long run must not look older
+    /// than they are, because readers rely on the grace period.
+    fn now_micros(&self) -> i64 {
+        let elapsed = i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.now.timestamp_micros().saturating_add(elapsed)
     }
 
     fn is_over(&self) -> bool {
-        self.begun.elapsed() >= self.time
+        self.start.elapsed() >= self.time
     }
 }
 
-async fn compact_one(
+async fn compact_project(
     events: &EventStore,
     project: ProjectId,
-    span: &Span,
-    run: &mut Run,
+    clock: &RunClock,
+    totals: &mut CompactionTotals,
 ) -> Result<(), EventStoreError> {
-    // Side by side: a merge of large segments takes longer than blocks may wait.
-    let blocks = until_done(span, || events.compact_blocks(project, span.micros()));
-    let merges = until_done(span, || events.merge_segments(project, span.micros(), Effort::Due));
+    // Concurrently: a merge of large segments takes longer than blocks may wait.
+    let blocks = repeat_until_done(clock, || events.compact_blocks(project, clock.now_micros()));
+    let merges = repeat_until_done(clock, || events.merge_segments(project, clock.now_micros(), Effort::Due));
     let (blocks, merges) = tokio::join!(blocks, merges);
-    // What was replaced before goes, whether or not there was more to do.
-    let swept = events.sweep(project, span.micros()).await?;
-    run.removed += swept.blocks + swept.segments;
-    if pennon_core::ids::random_below(ORPHANS_ONE_IN) == 0 {
-        run.removed += events.sweep_orphans(project, span.micros()).await?;
+    // Blocks and segments that earlier runs replaced are removed even if compaction is not done.
+    let swept = events.sweep(project, clock.now_micros()).await?;
+    totals.removed += swept.blocks + swept.segments;
+    if pennon_core::ids::random_below(ORPHAN_SWEEP_ONE_IN) == 0 {
+        totals.removed += events.sweep_orphans(project, clock.now_micros()).await?;
     }
     let (mut failed_merges, mut damaged_blocks) = (0, 0);
-    for done in [blocks, merges] {
-        let (done, is_all) = done?;
+    for result in [blocks, merges] {
+        let (done, is_complete) = result?;
         failed_merges += done.failed_merges;
         damaged_blocks += done.damaged_blocks;
-        run.blocks += done.blocks;
-        run.events += done.events;
-        run.merged_segments += done.merged_segments;
-        run.unfinished |= !is_all;
+        totals.blocks += done.blocks;
+        totals.events += done.events;
+        totals.merged_segments += done.merged_segments;
+        totals.unfinished |= !is_complete;
     }
-    // The log says which; all else of the project has been done.
-    run.failed += usize::from(failed_merges + damaged_blocks > 0);
+    // The log has the errors; the rest of the project is done.
+    totals.failed += usize::from(failed_merges + damaged_blocks > 0);
     Ok(())
 }
 
-/// Does `step` until it finds nothing to do, or time is over. Returns what was done, and whether it was all.
-async fn until_done<F>(span: &Span, step: impl Fn() -> F) -> Result<(Compacted, bool), EventStoreError>
+/// Repeats `step` until it has nothing to do or time is over. Returns the sum of the results, and whether all work is done.
+async fn repeat_until_done<F>(
+    clock: &RunClock,
+    step: impl Fn() -> F,
+) -> Result<(Compacted, bool), EventStoreError>
 where
     F: Future<Output = Result<Compacted, EventStoreError>>,
 {
-    let mut all = Compacted::default();
+    let mut sum = Compacted::default();
     loop {
         let done = step().await?;
-        all.add(&done);
+        sum.add(&done);
         if !done.goes_on() {
-            return Ok((all, true));
+            return Ok((sum, true));
         }
-        if span.is_over() {
-            return Ok((all, false));
+        if clock.is_over() {
+            return Ok((sum, false));
         }
     }
 }

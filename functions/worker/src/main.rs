@@ -1,5 +1,5 @@
-//! The function `worker`: works on the jobs that the records table's stream tells of; compacts and sweeps when the clock
-//! calls.
+//! The Lambda function `worker`: runs calculation jobs from the records table's stream, and compacts and sweeps on a
+//! schedule.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,13 +12,14 @@ use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    DUE_TIME, RUN_TIME, Trigger, answer, compact_all, run_left_over, run_told, sweep_results, trigger,
+    DUE_TIME, RUN_TIME, Trigger, batch_item_failures, compact_all, parse_trigger, run_left_over,
+    run_stream_jobs, sweep_results,
 };
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// What the function has left for telling what became of its work.
-const SPARED: Duration = Duration::from_secs(15);
+/// Time reserved at the end of an invocation for reporting its results.
+const REPORT_TIME: Duration = Duration::from_secs(15);
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -30,10 +31,10 @@ async fn main() -> Result<(), Error> {
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::new(&app, events.clone());
     let worker = Worker { app, events, calculator };
-    lambda_runtime::run(service_fn(move |event| work(worker.clone(), event))).await
+    lambda_runtime::run(service_fn(move |event| handle_event(worker.clone(), event))).await
 }
 
-/// What the work needs.
+/// The state of the function.
 #[derive(Debug, Clone)]
 struct Worker {
     app: App,
@@ -41,26 +42,29 @@ struct Worker {
     calculator: Calculator,
 }
 
-async fn work(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error> {
-    let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    let end = Instant::now() + left.saturating_sub(SPARED);
-    match trigger(&event.payload) {
-        Trigger::Schedule => scheduled(&worker, end).await,
-        Trigger::Stream(records) => Ok(answer(run_told(&worker.calculator, records, end).await)),
+async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    let time_left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+    let end = Instant::now() + time_left.saturating_sub(REPORT_TIME);
+    match parse_trigger(&event.payload) {
+        Trigger::Schedule => run_schedule(&worker, end).await,
+        Trigger::Stream(records) => {
+            let failed = run_stream_jobs(&worker.calculator, records, end).await;
+            Ok(batch_item_failures(failed))
+        }
         Trigger::Unknown => {
-            tracing::warn!("an event that this function does not know was ignored");
+            tracing::warn!("ignored an event that is neither a schedule nor a DynamoDB stream batch");
             Ok(Value::Null)
         }
     }
 }
 
-async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
+async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
     let Worker { app, events, calculator } = worker;
-    // Whatever becomes of one, the others have their turn.
-    let followed = pennon_insights::follow_due(&app.store.records, app.clock.now(None), DUE_TIME).await;
+    // A failure of one step must not keep the others from running.
+    let tasks = pennon_insights::follow_due(&app.store.records, app.clock.now(None), DUE_TIME).await;
     let swept = sweep_results(calculator, app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
-    // Last, because one may wait as long as there is time for a worker that still lives; most runs find none.
+    // Last, because a job may wait until `end` for a worker that is still running; most runs have none.
     let jobs = run_left_over(calculator, &app.store.records, end).await;
     let run = run?;
     if run.failed > 0 {
@@ -68,6 +72,6 @@ async fn scheduled(worker: &Worker, end: Instant) -> Result<Value, Error> {
     }
     jobs?;
     swept?;
-    followed.map_err(|error| error.detail().to_owned())?;
+    tasks.map_err(|error| error.detail().to_owned())?;
     Ok(Value::Null)
 }

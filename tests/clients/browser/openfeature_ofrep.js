@@ -1,4 +1,4 @@
-// OpenFeature's own provider for any service that speaks its remote protocol.
+// OpenFeature's own provider for any service with its remote protocol.
 import { OFREPWebProvider } from "@openfeature/ofrep-web-provider";
 import { OpenFeature } from "@openfeature/web-sdk";
 import { measure, run } from "./page.js";

@@ -1,4 +1,4 @@
-// What the pages share: the task, the answer, and every error that a client reports.
+// Shared code of the pages: the task, the result, and every error that a client reports.
 
 export const errors = [];
 for (const level of ["error", "warn"]) {
@@ -13,7 +13,7 @@ addEventListener("unhandledrejection", (event) => errors.push(`unhandled rejecti
 
 let slowest = 0;
 
-// Runs `action`, and remembers the longest time that one took.
+// Runs `action`, and records the longest duration.
 export async function measure(action) {
   const began = performance.now();
   const value = await action();
@@ -23,7 +23,7 @@ export async function measure(action) {
 
 export const parsePayload = (payload) => (typeof payload === "string" ? JSON.parse(payload) : (payload ?? null));
 
-// A client of one person, beside those of other persons on the same page.
+// A client for one person; other clients run on the same page.
 export function startPostHog(posthog, task, person, index, options = {}) {
   return posthog.init(
     task.token,
@@ -42,7 +42,7 @@ export function startPostHog(posthog, task, person, index, options = {}) {
   );
 }
 
-// Runs the client program and posts the rounds of answers that it returns.
+// Runs the client program and posts the rounds of values that it returns.
 export async function run(program) {
   const task = await (await fetch("/task")).json();
   let rounds = [];

@@ -1,7 +1,7 @@
 // posthog-js of any version: flags for each person, then events of one user who logs in.
 import { errors, measure, parsePayload, run, startPostHog } from "./page.js";
 
-// Waits for the next response with flags. A new listener is called at once for flags that are there already.
+// Waits for the next response with flags. A new listener is called immediately if flags are loaded already.
 function nextFlags(client) {
   return new Promise((resolve) => {
     let isRegistered = false;
@@ -32,7 +32,7 @@ run(async (task) => {
     const values = Object.fromEntries(task.flags.map((key) => [key, client.getFeatureFlag(key) ?? null]));
     answers.push({ values, payload: parsePayload(client.getFeatureFlagPayload("layout")) });
   }
-  // As on any site: what is not said here is as it comes.
+  // As on a typical site: other options keep their defaults.
   posthog.init(task.token, {
     api_host: task.host,
     persistence: "memory",

@@ -1,4 +1,4 @@
-// The PostHog adapter of the Flags SDK. It keeps its client to itself, which ends once its events are sent.
+// The PostHog adapter of the Flags SDK. Its client is private and ends once its events are sent.
 const { answerAll, load, run, task } = require("./program.js");
 
 run(async () => {

@@ -1,7 +1,7 @@
 // posthog-node of any version: flags for each person, then events.
 const { answerAll, errors, load, measure, parsePayload, run, task } = require("./program.js");
 
-// All flags of a person by one request, which version 5 added.
+// All flags of a person with one request, which version 5 added.
 async function evaluateAll(client) {
   const answers = [];
   for (const person of task.persons) {
@@ -26,7 +26,7 @@ run(async () => {
   for (let number = 0; number < task.events; number++) {
     client.capture({ distinctId: "node", event: task.event, properties: { number } });
   }
-  // Until version 4 the one that waits has a name of its own.
+  // Until version 4 the function that waits has a different name.
   await measure(() => (client.shutdownAsync ? client.shutdownAsync() : client.shutdown()));
   return rounds;
 });

@@ -1,4 +1,4 @@
-// posthog-node asks for one flag for many users, and sends `$feature_flag_called` for each.
+// posthog-node evaluates one flag for many users, and sends `$feature_flag_called` for each.
 const { errors, load, measure, run, task } = require("./program.js");
 
 run(async () => {

@@ -1,4 +1,4 @@
-// What the programs share: the task on standard input, the result as the last line of standard output.
+// Shared code of the programs: the task on standard input, the result as the last line of standard output.
 const { readFileSync } = require("node:fs");
 const { createRequire } = require("node:module");
 
@@ -7,7 +7,7 @@ const load = createRequire(`${task.packages}/package.json`);
 const errors = [];
 let slowest = 0;
 
-// Runs `action`, and remembers the longest time that one took.
+// Runs `action`, and records the longest duration.
 async function measure(action) {
   const began = performance.now();
   const value = await action();
@@ -17,7 +17,7 @@ async function measure(action) {
 
 const parsePayload = (payload) => (typeof payload === "string" ? JSON.parse(payload) : (payload ?? null));
 
-// Asks for every flag of every person.
+// Evaluates every flag for every person.
 async function answerAll(getValue, getPayload) {
   const answers = [];
   for (const person of task.persons) {
@@ -32,7 +32,7 @@ async function answerAll(getValue, getPayload) {
   return answers;
 }
 
-// Runs the program, which returns rounds of answers.
+// Runs the program, which returns rounds of values.
 async function run(program) {
   let rounds = [];
   try {

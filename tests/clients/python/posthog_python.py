@@ -18,7 +18,7 @@ def options(person):
 
 
 def evaluate_all(client):
-    """All flags of a person by one request, which version 7 added."""
+    """All flags of a person with one request, which version 7 added."""
     answers = []
     for person in task["persons"]:
         flags = measure(lambda: client.evaluate_flags(person["distinct_id"], **options(person)))  # noqa: B023

@@ -1,4 +1,4 @@
-"""What the programs share: the task on standard input, the result as the last line of standard output."""
+"""Shared code of the programs: the task on standard input, the result as the last line of standard output."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ _slowest = 0.0
 
 
 def measure(action):
-    """Runs `action`, and remembers the longest time that one took."""
+    """Runs `action`, and records the longest duration."""
     global _slowest
     began = time.perf_counter()
     value = action()
@@ -23,7 +23,7 @@ def parse_payload(payload):
 
 
 def answer_all(get_value, get_payload):
-    """Asks for every flag of every person."""
+    """Evaluates every flag for every person."""
     answers = []
     for person in task["persons"]:
         values = {key: measure(lambda key=key: get_value(key, person)) for key in task["flags"]}
@@ -32,7 +32,7 @@ def answer_all(get_value, get_payload):
 
 
 def run(program):
-    """Runs the program, which returns rounds of answers."""
+    """Runs the program, which returns rounds of values."""
     rounds, errors = [], []
     try:
         rounds = program()

@@ -1,11 +1,11 @@
-//! The records of this function, as answers show them.
+//! The JSON of projects, organizations and users in responses.
 
 use pennon_core::auth::Caller;
 use pennon_core::clock::timestamp;
 use pennon_core::model::{Level, Organization, Project};
 use serde_json::{Value, json};
 
-/// A project in a list, for a caller of `level`.
+/// A project in a list, for a caller with this membership level.
 pub fn project_summary(project: &Project, ingested: bool, level: Level) -> Value {
     json!({
         "id": project.id,
@@ -24,13 +24,13 @@ pub fn project_summary(project: &Project, ingested: bool, level: Level) -> Value
     })
 }
 
-/// A project on its own, for a caller of `level`.
+/// A project with all its fields, for a caller with this membership level.
 pub fn project(project: &Project, ingested: bool, level: Level) -> Value {
-    let mut answer = project_summary(project, ingested, level);
+    let mut response = project_summary(project, ingested, level);
     let group_types = project.group_types.iter().enumerate().map(|(index, name)| {
         json!({"group_type": name, "group_type_index": index, "name_singular": null, "name_plural": null})
     });
-    let more = json!({
+    let details = json!({
         "created_at": timestamp(project.created_at),
         "updated_at": timestamp(project.updated_at),
         "app_urls": [],
@@ -43,13 +43,13 @@ pub fn project(project: &Project, ingested: bool, level: Level) -> Value {
         "session_recording_opt_in": false,
         "autocapture_opt_out": null,
     });
-    if let (Value::Object(answer), Value::Object(more)) = (&mut answer, more) {
-        answer.extend(more);
+    if let (Value::Object(response), Value::Object(details)) = (&mut response, details) {
+        response.extend(details);
     }
-    answer
+    response
 }
 
-/// An organization, for a member of `level`.
+/// An organization, for a member with this level.
 pub fn organization(organization: &Organization, level: Level) -> Value {
     json!({
         "id": organization.id,
@@ -61,11 +61,12 @@ pub fn organization(organization: &Organization, level: Level) -> Value {
     })
 }
 
-/// The caller, with the organizations and the project that the key reaches.
+/// The user of `caller`; `organizations` and `team` (a project) are those that the API key may access.
 pub fn user(caller: &Caller, organizations: &[Value], team: Option<Value>) -> Value {
     let user = caller.user();
-    let own = team.as_ref().map(|team| &team["organization"]);
-    let current = organizations.iter().find(|org| own == Some(&org["id"])).or(organizations.first());
+    let team_organization = team.as_ref().map(|team| &team["organization"]);
+    let current =
+        organizations.iter().find(|org| team_organization == Some(&org["id"])).or(organizations.first());
     json!({
         "id": user.id,
         "uuid": user.uuid,
@@ -82,7 +83,7 @@ pub fn user(caller: &Caller, organizations: &[Value], team: Option<Value>) -> Va
     })
 }
 
-/// A name as part of a URL: lower case, everything but letters and digits a dash.
+/// The URL slug of a name: lower case, runs of other characters than letters and digits replaced by one dash.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for character in name.to_lowercase().chars() {
