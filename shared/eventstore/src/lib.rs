@@ -14,70 +14,28 @@
 //! 4. Segments hold no copies of each other's events: whoever adds one has compared with all that the manifest lists,
 //!    and adds it only if the manifest is still that one.
 
-mod apart;
-mod block;
-mod block_events;
+mod blocks;
 mod cache;
-mod captured;
-mod check;
-mod checksums;
 mod codec;
-mod commit;
-mod compact;
-pub mod continuity;
-mod copies;
-mod damaged_blocks;
-mod erase;
+mod compaction;
+mod definitions;
+mod erasure;
 mod error;
 mod event;
-mod export;
-mod files;
+mod event_list;
 mod flag_calls;
-mod formats;
-mod identity;
-mod imported;
 mod ingest;
 mod installation;
-mod intake;
+mod integrity;
 mod keys;
 mod manifest;
-pub mod members;
 mod memory;
-mod merges;
-mod merging;
-mod moved;
-mod named;
-mod names;
-mod newest;
-mod numbered;
 mod objects;
-mod orphans;
-mod packing;
-mod page_places;
-mod parquet_file;
-mod people;
-mod person;
-mod profile;
-mod quarantine;
-mod record_ids;
-mod records;
-mod records_columns;
-mod records_entry;
-mod replaced;
-mod resolution;
-mod resolved;
-mod result_objects;
-mod retry;
+mod persons;
 mod scan;
-mod segment;
+mod segments;
 mod settings;
-mod snapshot;
-mod sweep;
-mod table;
-mod tail;
-mod tiers;
 mod time;
-mod waiting;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,54 +47,49 @@ use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-pub use captured::{Captured, CapturedEvent, Packed, PackedProperties, Sealed};
-pub use check::{CheckProgress, Checked, DamagedSegment};
-pub use compact::Compacted;
-pub use erase::{Doomed, Erased};
+pub use compaction::{Compacted, Effort, GRACE_MICROS, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, Swept};
+pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
+pub use erasure::{Doomed, Erased};
 pub use error::{EventStoreError, memory_in_use};
 pub use event::Event;
-pub use export::{StoredEvent, TakesEvents};
-pub use files::LiveFiles;
-pub use ingest::{EVENTS_PER_SEGMENT_MAX, Ingested};
-pub use installation::Adopted;
-pub use intake::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
-pub use memory::{QuestionMemory, ThreadMeter};
-pub use merges::MERGES_MAX;
-pub use names::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
-pub use newest::{EventKey, EventsWanted, ListedEvent, WalkBudget, Walked};
-pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
-pub use packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
-pub use people::{
-    EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
-    Subject, VALUES_BYTES_MAX,
+pub use event_list::{EventKey, EventsWanted, ListedEvent, StoredEvent, TakesEvents, WalkBudget, Walked};
+pub use ingest::{
+    Captured, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EventColumns, Excess, Ingested, Meter, Packed,
+    PackedProperties, Properties, PropertiesSeed, Sealed, TEXT_BYTES_MAX, TableFile, TableRows, ValueSeed,
+    read_properties, without_nul,
 };
-pub use person::{derived, is_usable_id, merge_asked_by};
-pub use quarantine::Damage;
-pub use records::{GroupRecord, PersonRecord};
-pub use records_columns::{GroupColumns, PersonColumns};
-pub use result_objects::ResultObject;
+pub use installation::Adopted;
+pub use integrity::{CheckProgress, Checked, Damage, DamagedSegment};
+pub use manifest::{FinalPersons, LiveFiles};
+pub use memory::{QuestionMemory, ThreadMeter};
+pub use objects::ResultObject;
+pub use persons::{
+    EveryPerson, GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, Hot, MERGES_MAX, PEOPLE_MAX,
+    People, PeoplePage, Person, PersonColumns, PersonInFull, PersonRecord, Subject, VALUES_BYTES_MAX,
+    derived, is_usable_id, merge_asked_by,
+};
+pub use persons::{cohort_lists as members, continuity};
 pub use scan::{Scan, ScanStats};
 pub use settings::Settings;
-pub use snapshot::FinalPersons;
-pub use sweep::{GRACE_MICROS, Swept};
-pub use table::{TableFile, TableRows};
-pub use tiers::Effort;
 pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
+use compaction::backlog::Waiting;
+use compaction::merge_failures::Apart;
+use compaction::stale_persons::Looked;
+use integrity::quarantine::Quarantine;
 use keys::BlockId;
 use memory::MemoryBudget;
 use objects::Objects;
-use parquet_file::ParquetFile;
-use quarantine::Quarantine;
-use record_ids::{ReadOlder, RecordIds};
-use records::PersonsObject;
-use resolved::Resolved;
-use retry::Turns;
+use objects::retry::Turns;
+use persons::imports::ids_sidecar::{ReadOlder, RecordIds};
+use persons::imports::records::{self, PersonsObject};
+use persons::merge_log::Tails;
+use persons::person_merge_cache::Resolved;
+use scan::decode_budget::DecodingTurns;
 use scan::piece::Pieces;
-use scan::room::DecodingTurns;
-use segment::read::SegmentFile;
-use waiting::Waiting;
+use segments::parquet_io::file::ParquetFile;
+use segments::reader::SegmentFile;
 
 /// The events of all projects. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -159,9 +112,9 @@ struct Inner {
     record_ids: Cache<Arc<RecordIds>>,
     read_older: Option<ReadOlder>,
     resolutions: Cache<Arc<Resolved>>,
-    tails: merges::Tails,
-    looked: moved::Looked,
-    apart: apart::Apart,
+    tails: Tails,
+    looked: Looked,
+    apart: Apart,
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
@@ -233,9 +186,9 @@ impl EventStore {
             record_ids: Cache::new(PERSONS_REMEMBERED),
             read_older,
             resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
-            tails: merges::Tails::default(),
-            looked: moved::Looked::default(),
-            apart: apart::Apart::default(),
+            tails: Tails::default(),
+            looked: Looked::default(),
+            apart: Apart::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             memory: MemoryBudget::new(settings.memory_bytes, settings.cache_bytes, pieces.clone()),

@@ -12,17 +12,17 @@ use pennon_engine::scan::{Column, MISSING, Micros};
 use uuid::Uuid;
 
 use super::columns;
-use super::keep::Keep;
+use super::compiled_request::{Origin, Wanted};
 use super::load::{Found, RunFound, RunTask, Slot, Task};
-use super::objects::rows_at_once;
 use super::piece::{Clip, Core, Part, Piece, Pieces, WHOLE, Weighed};
-use super::wanted::{Origin, Wanted};
+use super::property_objects::rows_at_once;
+use super::row_selection::Keep;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::parquet_file::Decoded;
-use crate::segment::numbers::{Number, Parts, Reader, bytes_of};
-use crate::segment::values;
+use crate::segments::number_columns::{Number, Parts, Reader, bytes_of};
+use crate::segments::parquet_io::file::Decoded;
+use crate::segments::property_values;
 
 /// Bytes of a row of all number columns while they are decoded.
 const NUMBERS_ROW: usize = 48;
@@ -126,7 +126,7 @@ impl Found {
         }
         let objects = self.missing_columns(wanted, true);
         if !objects.runs.is_empty() {
-            let places = values::all_places(&file.footer);
+            let places = property_values::all_places(&file.footer);
             let rows = rows_of(&objects.runs).min(rows_at_once(places.len()));
             bytes += file.decoding_bytes(task.group, &places, rows);
         }

@@ -10,13 +10,13 @@ use pennon_core::caller;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
+use super::compiled_request::{Origin, Wanted};
 use super::decode::{MissingColumns, MissingNumbers};
 use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
-use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::segment::read::SegmentFile;
+use crate::segments::reader::SegmentFile;
 
 /// A person range of a segment, and which of its runs to read.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use order::{Form, Head, places};
 
 use super::load::Loaded;
 use super::piece::Core;
-use crate::segment::write::range_of;
+use crate::segments::writer::range_of;
 
 /// Rows of one origin that are of one share of the persons.
 #[derive(Debug)]

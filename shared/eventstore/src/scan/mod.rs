@@ -7,17 +7,17 @@
 //! thread that must not block.
 
 mod columns;
+mod compiled_request;
 mod decode;
-mod keep;
-mod kept;
+pub(crate) mod decode_budget;
+mod delta;
 mod load;
 mod merge;
-mod objects;
+mod partition_cache;
 pub(crate) mod piece;
 mod plan;
-pub(crate) mod room;
-mod side;
-mod wanted;
+mod property_objects;
+mod row_selection;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::resolved::Resolved;
-use crate::segment::write::range_bits;
-use kept::{ByNumber, Keeping};
+use crate::persons::person_merge_cache::Resolved;
+use crate::segments::writer::range_bits;
+use compiled_request::Wanted;
+use delta::Chunk;
 use load::{Loaded, Task, Took};
 use merge::Source;
+use partition_cache::{ByNumber, Keeping};
 use plan::{Budget, Planned};
-use side::Chunk;
-use wanted::Wanted;
 
 /// Rows of a partition of events that lie in blocks alone, about.
 const PARTITION_ROWS: usize = 65_536;
@@ -103,7 +103,7 @@ impl EventStore {
         room: &QuestionMemory,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot_of(project, wanted::choice(&wanted, room)).await?;
+        let snapshot = self.snapshot_of(project, compiled_request::choice(&wanted, room)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
@@ -289,7 +289,7 @@ impl Shares {
                 of_number.entry(number).or_default().push((Some(at), source));
             }
         }
-        for (number, source) in side::sources(&side, bits) {
+        for (number, source) in delta::sources(&side, bits) {
             of_number.entry(number).or_default().push((None, source));
         }
         Shares { bits, of_number, by_seq: BTreeSet::new() }

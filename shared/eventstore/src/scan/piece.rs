@@ -13,8 +13,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::kept::Ingredients;
-use super::wanted::Origin;
+use super::compiled_request::Origin;
+use super::partition_cache::Ingredients;
 
 /// The rows of one event in one range: of whom, and when. By person, time and arrival.
 #[derive(Debug, Clone)]

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use pennon_engine::scan::{Column, Micros, Seq};
 
+use super::compiled_request::{Origin, Wanted};
 use super::load::{RunTask, Task};
 use super::piece::values_bytes;
-use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::Manifest;
+use crate::manifest::state::Manifest;
 use crate::memory::QuestionMemory;
-use crate::segment::read::SegmentFile;
+use crate::segments::reader::SegmentFile;
 
 /// Segments that are opened at once.
 const OPENED_AT_ONCE: usize = 16;

@@ -1,0 +1,476 @@
+//! Blocks: captured batches that no segment holds yet.
+//!
+//! Must stay true: a batch is stored whole or not at all, in one transaction; once [`EventStore::append`] has returned,
+//! every later read sees it. A block of which a reader sees only some parts is being written and not acknowledged yet;
+//! it is ignored, unless it arrived more than [`WRITTEN_WITHIN`] ago or its parts cannot be those of such a block: then it
+//! is damaged.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use pennon_core::ids::random_below;
+use pennon_core::store::keys::{ProjectId, project_ingested};
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::blocks::block::{self, Block, BlockError};
+use crate::error::EventStoreError;
+use crate::event::{Event, Row, micros_u64, seq};
+use crate::ingest::captured_batch::{Captured, Sealed};
+use crate::keys::{self, BlockId};
+use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::persons::person_ids::derived;
+use crate::scan::piece::properties_bytes;
+
+/// Most blocks of a shard that wait for compaction and can still be read by one question.
+const BLOCKS_PER_SHARD_MAX: usize = 5000;
+/// Most compressed bytes of a shard's blocks that wait for compaction and can still be read by one question.
+pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of all waiting blocks after inflation, for one question.
+const INFLATED_BYTES_MAX: usize = 512 << 20;
+
+/// What of a shard may be read before it is known that the asker may: a page of the store at most.
+const FEW_PER_SHARD: usize = 200;
+const FEW_BYTES_PER_SHARD: usize = 512 << 10;
+
+/// Items of a shard that [`EventStore::newest_blocks`] reads at most.
+const NEWEST_PER_SHARD: usize = 500;
+
+/// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
+const COMPACTED_PER_SHARD: usize = 250;
+/// Compressed bytes of a shard that one run of compaction takes; above the largest block.
+pub(crate) const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
+
+/// What a uuid takes in a set of those that were seen, about.
+const SEEN_BYTES: usize = 24;
+/// What the allocator adds to the two texts of a row.
+const TEXTS_BYTES: usize = 32;
+
+/// Microseconds after its arrival within which the transaction of a block has been seen whole by every reader: a minute.
+const WRITTEN_WITHIN: u64 = 60 * 1_000_000;
+
+/// A block's bytes as read.
+#[derive(Debug)]
+pub(crate) struct RawBlock {
+    project: ProjectId,
+    pub id: BlockId,
+    bytes: Vec<u8>,
+    /// How many parts there are.
+    parts: usize,
+}
+
+impl RawBlock {
+    /// Size after inflation.
+    pub(crate) fn inflated_len(&self) -> usize {
+        block::inflated_len(&self.bytes)
+    }
+
+    /// Size as it is stored.
+    pub(crate) fn stored_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Inflates it.
+    pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
+        self.require_parts()?;
+        Block::open(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+    }
+
+    /// An error where it is not what was written.
+    pub(crate) fn verify(&self) -> Result<(), EventStoreError> {
+        self.require_parts()?;
+        Block::verify(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+    }
+
+    fn require_parts(&self) -> Result<(), EventStoreError> {
+        if self.parts == usize::from(self.id.parts) {
+            return Ok(());
+        }
+        let what = format!("{} of {} parts are there", self.parts, self.id.parts);
+        Err(self.unreadable(BlockError::Damaged(what)))
+    }
+
+    pub(crate) fn unreadable(&self, error: BlockError) -> EventStoreError {
+        match error {
+            BlockError::Newer(error) => EventStoreError::Corrupt(format!("block {}: {error}", self.id)),
+            BlockError::Damaged(what) => {
+                EventStoreError::DamagedBlock { project: self.project, block: self.id.to_string(), what }
+            }
+        }
+    }
+}
+
+impl EventStore {
+    /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and the
+    /// merges that they ask for have happened.
+    ///
+    /// [`EventStoreError::TooLarge`] when they do not fit into one transaction, or ask for more than
+    /// [`MERGES_MAX`](crate::MERGES_MAX) merges; nothing is stored then.
+    pub async fn append(
+        &self,
+        project: ProjectId,
+        events: &[Event],
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.append_sealed(project, Captured::of(events).sealed()?, now).await
+    }
+
+    /// As [`EventStore::append`], of a batch that was made ready elsewhere.
+    pub async fn append_sealed(
+        &self,
+        project: ProjectId,
+        mut batch: Sealed,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        self.mark_project(project).await?;
+        let id = BlockId {
+            micros: micros_u64(now),
+            tie: self.next_tie(),
+            random: random_below(1 << 32) as u32,
+            parts: batch.block.len().div_ceil(block::PART_BYTES_MAX) as u8,
+        };
+        block::write_checksum(&mut batch.block, project, &id);
+        let parts = batch.block.chunks(block::PART_BYTES_MAX);
+        let writes = parts.enumerate().map(|(part, bytes)| {
+            Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
+        });
+        // Merges first: made again they change nothing, while a batch that is sent again because they failed after it
+        // was stored would count twice where its events have no uuid of their own.
+        self.merge_persons(project, &batch.merging).await?;
+        self.inner.store.blocks.transact(writes.collect()).await?;
+        self.inner.waiting.add(batch.block.len());
+        self.inner.flag_calls.invalidate();
+        Ok(())
+    }
+
+    /// Makes the rows that say that the project has events, once a process.
+    pub(crate) async fn mark_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
+        if self.inner.marked().contains(&project) {
+            return Ok(());
+        }
+        self.put_mark(keys::project_with_events(project)).await?;
+        self.put_mark(project_ingested(project)).await?;
+        self.inner.marked().insert(project);
+        Ok(())
+    }
+
+    /// Makes the row by which [`EventStore::projects`] lists the project, for imported persons and groups: without it, a
+    /// backup and an export would leave them out. The project has no events by that.
+    pub(crate) async fn list_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
+        self.put_mark(keys::project_with_events(project)).await
+    }
+
+    async fn put_mark(&self, key: Key) -> Result<(), EventStoreError> {
+        match self.inner.store.records.put(Item::empty(key), Guard::Absent).await {
+            Err(error) if !error.is_condition(0) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The projects that have events, imported persons or groups.
+    pub async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
+        let items = self.inner.store.records.query(Query::partition(keys::PROJECTS_PK)).await?;
+        Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
+    }
+
+    /// All blocks of `project` that are not being written, oldest first; those that a segment replaces too.
+    pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
+        let most = self.inner.settings.shard_bytes;
+        let shards = self.shards(project, None, BLOCKS_PER_SHARD_MAX + 1, most).await?;
+        let is_cut = shards.iter().any(|shard| shard.is_cut);
+        let blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
+        if is_cut || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
+            // A matter of time, not of the question.
+            self.inner.waiting.wake();
+            let waiting =
+                StoreError::Busy(format!("too many events of project {project} wait for compaction"));
+            return Err(waiting.into());
+        }
+        Ok(blocks)
+    }
+
+    /// As [`EventStore::raw_blocks`], if they are so few that one page of each shard has them all.
+    pub(crate) async fn few_raw_blocks(
+        &self,
+        project: ProjectId,
+    ) -> Result<Option<Vec<RawBlock>>, EventStoreError> {
+        let shards = self.shards(project, None, FEW_PER_SHARD + 1, FEW_BYTES_PER_SHARD).await?;
+        if shards.iter().any(|shard| shard.is_cut) {
+            return Ok(None);
+        }
+        complete(project, shards.into_iter().flat_map(|shard| shard.items)).map(Some)
+    }
+
+    /// The newest blocks of `project` that are not being written, oldest first; those that a segment replaces too. One round
+    /// trip, however many there are: of each shard at most a page of the store.
+    pub(crate) async fn newest_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
+        let pages = (0..keys::SHARDS).map(|shard| async move {
+            let query = Query::partition(keys::shard_pk(project, shard)).descending().limit(NEWEST_PER_SHARD);
+            self.inner.store.blocks.page(&query, None).await
+        });
+        let pages = futures::future::try_join_all(pages).await?;
+        // Parts of a block come in their order.
+        complete(project, pages.into_iter().flat_map(|page| page.items.into_iter().rev()))
+    }
+
+    /// The ids of all blocks of `project` that are not being written, however many; their content is not looked at.
+    pub(crate) async fn block_ids(&self, project: ProjectId) -> Result<Vec<BlockId>, EventStoreError> {
+        let mut parts: BTreeMap<BlockId, usize> = BTreeMap::new();
+        for shard in 0..keys::SHARDS {
+            let mut after = None;
+            loop {
+                let query = Query::partition(keys::shard_pk(project, shard)).bytes(SHARD_BYTES_MAX);
+                let query = match after.take() {
+                    Some(after) => query.after(after),
+                    None => query,
+                };
+                let items = self.inner.store.blocks.query(query).await?;
+                let Some(last) = items.last() else { break };
+                after = Some(last.key.sk.clone());
+                for item in &items {
+                    *parts.entry(BlockId::of_sk(&item.key.sk)?.0).or_default() += 1;
+                }
+            }
+        }
+        let written =
+            parts.into_iter().filter(|(id, parts)| *parts == usize::from(id.parts) || was_written(id));
+        Ok(written.map(|(id, _)| id).collect())
+    }
+
+    /// Block `id` with those of its parts that are there; none where there is no part.
+    pub(crate) async fn raw_block(
+        &self,
+        project: ProjectId,
+        id: BlockId,
+    ) -> Result<Option<RawBlock>, EventStoreError> {
+        let keys = id.keys(project).collect::<Vec<_>>();
+        let parts = self.inner.store.blocks.batch_get(&keys).await?.into_iter().flatten();
+        let parts = parts.map(|item| item.bytes).collect::<Vec<_>>();
+        Ok((!parts.is_empty()).then(|| RawBlock { project, id, bytes: parts.concat(), parts: parts.len() }))
+    }
+
+    /// The oldest blocks of `project`, those before block `from` left out, and the block that the others begin with, if
+    /// there are more. No block that is left out behind `from` is older than one of them.
+    pub(crate) async fn oldest_blocks(
+        &self,
+        project: ProjectId,
+        from: Option<BlockId>,
+    ) -> Result<(Vec<RawBlock>, Option<BlockId>), EventStoreError> {
+        let most = self.inner.settings.compacted_shard_bytes;
+        let shards = self.shards(project, from, COMPACTED_PER_SHARD, most).await?;
+        let cut = shards.iter().filter(|shard| shard.is_cut).filter_map(|shard| shard.items.last());
+        let cut = cut.map(|item| block_of(project, item)).collect::<Result<Vec<_>, EventStoreError>>()?;
+        let mut blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
+        let first_cut = cut.into_iter().min();
+        if let Some(first_cut) = first_cut {
+            blocks.retain(|block| block.id < first_cut);
+        }
+        Ok((blocks, first_cut))
+    }
+
+    /// The oldest items of every shard, from block `from` on: at most `limit`, and about `bytes`, of each.
+    async fn shards(
+        &self,
+        project: ProjectId,
+        from: Option<BlockId>,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Shard>, EventStoreError> {
+        let shards = (0..keys::SHARDS).map(|shard| {
+            let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
+            // The name of a block comes before the names of its parts.
+            let query = match from {
+                Some(from) => query.after(from.to_string()),
+                None => query,
+            };
+            self.inner.store.blocks.query(query)
+        });
+        let shards = futures::future::try_join_all(shards).await?;
+        let shard = |items: Vec<Item>| {
+            let read = items.iter().map(|item| item.bytes.len()).sum::<usize>();
+            Shard { is_cut: items.len() >= limit || read >= bytes, items }
+        };
+        Ok(shards.into_iter().map(shard).collect())
+    }
+}
+
+/// The oldest items of a shard.
+struct Shard {
+    items: Vec<Item>,
+    /// Whether there may be more.
+    is_cut: bool,
+}
+
+/// The block that an item is a part of.
+fn block_of(project: ProjectId, item: &Item) -> Result<BlockId, EventStoreError> {
+    part_of(project, item).map(|(id, _)| id)
+}
+
+/// The block that an item is a part of, and which one.
+fn part_of(project: ProjectId, item: &Item) -> Result<(BlockId, u8), EventStoreError> {
+    BlockId::of_sk(&item.key.sk).map_err(|error| EventStoreError::DamagedBlock {
+        project,
+        block: item.key.sk.clone(),
+        what: error.to_string(),
+    })
+}
+
+/// The blocks among `items`, those left out that are being written. Parts of a block come in their order, that of the sort
+/// keys.
+fn complete(project: ProjectId, items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventStoreError> {
+    let mut blocks: BTreeMap<BlockId, Vec<(u8, Vec<u8>)>> = BTreeMap::new();
+    for item in items {
+        let (id, part) = part_of(project, &item)?;
+        blocks.entry(id).or_default().push((part, item.bytes));
+    }
+    let written = blocks.into_iter().filter(|(id, parts)| !is_being_written(id, parts));
+    let block = |(id, parts): (BlockId, Vec<(u8, Vec<u8>)>)| {
+        let count = parts.len();
+        let bytes = parts.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>().concat();
+        RawBlock { project, id, bytes, parts: count }
+    };
+    Ok(written.map(block).collect())
+}
+
+/// Whether a block of which these `parts` are there may be one whose others are to come.
+fn is_being_written(id: &BlockId, parts: &[(u8, Vec<u8>)]) -> bool {
+    // All parts of a block but the last are full.
+    let is_one = |(part, bytes): &(u8, Vec<u8>)| match id.parts.checked_sub(part + 1) {
+        None => false,
+        Some(0) => true,
+        Some(_) => bytes.len() == block::PART_BYTES_MAX,
+    };
+    parts.len() < usize::from(id.parts) && parts.iter().all(is_one) && !was_written(id)
+}
+
+/// Whether a block has been there for so long that no part of it is to come.
+fn was_written(id: &BlockId) -> bool {
+    let now = micros_u64(chrono::Utc::now().timestamp_micros());
+    id.micros.saturating_add(WRITTEN_WITHIN) < now
+}
+
+/// Which events of blocks are wanted, and what of them. Asked once a name, not once an event.
+#[derive(Clone)]
+pub(crate) struct Choice {
+    /// Whether events of this name are.
+    pub event: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Earliest time that is.
+    pub from: Micros,
+    /// Latest time that is.
+    pub to: Micros,
+    /// Whether the property of this name is.
+    pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// From what the memory of events and blocks is reserved, if anything limits it.
+    pub room: Option<QuestionMemory>,
+}
+
+impl Choice {
+    /// Everything.
+    pub(crate) fn all() -> Choice {
+        Choice::properties(|_| true)
+    }
+
+    /// All events, with those properties whose names are `wanted`.
+    pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Choice {
+        let (from, to) = (Micros::MIN, Micros::MAX);
+        Choice { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), room: None }
+    }
+}
+
+/// What was found in blocks.
+#[derive(Debug, Default)]
+pub(crate) struct HotRows {
+    /// The events that were wanted, copies dropped, in order of arrival.
+    pub rows: Vec<Row>,
+    /// How many events there are, copies included.
+    pub events: u64,
+    /// What the events and their properties take.
+    pub taken: Option<[MemoryLease; 2]>,
+}
+
+/// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
+/// name and time are: the one that arrived first is the event, wanted or not.
+pub(crate) async fn chosen_rows_of(
+    project: ProjectId,
+    blocks: Vec<RawBlock>,
+    wanted: Choice,
+) -> Result<HotRows, EventStoreError> {
+    if blocks.is_empty() {
+        return Ok(HotRows::default());
+    }
+    tokio::task::spawn_blocking(move || decoded(project, &blocks, &wanted)).await?
+}
+
+/// The events of `blocks`, copies dropped, in order of arrival; of each only the properties whose names are wanted.
+pub(crate) async fn slim_rows_of(
+    project: ProjectId,
+    blocks: Vec<RawBlock>,
+    wanted: fn(&str) -> bool,
+) -> Result<Vec<Row>, EventStoreError> {
+    Ok(chosen_rows_of(project, blocks, Choice::properties(wanted)).await?.rows)
+}
+
+/// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.
+pub(crate) fn decoded(
+    project: ProjectId,
+    blocks: &[RawBlock],
+    wanted: &Choice,
+) -> Result<HotRows, EventStoreError> {
+    let mut found = HotRows::default();
+    let mut seen = HashSet::new();
+    let lease = |purpose| wanted.room.as_ref().map(|memory| memory.lease(purpose));
+    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
+    let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
+    let mut held = compressed;
+    for raw in blocks {
+        reserve(&mut others, held + raw.inflated_len())?;
+        let (id, block) = (&raw.id, raw.open()?);
+        let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
+        let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
+        let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
+        found.events += block.heads.len() as u64;
+        for (index, head) in block.heads.iter().enumerate() {
+            let is_new = seen.insert(head.uuid);
+            held += SEEN_BYTES;
+            if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
+                let event = block.event(index, &keys).map_err(|error| raw.unreadable(error.into()))?;
+                if let Some(properties) = &mut properties {
+                    properties.add(properties_bytes(&event.properties))?;
+                }
+                held += size_of::<Row>() + event.event.len() + event.distinct_id.len() + TEXTS_BYTES;
+                let person = derived(project, &event.distinct_id);
+                found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
+            }
+        }
+    }
+    // The blocks and the uuids go with this.
+    drop(seen);
+    reserve(&mut others, held - compressed)?;
+    Ok(HotRows { taken: properties.zip(others).map(<[MemoryLease; 2]>::from), ..found })
+}
+
+fn reserve(lease: &mut Option<MemoryLease>, bytes: usize) -> Result<(), EventStoreError> {
+    lease.as_mut().map_or(Ok(()), |lease| lease.set(bytes as u64))
+}
+
+/// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.
+pub(crate) async fn heads_of(blocks: Vec<RawBlock>) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
+    if blocks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut heads, mut seen) = (Vec::new(), HashSet::new());
+        for raw in &blocks {
+            let block = raw.open()?;
+            let new = block.heads.iter().filter(|head| seen.insert(head.uuid));
+            heads.extend(new.map(|head| (head.uuid, head.timestamp)));
+        }
+        Ok(heads)
+    });
+    read.await?
+}

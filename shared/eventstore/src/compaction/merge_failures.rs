@@ -1,0 +1,122 @@
+//! Segments that could not be written as one: others are chosen then.
+//!
+//! Which of several segments is in the way is not known when writing them as one fails, so at most half of them meet again,
+//! until it is two; who has failed with two others is left alone. Must stay true: this is remembered by a process for a while
+//! and nowhere else, so that whatever was in the way is tried again; what is remembered is bounded.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::manifest::state::SegmentEntry;
+
+/// How long it is remembered.
+const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
+/// How much is.
+const REMEMBERED: usize = 1024;
+
+/// What has failed in this process. Ids of segments are told apart over all projects.
+#[derive(Debug, Default)]
+pub(crate) struct Apart(Mutex<Vec<(Instant, Vec<String>)>>);
+
+/// The same at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Failed(Vec<Vec<String>>);
+
+impl Apart {
+    /// Notes that these segments could not be written as one.
+    pub(crate) fn note(&self, entries: &[SegmentEntry]) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.remove(0);
+        }
+        known.push((Instant::now(), entries.iter().map(|entry| entry.id.clone()).collect()));
+    }
+
+    /// What has failed not long ago.
+    pub(crate) fn failed(&self) -> Failed {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(at, _)| at.elapsed() < REMEMBERED_FOR);
+        Failed(known.iter().map(|(_, ids)| ids.clone()).collect())
+    }
+}
+
+impl Failed {
+    /// Whether these may be written as one.
+    pub(crate) fn may_meet(&self, entries: &[&SegmentEntry]) -> bool {
+        let of = |ids: &Vec<String>| entries.iter().filter(|entry| ids.contains(&entry.id)).count();
+        self.0.iter().all(|ids| of(ids) <= (ids.len() / 2).max(1))
+    }
+
+    /// Whether it is left alone: it failed by itself, or with two others in turn.
+    pub(crate) fn is_alone(&self, id: &str) -> bool {
+        let few = self.0.iter().filter(|ids| ids.len() <= 3 && ids.iter().any(|other| other == id));
+        few.clone().any(|ids| ids.len() == 1) || few.count() > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Merges neighbours, the most that may meet at once, until nothing changes. Returns the segments that are left, by what
+    /// they were made of, and how often it failed.
+    fn settled(count: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<Vec<usize>>, usize) {
+        let apart = Apart::default();
+        let mut left = (0..count).map(|n| vec![n]).collect::<Vec<_>>();
+        let mut failures = 0;
+        loop {
+            let failed = apart.failed();
+            let id = |of: &Vec<usize>| format!("{of:?}");
+            let entry = |of: &Vec<usize>| SegmentEntry::empty(id(of), 0);
+            let open = left.iter().filter(|of| !failed.is_alone(&id(of))).cloned().collect::<Vec<_>>();
+            let entries = open.iter().map(entry).collect::<Vec<_>>();
+            let entries = entries.iter().collect::<Vec<_>>();
+            let stretch = |first: usize| {
+                let ends = first + 2..=entries.len();
+                ends.take_while(|end| failed.may_meet(&entries[first..*end])).last().map(|end| first..end)
+            };
+            let Some(chosen) = (0..entries.len()).filter_map(stretch).max_by_key(|stretch| stretch.len())
+            else {
+                return (left, failures);
+            };
+            let all = open[chosen.clone()].concat();
+            if fails(&all) {
+                failures += 1;
+                assert!(failures < 100, "it never ends");
+                apart.note(&entries[chosen].iter().map(|entry| (*entry).clone()).collect::<Vec<_>>());
+            } else {
+                left.retain(|of| !open[chosen.clone()].contains(of));
+                left.push(all);
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_fails_with_whomever_is_found_and_the_others_become_one() {
+        for bad in [0, 13, 31] {
+            let (mut left, failures) = settled(32, |of| of.contains(&bad));
+            left.sort_by_key(Vec::len);
+            assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1, 31], "{bad}: {left:?}");
+            assert_eq!(left[0], [bad]);
+            assert!(failures <= 10, "{bad}: {failures} failures");
+        }
+    }
+
+    #[test]
+    fn those_that_are_too_large_together_become_as_few_as_fit() {
+        let (left, failures) = settled(16, |of| of.len() > 4);
+        assert!(left.iter().all(|of| of.len() <= 4) && left.len() <= 8, "{left:?}");
+        assert!(failures <= 20, "{failures} failures");
+        let (left, failures) = settled(8, |of| of.len() > 1);
+        assert_eq!(left.len(), 8);
+        assert!(failures <= 16, "{failures} failures");
+    }
+
+    #[test]
+    fn nothing_failed_and_all_may_meet() {
+        let (left, failures) = settled(32, |_| false);
+        assert_eq!((left.len(), failures), (1, 0));
+    }
+}

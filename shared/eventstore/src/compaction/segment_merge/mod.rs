@@ -1,0 +1,295 @@
+//! Writing several segments as one: what is read of them, range after range, and what comes of it.
+//!
+//! Must stay true: in memory are the rows of one range of the new segment, and what is encoded already; every row of every
+//! source comes out once, under the person that it is by now. How many bytes the rows of a range are is known before any is
+//! read, and bounded ([`ranges`]).
+
+mod range_widths;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::UInt32Type;
+use parquet::arrow::arrow_reader::RowSelection;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::erasure::Erase;
+use crate::error::EventStoreError;
+use crate::manifest::state::SegmentEntry;
+use crate::objects::Objects;
+use crate::persons::person_merges::Resolution;
+use crate::segments::property_columns::{Kind, Tally};
+use crate::segments::reader::SegmentFile;
+use crate::segments::row_merge::{
+    Counts, MADE_ANEW, NOBODY, Part, assemble, disagreed, plan, rows_for, tally,
+};
+use crate::segments::writer::{Replaces, SegmentWriter, Written, range_bits, range_of};
+use crate::segments::{Footer, PROPERTY, RANGE_BYTES};
+
+/// A segment that is read.
+struct Source {
+    file: Arc<SegmentFile>,
+    footer: Arc<Footer>,
+    /// One for each row group.
+    ranges: Vec<SourceRange>,
+    rows: u64,
+}
+
+impl Source {
+    /// Deals its rows to ranges that `bits` tell.
+    fn narrow(&mut self, bits: u32) {
+        self.ranges.iter_mut().for_each(|range| range.narrow(bits));
+    }
+
+    /// The person codes of a row group.
+    async fn codes(&self, objects: &Objects, group: usize) -> Result<Vec<RecordBatch>, EventStoreError> {
+        Ok(self.file.decode(objects, group, None, &["person_code".to_owned()]).await?.batches)
+    }
+}
+
+/// The person codes of a batch.
+fn codes_of(batch: &RecordBatch) -> Result<&[u32], EventStoreError> {
+    let codes = batch.column_by_name("person_code");
+    let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
+    Ok(codes.ok_or_else(|| EventStoreError::corrupt("a segment without person codes"))?.values())
+}
+
+/// A person range of a source.
+struct SourceRange {
+    /// The final persons, by person code.
+    finals: Arc<Vec<u128>>,
+    /// The ranges of the new segment that they go to, by person code.
+    targets: Arc<Vec<u32>>,
+    /// All of these.
+    present: BTreeSet<u32>,
+}
+
+impl SourceRange {
+    /// Whether all its rows go to one range.
+    fn is_whole(&self) -> bool {
+        self.present.len() == 1 && !self.targets.contains(&NOBODY)
+    }
+
+    fn narrow(&mut self, bits: u32) {
+        let target = |(person, before): (&u128, &u32)| match *before {
+            NOBODY => NOBODY,
+            _ => range_of(Uuid::from_u128(*person), bits) as u32,
+        };
+        self.targets = Arc::new(self.finals.iter().zip(self.targets.iter()).map(target).collect());
+        self.present = present(&self.targets);
+    }
+}
+
+/// The ranges that rows go to.
+fn present(targets: &[u32]) -> BTreeSet<u32> {
+    targets.iter().copied().filter(|target| *target != NOBODY).collect()
+}
+
+impl EventStore {
+    /// The files of the segment that holds all rows of `entries` but those that `erase` names; none when there are none.
+    ///
+    /// [`EventStoreError::TooLarge`] before any row is read, where rows of several entries are too many for one range,
+    /// however narrow.
+    pub(crate) async fn merged(
+        &self,
+        entries: &[SegmentEntry],
+        resolution: &Arc<Resolution>,
+        erase: &Erase,
+    ) -> Result<Option<Written>, EventStoreError> {
+        let bits = self.bits_of(entries).await?;
+        let mut sources = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.rows > 0) {
+            sources.push(self.source(entry, resolution, bits, erase).await?);
+        }
+        let bits = self.bits_that_fit(&mut sources, bits).await?;
+        let columns = self.columns_of(&sources).await?;
+        let mut writer = SegmentWriter::new(columns.clone(), bits)?;
+        let columns: Arc<[(String, Kind)]> = columns.into();
+        let mut taken = 0;
+        for range in 0..1_u32 << bits {
+            let parts = self.parts(&sources, range, erase.before).await?;
+            taken += parts.iter().map(|part| part.batch.num_rows() as u64).sum::<u64>();
+            if parts.is_empty() {
+                continue;
+            }
+            let columns = columns.clone();
+            let written = tokio::task::spawn_blocking(move || {
+                let rows = assemble(&parts, &columns, writer.schema())?;
+                drop(parts);
+                writer.write(&rows)?;
+                Ok::<_, EventStoreError>(writer)
+            });
+            writer = written.await??;
+        }
+        let expected = sources.iter().map(|source| source.rows).sum::<u64>();
+        if taken != expected && erase.persons.is_empty() {
+            return Err(EventStoreError::Corrupt(format!(
+                "{taken} of {expected} events were found to be merged"
+            )));
+        }
+        let written = tokio::task::spawn_blocking(move || writer.finish(&Replaces::default())).await??;
+        Ok((written.rows > 0).then_some(written))
+    }
+
+    /// How many bits of a person's id tell its range in the new segment: a range has as many rows as others, or where they
+    /// are wide so many that they fit into memory.
+    async fn bits_of(&self, entries: &[SegmentEntry]) -> Result<u32, EventStoreError> {
+        let (mut rows, mut bytes) = (0, 0);
+        for entry in entries.iter().filter(|entry| entry.rows > 0) {
+            let file = self.segment(entry).await?;
+            rows += usize::try_from(entry.rows).unwrap_or(usize::MAX);
+            let encoded =
+                file.metadata().row_groups().iter().map(|group| group.total_byte_size()).sum::<i64>();
+            bytes += usize::try_from(encoded).unwrap_or(0);
+        }
+        Ok(range_bits(rows, self.range_rows()).max(range_bits(bytes, RANGE_BYTES)))
+    }
+
+    async fn source(
+        &self,
+        entry: &SegmentEntry,
+        resolution: &Arc<Resolution>,
+        bits: u32,
+        erase: &Erase,
+    ) -> Result<Source, EventStoreError> {
+        let file = self.segment(entry).await?;
+        let name = entry.persons.as_ref();
+        let name = name.ok_or_else(|| EventStoreError::corrupt("a segment without its persons"))?;
+        let bytes = self.inner.objects.get(name).await?;
+        let footer = Arc::new(file.footer.clone());
+        let (of_footer, resolution, persons) = (footer.clone(), resolution.clone(), erase.persons.clone());
+        let damaged = EventStoreError::Corrupt(format!("{name} does not have the persons of its segment"));
+        let ranges = tokio::task::spawn_blocking(move || {
+            let target = |id: Uuid, last: Uuid| {
+                if persons.contains(&id) || persons.contains(&last) {
+                    NOBODY
+                } else {
+                    range_of(last, bits) as u32
+                }
+            };
+            ranges(&of_footer, &bytes, &resolution, target)
+        });
+        let ranges = ranges.await?;
+        let ranges =
+            ranges.filter(|ranges| ranges.len() == file.metadata().num_row_groups()).ok_or(damaged)?;
+        Ok(Source { rows: entry.rows, file, footer, ranges })
+    }
+
+    /// The property columns of the new segment.
+    async fn columns_of(&self, sources: &[Source]) -> Result<Vec<(String, Kind)>, EventStoreError> {
+        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+        for key in disagreed(sources.iter().map(|source| &*source.footer)) {
+            let mut of_key = Tally::default();
+            for source in sources {
+                let name = [format!("{PROPERTY}{key}")];
+                for group in 0..source.ranges.len() {
+                    for batch in source.file.decode(&self.inner.objects, group, None, &name).await?.batches {
+                        tally(&mut of_key, &batch, &source.footer, &key)?;
+                    }
+                }
+            }
+            tallies.insert(key, of_key);
+        }
+        let counted = sources.iter().map(|source| (source.footer.clone(), counts(&source.file)));
+        Ok(plan(&counted.collect::<Vec<_>>(), &tallies))
+    }
+
+    /// The rows of range `range` of the new segment.
+    async fn parts(
+        &self,
+        sources: &[Source],
+        range: u32,
+        before: Option<Micros>,
+    ) -> Result<Vec<Part>, EventStoreError> {
+        let mut parts = Vec::new();
+        for source in sources {
+            for (group, of) in source.ranges.iter().enumerate() {
+                if !of.present.contains(&range) {
+                    continue;
+                }
+                let selection =
+                    if of.is_whole() { None } else { Some(self.selection(source, group, range).await?) };
+                let columns = source.file.columns();
+                let columns = columns
+                    .into_iter()
+                    .filter(|name| !MADE_ANEW.contains(&name.as_str()))
+                    .collect::<Vec<_>>();
+                let decoded = source.file.decode(&self.inner.objects, group, selection, &columns).await?;
+                let part = |batch| Part {
+                    batch,
+                    footer: source.footer.clone(),
+                    finals: of.finals.clone(),
+                    from: before.unwrap_or(Micros::MIN),
+                };
+                parts.extend(decoded.batches.into_iter().map(part));
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn selection(
+        &self,
+        source: &Source,
+        group: usize,
+        range: u32,
+    ) -> Result<RowSelection, EventStoreError> {
+        let batches = source.codes(&self.inner.objects, group).await?;
+        let targets = source.ranges[group].targets.clone();
+        let selected = tokio::task::spawn_blocking(move || {
+            let mut rows = Vec::new();
+            let mut before = 0;
+            for batch in &batches {
+                let found = rows_for(codes_of(batch)?, &targets, range);
+                rows.extend(found.into_iter().map(|rows| before + rows.start..before + rows.end));
+                before += batch.num_rows();
+            }
+            Ok::<_, EventStoreError>(RowSelection::from_consecutive_ranges(rows.into_iter(), before))
+        });
+        selected.await?
+    }
+}
+
+/// The person ranges of a segment; none where its persons are not those that the footer counts. `target` says, of a person
+/// and of who it is in the end, to which range its rows go.
+fn ranges(
+    footer: &Footer,
+    persons: &[u8],
+    resolution: &Resolution,
+    target: impl Fn(Uuid, Uuid) -> u32,
+) -> Option<Vec<SourceRange>> {
+    let (ids, []) = persons.as_chunks::<16>() else { return None };
+    let mut left = ids;
+    let mut ranges = Vec::with_capacity(footer.ranges.len());
+    for range in &footer.ranges {
+        let own = left.split_off(..range.persons as usize)?;
+        let mut finals = Vec::with_capacity(own.len());
+        let mut targets = Vec::with_capacity(own.len());
+        for id in own {
+            let id = Uuid::from_bytes(*id);
+            let last = resolution.person(id);
+            finals.push(last.as_u128());
+            targets.push(target(id, last));
+        }
+        let present = present(&targets);
+        ranges.push(SourceRange { finals: Arc::new(finals), targets: Arc::new(targets), present });
+    }
+    left.is_empty().then_some(ranges)
+}
+
+/// How many values each property has in its column.
+fn counts(file: &SegmentFile) -> Counts {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for group in file.metadata().row_groups() {
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        for column in group.columns() {
+            if let Some(key) = column.column_descr().name().strip_prefix(PROPERTY) {
+                let nulls = column.statistics().and_then(|statistics| statistics.null_count_opt());
+                *counts.entry(key.to_owned()).or_default() += rows - nulls.unwrap_or(0).min(rows);
+            }
+        }
+    }
+    counts
+}

@@ -1,0 +1,184 @@
+//! All that a project has, gone at once.
+//!
+//! Must stay true: nothing is read of what goes but the lists of it, so that whatever is damaged or missing stops nobody
+//! from erasing it. A segment without events takes the place of all segments and of the blocks that wait, in the
+//! transaction that empties the imports and the log of merges.
+
+use pennon_core::store::StoreError;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use super::{Erase, Erased, SEGMENTS_MAX};
+use crate::EventStore;
+use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::error::EventStoreError;
+use crate::keys::BlockId;
+use crate::manifest::commit::NewSegment;
+use crate::manifest::state::{Manifest, SegmentEntry, Swap, Swapped};
+use crate::persons::cohort_lists;
+use crate::persons::continuity;
+use crate::persons::imports::entry::RecordsEntry;
+use crate::segments::writer::Replaces;
+
+/// An imported object's entry, with what its sort key begins with and the version that it has.
+type Emptied = (&'static str, u64, RecordsEntry);
+
+impl EventStore {
+    /// [`EventStore::erase`] of [`super::Doomed::Project`].
+    pub(super) async fn erase_everything(
+        &self,
+        project: ProjectId,
+        now: &(dyn Fn() -> Micros + Sync),
+    ) -> Result<Erased, EventStoreError> {
+        let erased = self.count_everything(project).await?;
+        let erase = Erase { everything: true, ..Erase::default() };
+        let mut turns = self.turns_of_a_command();
+        loop {
+            let seen = self.blocks_and_manifest(project).await;
+            let Some((blocks, manifest)) = turns.seen(seen).await? else { continue };
+            cohort_lists::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            continuity::erase(&self.inner.store.records, project, &erase).await?;
+            let left = self.emptied_but_some(project, manifest, now()).await?;
+            if let Some(manifest) = left
+                && self.try_empty(project, &manifest, &blocks, now).await?
+            {
+                return Ok(erased);
+            }
+            turns.lost().await?;
+        }
+    }
+
+    /// The blocks that wait, and the manifest, which every reader reads after them.
+    async fn blocks_and_manifest(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Vec<BlockId>, Manifest), EventStoreError> {
+        let blocks = self.block_ids(project).await?;
+        Ok((blocks, Manifest::load(&self.inner.store, project).await?))
+    }
+
+    /// Puts nothing in the place of all that `manifest` lists and of `blocks`. Whether nobody else was faster.
+    async fn try_empty(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: &[BlockId],
+        now: &(dyn Fn() -> Micros + Sync),
+    ) -> Result<bool, EventStoreError> {
+        let new = nothing_left(project, manifest, blocks, now())?;
+        self.write_objects(&new).await?;
+        let at = now();
+        // Whoever has begun with what is there reads on for the grace period.
+        let entry = SegmentEntry { at, ..new.entry.clone() };
+        let records = emptied(manifest, at);
+        let segments = std::slice::from_ref(&entry);
+        let swap = Swap { segments, records: &records, ..Swap::default() };
+        if !self.forget_everybody(project, manifest, &swap, at).await? {
+            self.drop_objects(&new).await?;
+            return Ok(false);
+        }
+        self.remove_blocks(project, blocks).await?;
+        for block in blocks.iter().map(BlockId::to_string).filter(|block| manifest.damaged.contains(block)) {
+            self.lift(project, &block).await?;
+        }
+        self.say_removed(project, manifest, &entry, now()).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        self.sweep_merges(project, &manifest, now()).await?;
+        Ok(true)
+    }
+
+    /// What [`EventStore::erase_everything`] would erase. What is damaged, or too much, is not counted.
+    pub(super) async fn count_everything(&self, project: ProjectId) -> Result<Erased, EventStoreError> {
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let erase = Erase { everything: true, ..Erase::default() };
+        let with_events = || manifest.segments.iter().filter(|entry| entry.rows > 0);
+        let waiting = countable(self.count_waiting(project).await)?;
+        let persons = countable(self.count_people(project).await)?;
+        Ok(Erased {
+            events: with_events().map(|entry| entry.rows).sum::<u64>() + waiting.unwrap_or(0),
+            persons: persons.unwrap_or(0),
+            segments: with_events().count(),
+            cohorts: cohort_lists::naming(&self.inner.store.records, project, &erase).await?,
+            uncounted: waiting.is_none() || persons.is_none(),
+        })
+    }
+
+    /// How many events wait in blocks and are no copies of others.
+    async fn count_waiting(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+        let outline = self.outline(project).await?;
+        let waiting = self.heads_not_in_segments(&outline.manifest, outline.hot).await?;
+        Ok(waiting.len() as u64)
+    }
+
+    /// Empties imports until the others fit into one transaction. None when somebody else changed the manifest meanwhile.
+    async fn emptied_but_some(
+        &self,
+        project: ProjectId,
+        mut manifest: Manifest,
+        now: Micros,
+    ) -> Result<Option<Manifest>, EventStoreError> {
+        loop {
+            let records = emptied(&manifest, now);
+            // The segment goes with the last of them.
+            if records.len() < SEGMENTS_MAX {
+                return Ok(Some(manifest));
+            }
+            let swap = Swap { records: &records[..SEGMENTS_MAX], ..Swap::default() };
+            if manifest.swap(self, project, &swap).await? != Swapped::Done {
+                return Ok(None);
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        }
+    }
+
+    /// Notes in the entry that came on top of `manifest` that the blocks which it replaces are gone.
+    async fn say_removed(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        entry: &SegmentEntry,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let Some(blocks) = entry.blocks.clone() else { return Ok(()) };
+        let blocks = Some(ReplacedBlocks { removed_at: Some(now), ..blocks });
+        let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry.clone() };
+        // Where a sweep was faster it says the same.
+        Manifest::rewrite(&self.inner.store, project, 0, &entry).await.map(drop)
+    }
+}
+
+/// A segment without events in the place of all segments and of `blocks`.
+fn nothing_left(
+    project: ProjectId,
+    manifest: &Manifest,
+    blocks: &[BlockId],
+    now: Micros,
+) -> Result<NewSegment, EventStoreError> {
+    let mut new = NewSegment::new(project, now);
+    new.replace(&Replaces {
+        segments: manifest.segments.iter().map(|entry| entry.id.clone()).collect(),
+        blocks: blocks.iter().map(BlockId::to_string).collect(),
+    })?;
+    Ok(new)
+}
+
+/// The entries of all imports, without records.
+fn emptied(manifest: &Manifest, now: Micros) -> Vec<Emptied> {
+    let records = manifest.all_records();
+    records.map(|(prefix, entry)| (prefix, manifest.version_of(&entry.id), entry.emptied(now))).collect()
+}
+
+/// What was counted; none where something is damaged, or more than is counted.
+fn countable(counted: Result<u64, EventStoreError>) -> Result<Option<u64>, EventStoreError> {
+    match counted {
+        Ok(count) => Ok(Some(count)),
+        Err(
+            EventStoreError::Damaged { .. }
+            | EventStoreError::DamagedBlock { .. }
+            | EventStoreError::Corrupt(_)
+            | EventStoreError::TooLarge(_)
+            | EventStoreError::Store(StoreError::Busy(_)),
+        ) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

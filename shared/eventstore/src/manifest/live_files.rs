@@ -1,0 +1,83 @@
+//! The files of a project, for engines that read them without the store.
+//!
+//! Must stay true: the files named are exactly those that the manifest lists as live; what a reader of files alone would
+//! miss is told beside them: events that wait in blocks, and persons who are somebody else by now.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::clickhouse::{Column, Kind as Value, Segment};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::manifest::snapshot::Outline;
+use crate::manifest::state::SegmentEntry;
+use crate::persons::person_merges::Resolution;
+use crate::segments::Footer;
+use crate::segments::property_columns::Kind;
+
+/// The live files of a project, and what they do not tell.
+#[derive(Debug, Clone, Default)]
+pub struct LiveFiles {
+    /// The segments.
+    pub segments: Vec<Segment>,
+    /// Events that are counted but lie in no segment yet.
+    pub waiting: u64,
+    /// Persons in the files who are somebody else by now, and who they are.
+    pub merged: Vec<(Uuid, Uuid)>,
+}
+
+impl EventStore {
+    /// The live files of a project at this moment.
+    pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
+        let Outline { manifest, resolved, hot } = self.outline(project).await?;
+        let waiting = self.heads_not_in_segments(&manifest, hot).await?.len() as u64;
+        let mut files = LiveFiles { waiting, ..LiveFiles::default() };
+        let mut merged = BTreeMap::new();
+        for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {
+            let file = self.segment(entry).await?;
+            files.segments.push(segment(entry, &file.footer));
+            if !resolved.resolution.is_empty()
+                && let Some(persons) = &entry.persons
+            {
+                take_merged(&self.inner.objects.get(persons).await?, &resolved.resolution, &mut merged);
+            }
+        }
+        files.merged = merged.into_iter().collect();
+        Ok(files)
+    }
+}
+
+/// The persons of a file of 16-byte ids who are somebody else.
+fn take_merged(persons: &Bytes, resolution: &Resolution, merged: &mut BTreeMap<Uuid, Uuid>) {
+    for id in persons.as_chunks::<16>().0 {
+        let id = Uuid::from_bytes(*id);
+        let now = resolution.person(id);
+        if now != id {
+            merged.insert(id, now);
+        }
+    }
+}
+
+fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
+    let column = |kind, exceptions| {
+        let kind = match kind {
+            Kind::Text => Value::Text,
+            Kind::Integer => Value::Integer,
+            Kind::Float | Kind::Number => Value::Float,
+            Kind::Boolean => Value::Boolean,
+            Kind::Json => Value::Json,
+        };
+        Column { kind, exceptions }
+    };
+    let columns = footer.columns.iter().map(|own| (own.key.clone(), column(own.kind, own.exceptions)));
+    Segment {
+        object: entry.object.clone().unwrap_or_default(),
+        columns: columns.collect(),
+        rest: footer.overflow_keys.clone(),
+        times: (entry.min_time, entry.max_time),
+        events: entry.events.clone(),
+    }
+}

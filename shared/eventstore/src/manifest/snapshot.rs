@@ -1,0 +1,124 @@
+//! What a reader sees of a project at one moment: manifest, blocks, merged persons.
+//!
+//! Must stay true: blocks are read before the manifest. A block that is already gone by then has been replaced by a
+//! segment that the manifest, read later, is sure to list; one that is still there is ignored if the manifest lists its
+//! segment. Objects of replaced segments stay for the grace period, so that a reader can finish.
+
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::blocks::block_log::{Choice, chosen_rows_of, heads_of};
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::memory::MemoryLease;
+use crate::persons::person_ids::derived;
+use crate::persons::person_merge_cache::Resolved;
+use crate::persons::person_merges::Resolution;
+use crate::segments::reader::SegmentFile;
+
+/// A project at one moment.
+pub(crate) struct Snapshot {
+    pub manifest: Manifest,
+    /// Events of blocks, without copies of each other; some may be copies of events in segments.
+    pub hot: Vec<Row>,
+    /// How many events blocks hold, whether they were asked for or not.
+    pub hot_events: u64,
+    /// What they take of the memory of the question.
+    pub hot_taken: Option<[MemoryLease; 2]>,
+    pub resolution: Arc<Resolution>,
+    pub resolved: Arc<Resolved>,
+}
+
+/// A project at one moment, without the content of the events that wait.
+pub(crate) struct Outline {
+    pub manifest: Manifest,
+    pub resolved: Arc<Resolved>,
+    /// Uuid and time of the events of blocks, without copies of each other; some may be copies of events in segments.
+    pub hot: Vec<(Uuid, Micros)>,
+}
+
+/// Who is who at one moment.
+#[derive(Debug, Clone)]
+pub struct FinalPersons(Arc<Resolved>);
+
+impl FinalPersons {
+    /// The person that somebody is who by itself would be `id`.
+    pub fn of(&self, id: Uuid) -> Uuid {
+        self.0.resolution.person(id)
+    }
+}
+
+impl EventStore {
+    /// The project as it is now.
+    pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
+        self.snapshot_of(project, Choice::all()).await
+    }
+
+    /// The project as it is now; of the events in blocks those that are `wanted`.
+    pub(crate) async fn snapshot_of(
+        &self,
+        project: ProjectId,
+        wanted: Choice,
+    ) -> Result<Snapshot, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = self.read_of_blocks(chosen_rows_of(project, blocks, wanted).await).await?;
+        Ok(Snapshot {
+            manifest,
+            hot: hot.rows,
+            hot_events: hot.events,
+            hot_taken: hot.taken,
+            resolution: Arc::new(resolved.resolution.clone()),
+            resolved,
+        })
+    }
+
+    /// The project as it is now; of the events in blocks uuid and time alone.
+    pub(crate) async fn outline(&self, project: ProjectId) -> Result<Outline, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = self.read_of_blocks(heads_of(blocks).await).await?;
+        Ok(Outline { manifest, resolved, hot })
+    }
+
+    /// The opened segment of an entry.
+    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
+        let name = entry.object.as_deref().unwrap_or_default();
+        if let Some(file) = self.inner.segments.get(name) {
+            return Ok(file);
+        }
+        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
+        self.inner.segments.put(name, file.clone());
+        Ok(file)
+    }
+
+    /// The time of the earliest event, if there is one.
+    pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
+        let Outline { manifest, mut hot, .. } = self.outline(project).await?;
+        let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
+        let of_segments = segments.map(|entry| entry.min_time).min();
+        // A copy of an event that a segment holds is none, whatever its time; others cannot come before those.
+        hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
+        let waiting = self.heads_not_in_segments(&manifest, hot).await?;
+        Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
+    }
+
+    /// Who is who by now, for many questions.
+    pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
+        let (_, resolved) = self.manifest_and_persons(project).await?;
+        Ok(FinalPersons(resolved))
+    }
+
+    /// The person that events of `distinct_id` count as.
+    pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
+        let (_, resolved) = self.manifest_and_persons(project).await?;
+        Ok(resolved.resolution.person(derived(project, distinct_id)))
+    }
+}

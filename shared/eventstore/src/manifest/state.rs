@@ -1,0 +1,494 @@
+//! Which segments, person objects and group objects a project has, and the one way to change that.
+//!
+//! Must stay true: whatever is added raises the project's `HEAD` in the same transaction, guarded by the version that the
+//! writer built on, so that of two writers with the same base only one wins (a sweep, which takes away only what others
+//! replaced, does not); what a listed segment replaces is ignored
+//! by readers although its rows and objects are still there, until [`crate::EventStore::sweep`] removes them. A manifest
+//! of many entries is read in pages, and no page tells what was written since the one before: each entry carries the
+//! version that it came with, and `HEAD` says how many came with the last one, so that a reader that has read of two states
+//! notices and reads again.
+
+use std::collections::{HashMap, HashSet};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Item, Key, Query, Store, StoreError, Write};
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::EventStore;
+use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::error::EventStoreError;
+use crate::event::micros_u64;
+use crate::integrity::formats;
+use crate::keys;
+use crate::persons::imports::entry::{Former, RecordsEntry};
+use crate::persons::imports::merge_table_object::LinksEntry;
+use crate::persons::merge_log::folding::MergesEntry;
+use crate::persons::profiles::file::FileEntry;
+use crate::segments::FORMAT;
+
+/// Most event names that a segment's entry lists.
+const EVENT_NAMES_MAX: usize = 500;
+/// How often a manifest is read that changes meanwhile.
+const READS: usize = 8;
+
+/// The entry of a segment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SegmentEntry {
+    pub id: String,
+    /// Form of the objects, `segment::FORMAT`.
+    pub format: u32,
+    /// The Parquet object; none when the segment holds no event but still replaces something.
+    pub object: Option<String>,
+    /// The object that tells its uuids.
+    pub hashes: Option<String>,
+    /// Of how many of them it has hashes; of all where this is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<u64>,
+    /// The object with the persons of its ranges.
+    #[serde(default)]
+    pub persons: Option<String>,
+    pub rows: u64,
+    pub bytes: u64,
+    pub min_time: Micros,
+    pub max_time: Micros,
+    /// Names of its events; none when there are more than are worth listing.
+    pub events: Option<Vec<String>>,
+    /// Blocks that it replaces, until they have been gone for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<ReplacedBlocks>,
+    /// Segments that it replaces; emptied when they have been removed.
+    pub replaces_segments: Vec<String>,
+    /// What its events say of persons; none where an earlier release wrote it, or it holds no event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<FileEntry>,
+    /// What its events say of groups, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<FileEntry>,
+    /// When it was written; where it replaces segments, when it took their place.
+    pub at: Micros,
+    /// The version of the manifest that it came with.
+    #[serde(default)]
+    pub head: u64,
+}
+
+/// What the manifest lists: it carries the version of the manifest that it came with.
+pub(crate) trait Listed: Serialize + Clone {
+    /// The same, with its version.
+    fn at_head(&self, head: u64) -> Self;
+}
+
+impl Listed for SegmentEntry {
+    fn at_head(&self, head: u64) -> SegmentEntry {
+        SegmentEntry { head, ..self.clone() }
+    }
+}
+
+impl Listed for RecordsEntry {
+    fn at_head(&self, head: u64) -> RecordsEntry {
+        RecordsEntry { head, ..self.clone() }
+    }
+}
+
+impl Listed for MergesEntry {
+    fn at_head(&self, head: u64) -> MergesEntry {
+        MergesEntry { head, ..self.clone() }
+    }
+}
+
+/// The body of `HEAD`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    /// How many entries came with its version.
+    entries: usize,
+    /// The form of the manifest as a whole: a new kind of entry that must not be passed over makes it another one.
+    #[serde(default = "formats::first")]
+    format: u32,
+}
+
+impl SegmentEntry {
+    /// A segment without objects, events, and anything that it replaces.
+    pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
+        SegmentEntry {
+            id,
+            format: FORMAT,
+            object: None,
+            hashes: None,
+            hashed: None,
+            persons: None,
+            rows: 0,
+            bytes: 0,
+            min_time: 0,
+            max_time: 0,
+            events: Some(Vec::new()),
+            blocks: None,
+            replaces_segments: Vec::new(),
+            ids: None,
+            groups: None,
+            at,
+            head: 0,
+        }
+    }
+
+    /// Its objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
+        let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
+        let blocks = self.blocks.iter().map(|blocks| &blocks.object);
+        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(beside).chain(blocks)
+    }
+
+    /// Whether anything is known of persons or groups by it: its events may be gone while that stays.
+    pub(crate) fn tells(&self) -> bool {
+        self.rows > 0 || self.ids.is_some() || self.groups.is_some()
+    }
+
+    /// Whether some event of one of `names` (all when none is given) may lie in it between the two instants.
+    pub(crate) fn may_have(
+        &self,
+        names: Option<&std::collections::BTreeSet<String>>,
+        from: Micros,
+        to: Micros,
+    ) -> bool {
+        let named = match (&self.events, names) {
+            (Some(events), Some(names)) => events.iter().any(|event| names.contains(event)),
+            _ => true,
+        };
+        self.rows > 0 && named && self.max_time >= from && self.min_time <= to
+    }
+
+    /// The names for the entry of a segment that has events called `names`.
+    pub(crate) fn listed(names: &std::collections::BTreeSet<&str>) -> Option<Vec<String>> {
+        (names.len() <= EVENT_NAMES_MAX).then(|| names.iter().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+/// A project's manifest, as one query read it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Manifest {
+    /// Version of `HEAD`; none before the first change.
+    pub head: Option<u64>,
+    /// Segments to read, in order of their ids, which is the order in which they were written.
+    pub segments: Vec<SegmentEntry>,
+    /// All entries of segments with their versions, replaced ones included.
+    pub all_segments: Vec<(u64, SegmentEntry)>,
+    /// Objects with persons, oldest first.
+    pub persons: Vec<RecordsEntry>,
+    /// The versions of the entries of records, by their ids.
+    pub versions: HashMap<String, u64>,
+    /// Objects with groups, oldest first.
+    pub groups: Vec<RecordsEntry>,
+    /// Objects with folded merges, oldest first; each holds all that those before hold.
+    pub merges: Vec<MergesEntry>,
+    /// What says who is who by imports, oldest first.
+    pub links: Vec<LinksEntry>,
+    /// Entries of records that had other objects before, with all that is to be known of them.
+    pub rewritten: Vec<(u64, Key, RecordsEntry)>,
+    /// Ids of segments that are known to be damaged.
+    pub damaged: HashSet<String>,
+}
+
+/// What is to come into the manifest at once.
+#[derive(Clone, Default)]
+pub(crate) struct Swap<'a> {
+    pub segments: &'a [SegmentEntry],
+    /// Entries in the place of those with these versions, and what their sort keys begin with.
+    pub records: &'a [(&'static str, u64, RecordsEntry)],
+    pub merges: Option<&'a MergesEntry>,
+    /// Other rows, and their conditions.
+    pub beside: Vec<Write>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Swapped {
+    Done,
+    /// Somebody else changed the manifest.
+    Changed,
+    /// A condition of the other rows does not hold.
+    Refused,
+}
+
+/// A fresh id of a segment or another object: sorts by time.
+pub(crate) fn new_id(now: Micros) -> String {
+    format!("{:020}-{:016x}", micros_u64(now), pennon_core::ids::random_below(u64::MAX))
+}
+
+/// The time that an id of [`new_id`] begins with.
+fn time_of(id: &str) -> Option<Micros> {
+    id.split('-').next()?.parse().ok()
+}
+
+impl Manifest {
+    /// A fresh id for imported records: sorts by time, and behind those of all records that are listed. So the order of
+    /// ids is the order in which records were told, also within one instant, and whatever the clocks of two machines say.
+    pub(crate) fn records_id(&self, now: Micros) -> String {
+        let last = self.versions.keys().filter_map(|id| time_of(id)).max();
+        new_id(last.map_or(now, |last| now.max(last.saturating_add(1))))
+    }
+
+    /// Reads the manifest of `project`, as it was at one moment.
+    pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
+        for _ in 0..READS {
+            let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
+            formats::require(&items)?;
+            if is_whole(&items)? {
+                return Manifest::of(&items);
+            }
+        }
+        Err(StoreError::Busy(format!("the segments of project {project} change faster than they are read"))
+            .into())
+    }
+
+    /// What the manifest lists of imported persons alone, and of who is who by them.
+    pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
+        let listed =
+            |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
+        let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
+        let items = [persons, links].concat();
+        formats::require(&items)?;
+        Manifest::of(&items)
+    }
+
+    fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
+        let mut manifest = Manifest::default();
+        let mut replaced = HashSet::new();
+        for item in items {
+            let sk = item.key.sk.as_str();
+            if sk == keys::HEAD {
+                manifest.head = Some(item.version);
+            } else if sk.starts_with(keys::SEGMENT) {
+                let entry: SegmentEntry = item.body()?;
+                replaced.extend(entry.replaces_segments.iter().cloned());
+                manifest.all_segments.push((item.version, entry));
+            } else if let Some(id) = sk.strip_prefix(keys::DAMAGED) {
+                manifest.damaged.insert(id.to_owned());
+            } else if sk.starts_with(keys::PERSONS) {
+                let entry = manifest.records(item)?;
+                manifest.persons.extend(entry);
+            } else if sk.starts_with(keys::GROUPS) {
+                let entry = manifest.records(item)?;
+                manifest.groups.extend(entry);
+            } else if sk.starts_with(keys::MERGES) {
+                manifest.merges.push(item.body()?);
+            } else if sk.starts_with(keys::LINKS) {
+                manifest.links.push(item.body()?);
+            }
+        }
+        let live = manifest
+            .all_segments
+            .iter()
+            .map(|(_, entry)| entry)
+            .filter(|entry| !replaced.contains(&entry.id));
+        manifest.segments = live.cloned().collect();
+        // Clocks of two writers may differ; what the objects hold does not.
+        manifest.merges.sort_by_key(|entry| entry.through);
+        manifest.links.sort_by_key(|entry| entry.head);
+        Ok(manifest)
+    }
+
+    /// The entry of records that `item` is; none where its records have been erased.
+    fn records(&mut self, item: &Item) -> Result<Option<RecordsEntry>, EventStoreError> {
+        let entry: RecordsEntry = item.body()?;
+        self.versions.insert(entry.id.clone(), item.version);
+        if !entry.before.is_empty() {
+            self.rewritten.push((item.version, item.key.clone(), entry.clone()));
+        }
+        Ok((entry.rows > 0).then_some(entry))
+    }
+
+    /// The version that the next change makes.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.head.unwrap_or(0) + 1
+    }
+
+    /// The entries of imported persons and groups, with what their sort keys begin with.
+    pub(crate) fn all_records(&self) -> impl Iterator<Item = (&'static str, &RecordsEntry)> {
+        let persons = self.persons.iter().map(|entry| (keys::PERSONS, entry));
+        persons.chain(self.groups.iter().map(|entry| (keys::GROUPS, entry)))
+    }
+
+    /// The version of an entry of records.
+    pub(crate) fn version_of(&self, id: &str) -> u64 {
+        self.versions.get(id).copied().unwrap_or(0)
+    }
+
+    /// How many erasures the log of merges has been through.
+    pub(crate) fn erasures(&self) -> u64 {
+        self.merges.last().map_or(0, |entry| entry.erasures)
+    }
+
+    /// What entries say of blocks that they replace.
+    pub(crate) fn replaced_blocks(&self) -> impl Iterator<Item = &ReplacedBlocks> {
+        self.all_segments
+            .iter()
+            .filter_map(|(_, entry)| entry.blocks.as_ref())
+            .filter(|blocks| !blocks.settled)
+    }
+
+    /// Adds an entry on top of this manifest. False when somebody else changed the manifest since; nothing is written
+    /// then.
+    pub(crate) async fn add<T: Listed>(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        prefix: &str,
+        id: &str,
+        entry: &T,
+    ) -> Result<bool, EventStoreError> {
+        let version = self.next_version();
+        let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
+        let entries = vec![Write::Put(entry, Guard::Absent)];
+        Ok(self.change(events, project, entries, Vec::new()).await? == Swapped::Done)
+    }
+
+    /// Makes all of `swap`, all at once, on top of this manifest; nothing is written where that is not possible.
+    pub(crate) async fn swap(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        swap: &Swap<'_>,
+    ) -> Result<Swapped, EventStoreError> {
+        let version = self.next_version();
+        let mut entries = Vec::new();
+        for entry in swap.segments {
+            let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item, Guard::Absent));
+        }
+        for (prefix, before, entry) in swap.records {
+            let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
+        }
+        if let Some(entry) = swap.merges {
+            let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item, Guard::Absent));
+        }
+        self.change(events, project, entries, swap.beside.clone()).await
+    }
+
+    /// Makes `entries`, which come with the next version, together with that version and with what is written `beside`.
+    async fn change(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        entries: Vec<Write>,
+        beside: Vec<Write>,
+    ) -> Result<Swapped, EventStoreError> {
+        let head = Head { entries: entries.len(), format: formats::MANIFEST };
+        let version = self.next_version();
+        let head = Item::new(keys::head(project), &head)?.with_version(version);
+        let guard = self.head.map_or(Guard::Absent, Guard::Version);
+        let listed = 1 + entries.len();
+        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(beside).collect();
+        match events.inner.store.records.transact(writes).await {
+            Ok(()) => {
+                events.advance_mark(project, version).await;
+                Ok(Swapped::Done)
+            }
+            Err(error) if error.is_condition(0) => Ok(Swapped::Changed),
+            Err(StoreError::Condition { index }) if index >= listed => Ok(Swapped::Refused),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says that of the objects that an entry of records had, only those of `left` are there.
+    pub(crate) async fn settle(
+        store: &Store,
+        (version, key): (u64, Key),
+        entry: &RecordsEntry,
+        left: Vec<Former>,
+    ) -> Result<(), EventStoreError> {
+        let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
+        match store.records.put(item, Guard::Version(version)).await {
+            Err(error) if !error.is_condition(0) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces the entry of a segment, which must still have `version`. False when it has not.
+    pub(crate) async fn rewrite(
+        store: &Store,
+        project: ProjectId,
+        version: u64,
+        entry: &SegmentEntry,
+    ) -> Result<bool, EventStoreError> {
+        let item =
+            Item::new(keys::entry(project, keys::SEGMENT, &entry.id), entry)?.with_version(version + 1);
+        match store.records.put(item, Guard::Version(version)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_condition(0) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The part of every entry that [`is_whole`] compares.
+#[derive(Deserialize)]
+struct CameWith {
+    #[serde(default)]
+    head: u64,
+}
+
+/// Whether `items` are the manifest of one moment: no entry is newer than `HEAD`, and all that came with it are there.
+fn is_whole(items: &[Item]) -> Result<bool, StoreError> {
+    let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
+        // The first entry came while this was read. Of blocks that are damaged there are notes before that.
+        return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
+    };
+    let mut newest = 0;
+    for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
+        let came_with = item.body::<CameWith>()?.head;
+        if came_with > head.version {
+            return Ok(false);
+        }
+        newest += usize::from(came_with == head.version);
+    }
+    // An earlier release did not say how many.
+    Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn entry(id: &str, head: u64, replaces: &[&str]) -> Item {
+        let entry = SegmentEntry {
+            id: id.to_owned(),
+            head,
+            replaces_segments: replaces.iter().map(|id| (*id).to_owned()).collect(),
+            ..crate::segments::tests::entry("h", 1)
+        };
+        Item::new(keys::entry(1, keys::SEGMENT, id), &entry).unwrap()
+    }
+
+    fn head(version: u64, entries: usize) -> Item {
+        Item::new(keys::head(1), &Head { entries, format: formats::MANIFEST }).unwrap().with_version(version)
+    }
+
+    #[test]
+    fn what_was_read_of_two_moments_is_noticed() {
+        let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
+        assert!(is_whole(&[]).unwrap());
+        assert!(is_whole(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
+        assert!(is_whole(&[head(1, 1), a.clone()]).unwrap());
+        assert!(is_whole(&[head(2, 1), a.clone(), b.clone()]).unwrap());
+        assert!(is_whole(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");
+        assert!(!is_whole(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
+        assert!(!is_whole(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
+        assert!(!is_whole(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
+        assert!(
+            !is_whole(&[head(2, 2), a.clone(), b]).unwrap(),
+            "one of two that came together is not there"
+        );
+        let old = Item::empty(keys::head(1)).with_version(9);
+        assert!(is_whole(&[old, a]).unwrap(), "by an earlier release");
+    }
+
+    #[test]
+    fn what_is_replaced_is_not_read_however_deep() {
+        let items = [head(3, 1), entry("a", 1, &[]), entry("b", 2, &["a"]), entry("c", 3, &["b"])];
+        let manifest = Manifest::of(&items).unwrap();
+        assert_eq!(manifest.segments.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["c"]);
+        assert_eq!((manifest.head, manifest.all_segments.len()), (Some(3), 3));
+    }
+}

@@ -1,0 +1,164 @@
+//! Who is who by imported persons, as one object: the pairs of [`Resolution::encode`].
+//!
+//! The ids beside the records of imports say it record by record. Putting all of them together costs a process that
+//! remembers nothing more than most questions do, so compaction makes this object whenever the imports have changed; who finds none of just
+//! these imports reads the ids of all records. Must stay true: an entry says of which objects of records it was made, in their order,
+//! and is used with these only; what is damaged is made anew, and no question fails of it.
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::EventStore;
+use crate::compaction::sweep::GRACE_MICROS;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys;
+use crate::manifest::state::{Listed, Manifest, new_id};
+use crate::persons::imports::ids_sidecar::links;
+use crate::persons::person_merges::Resolution;
+use crate::time::Began;
+
+/// The entry of an object that says who is who.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinksEntry {
+    pub id: String,
+    /// Form of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
+    /// None when nobody was imported under several ids.
+    pub object: Option<String>,
+    /// Of which imports it was made: a digest of the names of their objects.
+    pub of: String,
+    /// When it was listed.
+    pub at: Micros,
+    /// The version of the manifest that it came with.
+    #[serde(default)]
+    pub head: u64,
+}
+
+impl Listed for LinksEntry {
+    fn at_head(&self, head: u64) -> LinksEntry {
+        LinksEntry { head, ..self.clone() }
+    }
+}
+
+/// Names the imports that `manifest` lists.
+fn digest(manifest: &Manifest) -> String {
+    let mut digest = Sha256::new();
+    for entry in &manifest.persons {
+        digest.update(entry.object.as_bytes());
+        digest.update([0]);
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Manifest {
+    /// The newest entry that was made of the imports that are listed, and is whole as far as is known.
+    fn links_of_imports(&self) -> Option<&LinksEntry> {
+        let of = digest(self);
+        self.links.iter().rev().find(|entry| entry.of == of && !self.damaged.contains(&entry.id))
+    }
+}
+
+impl EventStore {
+    /// Who is who by imports alone.
+    pub(crate) async fn imported(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<Resolution, EventStoreError> {
+        if manifest.persons.is_empty() {
+            return Ok(Resolution::default());
+        }
+        let known = self.inner.resolutions.get(&project.to_string());
+        if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
+            return Ok(known.imported.clone());
+        }
+        if let Some(entry) = manifest.links_of_imports() {
+            match self.read_links(entry).await {
+                Ok(resolution) => return Ok(resolution),
+                // Contended: it was replaced and removed meanwhile.
+                Err(
+                    error @ (EventStoreError::Damaged { .. }
+                    | EventStoreError::Corrupt(_)
+                    | EventStoreError::Contended),
+                ) => {
+                    tracing::warn!(project, %error, "who is who is read from the imports themselves");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.by_records(project, manifest).await
+    }
+
+    /// The same out of the records of the imports.
+    async fn by_records(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<Resolution, EventStoreError> {
+        let mut imports = Vec::with_capacity(manifest.persons.len());
+        for entry in &manifest.persons {
+            imports.push(self.record_ids(project, entry).await?);
+        }
+        Ok(tokio::task::spawn_blocking(move || Resolution::of(links(&imports))).await?)
+    }
+
+    async fn read_links(&self, entry: &LinksEntry) -> Result<Resolution, EventStoreError> {
+        let Some(object) = &entry.object else { return Ok(Resolution::default()) };
+        let pairs = self.inner.objects.get(object).await?;
+        let read = tokio::task::spawn_blocking(move || Resolution::decode(pairs));
+        read.await?
+    }
+
+    /// Makes the object of the imports that `manifest` lists, if there is none. True when the manifest has changed by it.
+    pub(crate) async fn write_links(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        began: Began,
+    ) -> Result<bool, EventStoreError> {
+        let nothing_to_say = manifest.persons.is_empty() && manifest.links.is_empty();
+        let all_readable = manifest.persons.iter().all(|entry| !manifest.damaged.contains(&entry.id));
+        if nothing_to_say || !all_readable || manifest.links_of_imports().is_some() {
+            return Ok(false);
+        }
+        let resolution = self.by_records(project, manifest).await?;
+        let pairs = tokio::task::spawn_blocking(move || resolution.encode()).await?;
+        let id = new_id(began.now());
+        let object = (!pairs.is_empty()).then(|| format!("project={project}/links/{id}.pairs"));
+        let mut entry =
+            LinksEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
+        let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
+        self.inner.objects.create_all(&files).await?;
+        entry.at = began.now();
+        let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
+        if !added {
+            // Somebody else changed the manifest; the next run makes it.
+            self.inner.objects.delete_all(entry.object.into_iter().collect()).await?;
+        }
+        Ok(added)
+    }
+
+    /// Removes all but the newest object, once that has been there for the grace period.
+    pub(crate) async fn sweep_links(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let Some((newest, older)) = manifest.links.split_last() else { return Ok(()) };
+        if newest.at.saturating_add(GRACE_MICROS) > now {
+            return Ok(());
+        }
+        for entry in older {
+            self.inner.objects.delete_all(entry.object.iter().cloned().collect()).await?;
+            let prefixes = [keys::LINKS, keys::DAMAGED];
+            let rows = prefixes.map(|prefix| keys::entry(project, prefix, &entry.id));
+            self.inner.store.records.sweep(rows.to_vec()).await?;
+        }
+        Ok(())
+    }
+}

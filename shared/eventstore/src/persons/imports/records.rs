@@ -1,0 +1,340 @@
+//! Imported persons and groups: immutable Parquet objects that the manifest lists, oldest first.
+//!
+//! Persons: columns `person` (16 bytes, derived from the first distinct id), `distinct_ids` (JSON list), `properties`
+//! (JSON object), `created_at` (µs UTC, or null); beside them [`crate::persons::imports::ids_sidecar`]. Groups: `type`, `index`, `key`, `properties`. Must stay true: a
+//! record's distinct ids are one person, that of the first of them which an earlier record knows, else the first; of
+//! records of one person the latest that has any tells its properties, of those of one group the latest; no event is ever
+//! counted because of a record.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::UInt32Type;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys;
+use crate::manifest::state::Manifest;
+use crate::objects::retry::Turns;
+use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::imports::ids_sidecar::{RecordIds, beside};
+use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
+use crate::persons::person_ids::derived;
+use crate::persons::profiles::file::texts;
+use crate::segments::parquet_io::file::{Index, ParquetFile};
+
+/// A person as imported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PersonRecord {
+    /// All of them are this person; at least one.
+    pub distinct_ids: Vec<String>,
+    /// What is known of it. None at all says nothing: what an earlier record told stays.
+    pub properties: Map<String, Value>,
+    /// When it was first seen.
+    pub created_at: Option<Micros>,
+}
+
+/// A group as imported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRecord {
+    /// Name of its type.
+    pub type_name: String,
+    /// Place of the type in the project's list.
+    pub index: u32,
+    /// Its key among groups of the type.
+    pub key: String,
+    /// What is known of it.
+    pub properties: Map<String, Value>,
+}
+
+/// An object with persons: which distinct ids its records name. What else they say is read when it is wanted.
+#[derive(Debug)]
+pub(crate) struct PersonsObject {
+    pub file: ParquetFile,
+    /// The persons that the distinct ids of the records are by themselves.
+    pub ids: Arc<RecordIds>,
+}
+
+impl PersonsObject {
+    /// The persons that the distinct ids of each record are by themselves, in the order of the records.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
+        self.ids.records()
+    }
+
+    /// Records `rows` (ascending) as rows of their groups; groups without any are left out.
+    pub(crate) fn selections(&self, rows: &[usize]) -> Vec<(usize, RowSelection)> {
+        let mut before = 0;
+        let mut selections = Vec::new();
+        for group in 0..self.file.groups() {
+            let count = self.file.group_rows(group);
+            let own = rows.iter().filter(|row| (before..before + count).contains(*row));
+            let ranges = own.map(|row| row - before..row - before + 1).collect::<Vec<_>>();
+            before += count;
+            if !ranges.is_empty() {
+                selections.push((group, RowSelection::from_consecutive_ranges(ranges.into_iter(), count)));
+            }
+        }
+        selections
+    }
+}
+
+/// The persons that the column `distinct_ids` names.
+fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Result<(), EventStoreError> {
+    let column = texts(batch, "distinct_ids")?;
+    for row in 0..batch.num_rows() {
+        let distinct_ids: Vec<Cow<'_, str>> = serde_json::from_str(column.value(row))?;
+        ids.push(distinct_ids.iter().map(|id| derived(project, id)));
+    }
+    Ok(())
+}
+
+/// The persons of records of the first form, which has nothing beside it.
+pub(crate) fn read_older<'a>(
+    events: &'a EventStore,
+    project: ProjectId,
+    entry: &'a RecordsEntry,
+) -> BoxFuture<'a, Result<RecordIds, EventStoreError>> {
+    Box::pin(async move {
+        let file = events.records_file(entry).await?;
+        let mut ids = RecordIds::default();
+        for group in 0..file.groups() {
+            let decoded = file.decode(&events.inner.objects, group, None, &["distinct_ids"]).await?;
+            let taken = tokio::task::spawn_blocking(move || {
+                decoded.batches.iter().try_for_each(|batch| take_ids(project, batch, &mut ids)).map(|()| ids)
+            });
+            ids = taken.await??;
+        }
+        Ok(ids)
+    })
+}
+
+/// The properties of a record that says nothing of them, as they are stored.
+pub(crate) const NOTHING_TOLD: &str = "{}";
+
+/// Persons or groups on their way into the manifest.
+struct NewRecords {
+    prefix: &'static str,
+    folder: &'static str,
+    rows: u64,
+    bytes: Bytes,
+    /// Of persons: [`RecordIds::encode`].
+    ids: Option<Bytes>,
+}
+
+impl EventStore {
+    /// Stores persons as imported. Their events count as theirs at once, earlier and captured ones too.
+    pub async fn add_persons(
+        &self,
+        project: ProjectId,
+        persons: Vec<PersonRecord>,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let mut columns = PersonColumns::new(project);
+        persons.iter().try_for_each(|person| columns.push(person))?;
+        drop(persons);
+        self.add_person_columns(columns, now).await
+    }
+
+    /// As [`EventStore::add_persons`], for persons that are columns already.
+    pub async fn add_person_columns(
+        &self,
+        persons: PersonColumns,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let (project, rows) = (persons.project(), persons.len() as u64);
+        let (bytes, ids) = tokio::task::spawn_blocking(move || persons.encode()).await??;
+        let new = NewRecords { prefix: keys::PERSONS, folder: "persons", rows, bytes, ids: Some(ids) };
+        self.add_records(project, new, now).await
+    }
+
+    /// Stores groups as imported.
+    pub async fn add_groups(
+        &self,
+        project: ProjectId,
+        groups: Vec<GroupRecord>,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let mut columns = GroupColumns::default();
+        groups.iter().try_for_each(|group| columns.push(group))?;
+        drop(groups);
+        self.add_group_columns(project, columns, now).await
+    }
+
+    /// As [`EventStore::add_groups`], for groups that are columns already.
+    pub async fn add_group_columns(
+        &self,
+        project: ProjectId,
+        groups: GroupColumns,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let rows = groups.len() as u64;
+        let bytes = tokio::task::spawn_blocking(move || groups.encode()).await??;
+        let new = NewRecords { prefix: keys::GROUPS, folder: "groups", rows, bytes, ids: None };
+        self.add_records(project, new, now).await
+    }
+
+    async fn add_records(
+        &self,
+        project: ProjectId,
+        new: NewRecords,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        if new.rows == 0 {
+            return Ok(());
+        }
+        self.list_project(project).await?;
+        let mut turns = self.turns_of_a_command();
+        let mut manifest = self.manifest_in_turn(project, &mut turns).await?;
+        let id = manifest.records_id(now);
+        let object = format!("project={project}/{}/{id}.parquet", new.folder);
+        let (rows, size) = (new.rows, new.bytes.len() as u64);
+        let format = if new.ids.is_some() { formats::PERSONS } else { formats::GROUPS };
+        let files = [(object.clone(), new.bytes)].into_iter();
+        let files = files.chain(new.ids.map(|ids| (beside(&object), ids))).collect::<Vec<_>>();
+        self.inner.objects.create_all(&files).await?;
+        drop(files);
+        let entry = RecordsEntry {
+            id: id.clone(),
+            format,
+            object,
+            rows,
+            bytes: size,
+            at: now,
+            head: 0,
+            before: Vec::new(),
+        };
+        loop {
+            if manifest.add(self, project, new.prefix, &id, &entry).await? {
+                return Ok(());
+            }
+            if let Err(error) = turns.lost().await {
+                // The manifest has said no to it.
+                self.inner.objects.delete_all(entry.files().collect()).await?;
+                return Err(error);
+            }
+            manifest = self.manifest_in_turn(project, &mut turns).await?;
+        }
+    }
+
+    /// The manifest, for a writer who has `turns`.
+    async fn manifest_in_turn(
+        &self,
+        project: ProjectId,
+        turns: &mut Turns,
+    ) -> Result<Manifest, EventStoreError> {
+        loop {
+            let seen = Manifest::load(&self.inner.store, project).await;
+            if let Some(manifest) = turns.seen(seen).await? {
+                return Ok(manifest);
+            }
+        }
+    }
+
+    /// All groups that records tell of, by type index and key.
+    pub async fn groups(&self, project: ProjectId) -> Result<Vec<GroupRecord>, EventStoreError> {
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let mut groups = BTreeMap::new();
+        for entry in &manifest.groups {
+            let bytes = self.inner.objects.get(&entry.object).await?;
+            let read = tokio::task::spawn_blocking(move || decode_groups(bytes)).await??;
+            groups.extend(read.into_iter().map(|group| ((group.index, group.key.clone()), group)));
+        }
+        Ok(groups.into_values().collect())
+    }
+
+    /// The objects with persons, oldest first.
+    pub(crate) async fn persons_objects(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<Vec<Arc<PersonsObject>>, EventStoreError> {
+        let mut objects = Vec::new();
+        for entry in &manifest.persons {
+            if let Some(known) = self.inner.persons.get(&entry.object) {
+                objects.push(known);
+                continue;
+            }
+            let ids = self.record_ids(project, entry).await?;
+            let object = Arc::new(PersonsObject { file: self.records_file(entry).await?, ids });
+            self.inner.persons.put(&entry.object, object.clone());
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
+        let objects = &self.inner.objects;
+        let bytes = if entry.bytes > 0 { entry.bytes } else { objects.size(&entry.object).await? };
+        ParquetFile::open(objects, &entry.object, bytes, Index::Places).await
+    }
+
+    /// The properties that records `rows` (ascending) of `object` tell.
+    pub(crate) async fn properties_of_records(
+        &self,
+        object: &PersonsObject,
+        rows: &[usize],
+    ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
+        let mut found = Vec::new();
+        for (group, selection) in object.selections(rows) {
+            let objects = &self.inner.objects;
+            for batch in object.file.decode(objects, group, Some(selection), &["properties"]).await?.batches {
+                let properties = texts(&batch, "properties")?;
+                for row in 0..batch.num_rows() {
+                    found.push(serde_json::from_str(properties.value(row))?);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// All rows of a small file.
+pub(crate) fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.with_batch_size(65_536).build()?;
+    Ok(reader.collect::<Result<_, _>>()?)
+}
+
+/// Hands over each row of an object with groups: index of the type, key, properties as JSON text.
+pub(crate) fn each_group_record(
+    bytes: Bytes,
+    mut each: impl FnMut(u32, &str, &str) -> Result<(), EventStoreError>,
+) -> Result<(), EventStoreError> {
+    for batch in batches(bytes)? {
+        let (keys, properties) = (texts(&batch, "key")?, texts(&batch, "properties")?);
+        let index = batch.column_by_name("index").and_then(|column| column.as_primitive_opt::<UInt32Type>());
+        let index = index.ok_or_else(|| EventStoreError::corrupt("groups without index"))?;
+        for row in 0..batch.num_rows() {
+            each(index.value(row), keys.value(row), properties.value(row))?;
+        }
+    }
+    Ok(())
+}
+
+fn decode_groups(bytes: Bytes) -> Result<Vec<GroupRecord>, EventStoreError> {
+    let mut records = Vec::new();
+    for batch in batches(bytes)? {
+        let (types, keys) = (texts(&batch, "type")?, texts(&batch, "key")?);
+        let properties = texts(&batch, "properties")?;
+        let index = batch.column_by_name("index").and_then(|column| column.as_primitive_opt::<UInt32Type>());
+        let index = index.ok_or_else(|| EventStoreError::corrupt("groups without index"))?;
+        for row in 0..batch.num_rows() {
+            records.push(GroupRecord {
+                type_name: types.value(row).to_owned(),
+                index: index.value(row),
+                key: keys.value(row).to_owned(),
+                properties: serde_json::from_str(properties.value(row))?,
+            });
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,478 @@
+//! All persons of a project at once, with a few of their properties.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::TimestampMicrosecondType;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::{Micros, Seq};
+use serde::de::DeserializeSeed;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Now;
+use super::json_members::Wanted;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::arrival;
+use crate::manifest::state::SegmentEntry;
+use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::persons::imports::records::{NOTHING_TOLD, PersonsObject};
+use crate::persons::person_merge_cache::Resolved;
+use crate::persons::profiles::changes::{Changes, Joined, Part, together, value_bytes};
+use crate::persons::profiles::file::{self, each_id, texts};
+use crate::persons::profiles::{Origin, Profile};
+
+/// Most persons of a project that can be looked at one by one.
+pub const PEOPLE_MAX: usize = 500_000;
+/// Most bytes, about, that the wanted properties of all persons may take.
+pub const VALUES_BYTES_MAX: usize = 128 << 20;
+/// What a person takes in memory beside its values, about: its place in the map and a distinct id.
+const CLUSTER_BYTES: usize = 2 * size_of::<(Uuid, Cluster)>() + 48;
+/// Memory is reserved in steps of so many bytes.
+const RESERVED_STEP: usize = 256 << 10;
+/// Most rows of files that are read for it.
+const ROWS_MAX: u64 = 20_000_000;
+
+/// The persons of a project.
+#[derive(Debug)]
+pub struct People {
+    /// The wanted properties; where all are wanted, those that were met so far.
+    keys: Vec<String>,
+    /// The places of all keys that were met; none where only named ones are wanted.
+    places: Option<HashMap<String, u16>>,
+    clusters: HashMap<Uuid, Cluster>,
+    resolved: Arc<Resolved>,
+    bytes: usize,
+    /// What is reserved for all of it.
+    lease: Option<MemoryLease>,
+}
+
+/// A person as far as imports tell: captured merges come on top.
+#[derive(Debug, Default)]
+struct Cluster {
+    /// Order of its distinct ids: those of records come first, by their place; others by their first event.
+    first: Seq,
+    distinct_id: Box<str>,
+    /// Wanted properties of its latest record, by their place in `keys`.
+    base: Box<[(u16, Value)]>,
+    changes: Option<Box<Changes>>,
+    /// When it was first seen: as its first record tells, else by its first event.
+    created: Option<Micros>,
+}
+
+/// One of them.
+pub(super) struct One<'a> {
+    pub id: Uuid,
+    /// Its first distinct id.
+    pub distinct_id: &'a str,
+    /// The wanted properties.
+    pub properties: &'a Map<String, Value>,
+    pub created: Option<Micros>,
+}
+
+/// Above every place of a record.
+const OF_EVENT: Seq = 1 << 127;
+
+impl EventStore {
+    /// All persons of a project, each with those of its properties that are named in `keys`.
+    ///
+    /// [`EventStoreError::TooLarge`] when they are more than [`PEOPLE_MAX`], or their values take more than
+    /// [`VALUES_BYTES_MAX`].
+    pub async fn people(
+        &self,
+        project: ProjectId,
+        keys: &BTreeSet<String>,
+    ) -> Result<People, EventStoreError> {
+        self.people_within(project, keys, &self.question_memory()).await
+    }
+
+    /// As [`EventStore::people`], for a question that has reserved memory already.
+    pub async fn people_within(
+        &self,
+        project: ProjectId,
+        keys: &BTreeSet<String>,
+        memory: &QuestionMemory,
+    ) -> Result<People, EventStoreError> {
+        let keys = keys.iter().take(usize::from(u16::MAX)).cloned().collect();
+        self.people_with(project, keys, None, memory).await
+    }
+
+    /// The same, each with all its properties.
+    pub async fn whole_people(
+        &self,
+        project: ProjectId,
+        memory: &QuestionMemory,
+    ) -> Result<People, EventStoreError> {
+        self.people_with(project, Vec::new(), Some(HashMap::new()), memory).await
+    }
+
+    async fn people_with(
+        &self,
+        project: ProjectId,
+        keys: Vec<String>,
+        places: Option<HashMap<String, u16>>,
+        memory: &QuestionMemory,
+    ) -> Result<People, EventStoreError> {
+        let now = self.now(project, None).await?;
+        check_rows(&now)?;
+        let lease = Some(memory.lease(Purpose::Known));
+        let mut people = People {
+            keys,
+            places,
+            clusters: HashMap::new(),
+            resolved: now.resolved.clone(),
+            bytes: 0,
+            lease,
+        };
+        for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
+            people = self.add_records_of(people, place, object).await?;
+        }
+        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
+            people = self.add_segment_to(people, project, entry).await?;
+        }
+        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
+        let added = tokio::task::spawn_blocking(move || {
+            let profile = Profile::of_rows(project, &hot, Origin::Captured);
+            people.add_profile(profile).map(|()| people)
+        });
+        added.await?
+    }
+
+    async fn add_records_of(
+        &self,
+        mut people: People,
+        place: usize,
+        object: Arc<PersonsObject>,
+    ) -> Result<People, EventStoreError> {
+        let mut before = 0;
+        for group in 0..object.file.groups() {
+            let columns = ["distinct_ids", "properties", "created_at"];
+            let decoded = object.file.decode(&self.inner.objects, group, None, &columns).await?;
+            let rows = object.file.group_rows(group);
+            let object = object.clone();
+            let added = tokio::task::spawn_blocking(move || {
+                let mut row = before;
+                for batch in &decoded.batches {
+                    people.add_records(batch, &object, place, row)?;
+                    row += batch.num_rows();
+                }
+                Ok::<_, EventStoreError>(people)
+            });
+            people = added.await??;
+            before += rows;
+        }
+        Ok(people)
+    }
+
+    async fn add_segment_to(
+        &self,
+        mut people: People,
+        project: ProjectId,
+        entry: &SegmentEntry,
+    ) -> Result<People, EventStoreError> {
+        let Some(ids) = &entry.ids else {
+            let profile = self.whole_profile(project, entry).await?;
+            return people.add_profile(profile).map(|()| people);
+        };
+        let file = self.opened(ids).await?;
+        let columns: &[&str] = if people.wants_nothing() { &file::PRESENCE } else { &file::ALL };
+        for group in 0..file.groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
+            let added = tokio::task::spawn_blocking(move || {
+                let mut batches = decoded.batches.iter();
+                let added = batches.try_for_each(|batch| {
+                    each_id(batch, None, |id, distinct_id, first, changes| {
+                        let changes = changes.map(Changes::decode).transpose()?.unwrap_or_default();
+                        people.add_id(id, distinct_id, first, changes)
+                    })
+                });
+                added.map(|()| people)
+            });
+            people = added.await??;
+        }
+        Ok(people)
+    }
+}
+
+pub(super) fn too_many(what: &str, most: usize) -> EventStoreError {
+    EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to look at each."))
+}
+
+pub(super) fn check_rows(now: &Now) -> Result<(), EventStoreError> {
+    let records = now.manifest.persons.iter().map(|entry| entry.rows);
+    let rows = records.chain(now.manifest.segments.iter().filter_map(|entry| Some(entry.ids.as_ref()?.rows)));
+    let rows = rows.sum::<u64>();
+    if rows > ROWS_MAX {
+        return Err(EventStoreError::TooLarge(format!(
+            "The project's persons are told of by {rows} rows; at most {ROWS_MAX} are read for one question."
+        )));
+    }
+    Ok(())
+}
+
+impl People {
+    /// The person that somebody is who by itself would be `id`.
+    pub fn person(&self, id: Uuid) -> Uuid {
+        self.resolved.resolution.person(id)
+    }
+
+    /// Calls `each` for every person, in no particular order, with its first distinct id and the wanted properties,
+    /// until it is told to stop.
+    pub fn each(self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {
+        self.each_one(|one| each(one.id, one.distinct_id, one.properties));
+    }
+
+    /// The same, with all that is known of each.
+    pub(super) fn each_one(mut self, mut each: impl FnMut(One<'_>) -> ControlFlow<()>) {
+        let joined = self.joined();
+        let mut merged: HashMap<Uuid, Vec<(Uuid, Cluster)>> = HashMap::new();
+        let mut properties = Map::new();
+        for (id, cluster) in std::mem::take(&mut self.clusters) {
+            let person = self.resolved.resolution.person(id);
+            if joined.contains_key(&person) {
+                merged.entry(person).or_default().push((id, cluster));
+                continue;
+            }
+            self.properties_of(&cluster.base, &mut properties);
+            if let Some(changes) = &cluster.changes {
+                changes.apply(&mut properties);
+            }
+            let (distinct_id, created) = (&*cluster.distinct_id, cluster.created);
+            if each(One { id: person, distinct_id, properties: &properties, created }).is_break() {
+                return;
+            }
+        }
+        for (person, clusters) in merged {
+            let created = clusters.iter().filter_map(|(_, cluster)| cluster.created).min();
+            let first = clusters.iter().min_by_key(|(_, cluster)| cluster.first);
+            let distinct_id = first.map(|(_, cluster)| cluster.distinct_id.clone()).unwrap_or_default();
+            let mut parts = BTreeMap::new();
+            for (id, cluster) in clusters {
+                let mut base = Map::new();
+                self.properties_of(&cluster.base, &mut base);
+                let changes = cluster.changes.map(|changes| *changes).unwrap_or_default();
+                parts.insert(id, Part { base, changes });
+            }
+            let joined = joined.get(&person).map_or(&[][..], Vec::as_slice);
+            let properties = &together(&parts, joined);
+            if each(One { id: person, distinct_id: &distinct_id, properties, created }).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// How many persons there are.
+    pub fn count(&self) -> u64 {
+        let resolution = &self.resolved.resolution;
+        if self.resolved.is_unmerged() {
+            return self.clusters.len() as u64;
+        }
+        self.clusters.keys().map(|id| resolution.person(*id)).collect::<HashSet<_>>().len() as u64
+    }
+
+    /// The captured merges, by the person that they come to.
+    fn joined(&self) -> HashMap<Uuid, Vec<Joined>> {
+        let mut joined: HashMap<Uuid, Vec<Joined>> = HashMap::new();
+        for one in self.resolved.all_joined() {
+            joined.entry(self.resolved.resolution.person(one.from)).or_default().push(one);
+        }
+        joined
+    }
+
+    fn properties_of(&self, base: &[(u16, Value)], into: &mut Map<String, Value>) {
+        into.clear();
+        for (key, value) in base {
+            into.insert(self.keys[usize::from(*key)].clone(), value.clone());
+        }
+    }
+
+    fn add_records(
+        &mut self,
+        batch: &RecordBatch,
+        object: &PersonsObject,
+        place: usize,
+        first_row: usize,
+    ) -> Result<(), EventStoreError> {
+        let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
+        let created = batch.column_by_name("created_at");
+        let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let told = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
+        for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
+            let Some(id) = ids.first() else { continue };
+            let is_told = properties.value(row) != NOTHING_TOLD;
+            let base = if self.wants_nothing() || !is_told {
+                Box::default()
+            } else if self.places.is_some() {
+                self.placed(serde_json::from_str(properties.value(row))?)?
+            } else {
+                let mut json = serde_json::Deserializer::from_str(properties.value(row));
+                Wanted(&self.keys).deserialize(&mut json)?
+            };
+            self.bytes += base.iter().map(|(_, value)| value_bytes(value)).sum::<usize>();
+            let place = ((place as Seq) << 64) | (first_row + row) as Seq;
+            let cluster = self.cluster(*id, place, || {
+                let ids: Vec<String> = serde_json::from_str(distinct_ids.value(row))?;
+                Ok(ids.into_iter().next().unwrap_or_default())
+            })?;
+            if is_told {
+                cluster.base = base;
+            }
+            cluster.created = cluster.created.into_iter().chain(told(row)).min();
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// No property is wanted, only that somebody is there.
+    fn wants_nothing(&self) -> bool {
+        self.keys.is_empty() && self.places.is_none()
+    }
+
+    /// All members of an object, their keys by place.
+    fn placed(&mut self, object: Map<String, Value>) -> Result<Box<[(u16, Value)]>, EventStoreError> {
+        let Some(places) = &mut self.places else { return Ok(Box::default()) };
+        let mut placed = Vec::with_capacity(object.len());
+        for (key, value) in object {
+            let place = match places.get(&key) {
+                Some(place) => *place,
+                None => {
+                    let most = usize::from(u16::MAX);
+                    let place =
+                        u16::try_from(self.keys.len()).map_err(|_| too_many("different properties", most))?;
+                    self.keys.push(key.clone());
+                    places.insert(key, place);
+                    place
+                }
+            };
+            placed.push((place, value));
+        }
+        Ok(placed.into())
+    }
+
+    fn add_profile(&mut self, profile: Profile) -> Result<(), EventStoreError> {
+        for (id, found) in profile.ids {
+            self.add_id(id, &found.distinct_id, found.first, found.changes)?;
+        }
+        Ok(())
+    }
+
+    fn add_id(
+        &mut self,
+        id: Uuid,
+        distinct_id: &str,
+        first: Seq,
+        mut changes: Changes,
+    ) -> Result<(), EventStoreError> {
+        if self.places.is_none() {
+            let keys = std::mem::take(&mut self.keys);
+            changes.keep(|key| keys.binary_search_by(|own| own.as_str().cmp(key)).is_ok());
+            self.keys = keys;
+        }
+        self.bytes += changes.bytes();
+        let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
+        // Where records tell, they do it before events are gone through.
+        let told = cluster.first < OF_EVENT && cluster.created.is_some();
+        if !told {
+            cluster.created = cluster.created.into_iter().chain([arrival(first)]).min();
+        }
+        if !changes.is_empty() {
+            cluster.changes.get_or_insert_default().merge(changes);
+        }
+        self.check()
+    }
+
+    /// The person of `id`; `distinct_id` is its first one if `first` comes before what is known.
+    fn cluster(
+        &mut self,
+        id: Uuid,
+        first: Seq,
+        distinct_id: impl FnOnce() -> Result<String, EventStoreError>,
+    ) -> Result<&mut Cluster, EventStoreError> {
+        let id = self.resolved.imported.person(id);
+        let cluster =
+            self.clusters.entry(id).or_insert_with(|| Cluster { first: Seq::MAX, ..Cluster::default() });
+        if first < cluster.first {
+            cluster.first = first;
+            cluster.distinct_id = distinct_id()?.into();
+        }
+        Ok(cluster)
+    }
+
+    fn check(&mut self) -> Result<(), EventStoreError> {
+        if self.clusters.len() > PEOPLE_MAX {
+            return Err(too_many("persons", PEOPLE_MAX));
+        }
+        if self.bytes > VALUES_BYTES_MAX {
+            let megabytes = VALUES_BYTES_MAX >> 20;
+            return Err(EventStoreError::TooLarge(format!(
+                "The values of the named properties take more than {megabytes} MB over all persons."
+            )));
+        }
+        let bytes = self.bytes + self.clusters.len() * CLUSTER_BYTES;
+        match &mut self.lease {
+            Some(lease) if bytes as u64 > lease.bytes() => lease.set((bytes + RESERVED_STEP) as u64),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::persons::profiles::changes::At;
+    use serde_json::json;
+
+    fn nobody(keys: &[&str]) -> People {
+        People {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            places: None,
+            clusters: HashMap::new(),
+            resolved: Arc::default(),
+            bytes: 0,
+            lease: None,
+        }
+    }
+
+    #[test]
+    fn as_many_persons_as_the_limit_says_and_not_one_more() {
+        let mut people = nobody(&[]);
+        for n in 0..PEOPLE_MAX as u128 {
+            people.add_id(Uuid::from_u128(n), "a", n, Changes::default()).unwrap();
+        }
+        people.add_id(Uuid::from_u128(0), "again", 7, Changes::default()).unwrap();
+        let more = people.add_id(Uuid::from_u128(u128::MAX), "more", 7, Changes::default());
+        assert!(matches!(more, Err(EventStoreError::TooLarge(_))));
+    }
+
+    #[test]
+    fn what_is_nested_in_values_counts_against_the_limit() {
+        let at = At { time: 1, seq: 1 };
+        // Two megabytes, about, of small texts in lists.
+        let nested = json!(vec![vec!["x".repeat(100); 100]; 200]);
+        let mut people = nobody(&["k"]);
+        let mut add = |n: u128, value: &Value| {
+            let mut changes = Changes::default();
+            changes.set("k", value, at);
+            people.add_id(Uuid::from_u128(n), "a", n, changes)
+        };
+        let refused = (0..64).find(|n| add(*n, &nested).is_err());
+        assert!(refused.is_some_and(|n| n > 10), "{refused:?}");
+    }
+
+    #[test]
+    fn only_the_wanted_properties_are_read() {
+        let text = json!({"b": {"a": 1}, "a": [1, {"c": 2}], "d": null, "c": "x", "": 0}).to_string();
+        let read = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+            let mut json = serde_json::Deserializer::from_str(&text);
+            Wanted(&keys).deserialize(&mut json).unwrap().into_vec()
+        };
+        assert_eq!(read(&["a", "d", "z"]), [(0, json!([1, {"c": 2}])), (1, json!(null))]);
+        assert_eq!(read(&["c"]), [(0, json!("x"))]);
+        assert_eq!(read(&[]), []);
+    }
+}

@@ -1,0 +1,158 @@
+//! Taking persons out of the log of merges.
+//!
+//! Rows of the log are numbered without gaps and remembered by processes, so none is taken out: an object with all merges
+//! but those that go takes the place of the whole log, in the transaction of the erasure, together with an empty row that
+//! is the next one. Must stay true: no merge that happens meanwhile is lost (the row is then not the next one) and none of
+//! those erased comes back (the entry counts erasures, and whoever remembers fewer begins anew); the rows before it go
+//! when an entry holds them, as after any folding. That somebody has been identified is told by rows of their own, which
+//! go in the same transaction as far as they fit, and right after it beyond; so an id that is sent again is somebody new.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Key, Query, Write};
+use pennon_engine::scan::Micros;
+
+use super::append::next_row;
+use super::folding::MergesEntry;
+use super::{Merged, encode};
+use crate::EventStore;
+use crate::erasure::Erase;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys;
+use crate::manifest::state::{Manifest, Swap, Swapped, new_id};
+use crate::persons::person_merge_cache::Resolved;
+
+/// Most writes of the transaction but its head, its entry, and its row of the log with what has to hold for it.
+const WRITES_MAX: usize = 96;
+/// How often the log is read again because it grew.
+const TRIES: usize = 20;
+
+/// What is to take the place of the log.
+struct Log<'a> {
+    left: &'a [Merged],
+    /// Number of the last row that there is.
+    through: u64,
+    /// Rows that go beside those of the log.
+    marks: Vec<Key>,
+}
+
+impl EventStore {
+    /// Makes `swap`, and takes whom `erase` names out of the log in the same transaction. False, and nothing changes,
+    /// when the manifest has changed, or somebody was merged since `resolved` with one of those who go.
+    pub(crate) async fn forget(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        resolved: &Resolved,
+        erase: &Erase,
+        swap: &Swap<'_>,
+        now: Micros,
+    ) -> Result<bool, EventStoreError> {
+        for _ in 0..TRIES {
+            let rows = self.merges_after(project, resolved.through).await?;
+            let through = rows.last().map_or(resolved.through, |row| row.number);
+            let is_next = rows.first().is_none_or(|row| row.number == resolved.through + 1);
+            let later = rows.into_iter().flat_map(|row| row.merges).collect::<Vec<_>>();
+            if !is_next || later.iter().any(|merged| erase.names_merge(merged)) {
+                return Ok(false);
+            }
+            let (left, gone): (Vec<Merged>, Vec<Merged>) =
+                resolved.log().chain(&later).partition(|merged| !erase.names_merge(merged));
+            let marks = Self::marks_of(project, erase, &gone);
+            let log = Log { left: &left, through, marks };
+            match self.swap_log(project, manifest, log, swap, now).await? {
+                Swapped::Done => return Ok(true),
+                Swapped::Changed => return Ok(false),
+                Swapped::Refused => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes `swap`, and takes everybody out of the log in the same transaction, whatever it says. False, and nothing
+    /// changes, when the manifest has changed.
+    pub(crate) async fn forget_everybody(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        swap: &Swap<'_>,
+        now: Micros,
+    ) -> Result<bool, EventStoreError> {
+        let records = &self.inner.store.records;
+        let all = |prefix| Query::partition(keys::override_pk(project)).prefix(prefix);
+        for _ in 0..TRIES {
+            // The last row never goes.
+            let last = records.query(all(keys::MERGE).descending().limit(1)).await?;
+            let last = last.first().map(|item| keys::merge_number(&item.key.sk)).transpose()?;
+            let (identified, forced) =
+                futures::try_join!(records.query(all(keys::IDENTIFIED)), records.query(all(keys::FORCED)))?;
+            let marks = identified.into_iter().chain(forced).map(|item| item.key).collect();
+            let log = Log { left: &[], through: last.unwrap_or(0), marks };
+            match self.swap_log(project, manifest, log, swap, now).await? {
+                Swapped::Done => return Ok(true),
+                Swapped::Changed => return Ok(false),
+                Swapped::Refused => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes `swap`, and puts `log` in the place of the one that there is.
+    async fn swap_log(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        log: Log<'_>,
+        swap: &Swap<'_>,
+        now: Micros,
+    ) -> Result<Swapped, EventStoreError> {
+        let Log { left, through, mut marks } = log;
+        let room = WRITES_MAX.saturating_sub(swap.segments.len() + swap.records.len());
+        let after = marks.split_off(marks.len().min(room));
+        let entry = self.store_log(project, manifest, left, through + 1, now).await?;
+        let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
+        let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
+        let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
+        let swapped = manifest.swap(self, project, &all).await?;
+        match swapped {
+            Swapped::Done => self.inner.store.records.sweep(after).await?,
+            _ => self.inner.objects.delete_all(vec![entry.object]).await?,
+        }
+        Ok(swapped)
+    }
+
+    /// The rows that say of those who go that they have been identified, and what was forced on them.
+    fn marks_of(project: ProjectId, erase: &Erase, gone: &[Merged]) -> Vec<Key> {
+        let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
+        let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
+        let forced = pairs.into_iter().map(|(from, to)| keys::forced_merge(project, from, to));
+        identified.chain(forced).collect()
+    }
+
+    /// Stores `merges` as the whole log up to row `through`.
+    async fn store_log(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        merges: &[Merged],
+        through: u64,
+        now: Micros,
+    ) -> Result<MergesEntry, EventStoreError> {
+        let id = new_id(now);
+        let entry = MergesEntry {
+            format: formats::MERGES,
+            object: format!("merges/project={project}/{id}.bin"),
+            through,
+            merges: merges.len() as u64,
+            erasures: manifest.erasures() + 1,
+            at: now,
+            head: 0,
+            id,
+        };
+        self.inner.objects.create_all(&[(entry.object.clone(), Bytes::from(encode(merges)))]).await?;
+        Ok(entry)
+    }
+}

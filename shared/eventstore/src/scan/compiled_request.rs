@@ -1,0 +1,115 @@
+//! A request, made ready to be put to each source of events.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
+use serde_json::Value;
+
+use crate::blocks::block_log::Choice;
+use crate::event::Row;
+use crate::memory::QuestionMemory;
+
+/// The property that holds the groups of an event, by the names of their types.
+pub(crate) const GROUPS: &str = "$groups";
+/// Start of the names under which groups are asked for, followed by the index of their type.
+const GROUP_PREFIX: &str = "$group_";
+
+/// A request, made ready to be put to each source.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub request: ScanRequest,
+    pub columns: Vec<(ColumnKey, Arc<Origin>)>,
+}
+
+/// Where the values of a column come from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    DistinctId,
+    AllProperties,
+    Property(String),
+    /// The group of a type; an event whose groups do not name the type may have it as a property of its own.
+    Group {
+        type_name: String,
+        own: String,
+    },
+}
+
+impl Wanted {
+    /// The request of a project whose group types have these names, by index.
+    pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> Wanted {
+        let origin = |key: &ColumnKey| match key {
+            ColumnKey::DistinctId => Origin::DistinctId,
+            ColumnKey::AllProperties => Origin::AllProperties,
+            ColumnKey::Property(key) => match group_type(key, group_types) {
+                Some(type_name) => Origin::Group { type_name: type_name.clone(), own: key.clone() },
+                None => Origin::Property(key.clone()),
+            },
+        };
+        let columns = request.columns.iter().map(|key| (key.clone(), Arc::new(origin(key)))).collect();
+        Wanted { request: request.clone(), columns }
+    }
+
+    /// The names asked for; none stands for all.
+    pub(crate) fn names(&self) -> Option<&BTreeSet<String>> {
+        match &self.request.events {
+            EventSelection::All => None,
+            EventSelection::Named(names) => Some(names),
+        }
+    }
+
+    pub(crate) fn is_named(&self, event: &str) -> bool {
+        self.names().is_none_or(|names| names.contains(event))
+    }
+}
+
+impl Origin {
+    /// The value of an event that lies in a block.
+    pub(crate) fn value(&self, row: &Row) -> Option<Value> {
+        let properties = &row.event.properties;
+        match self {
+            Origin::DistinctId => Some(Value::from(row.event.distinct_id.as_str())),
+            Origin::AllProperties => Some(Value::Object(properties.clone())),
+            Origin::Property(key) => properties.get(key).cloned(),
+            Origin::Group { type_name, own } => {
+                let groups = properties.get(GROUPS);
+                groups
+                    .and_then(|groups| group_key(groups, type_name))
+                    .or_else(|| properties.get(own).cloned())
+            }
+        }
+    }
+}
+
+/// What of the events in blocks is wanted. Their properties are taken from `room` for as long as they are rows.
+pub(crate) fn choice(wanted: &Arc<Wanted>, room: &QuestionMemory) -> Choice {
+    let (named, asked) = (wanted.clone(), wanted.clone());
+    let asks_for = move |key: &str| {
+        asked.columns.iter().any(|(_, origin)| match origin.as_ref() {
+            Origin::DistinctId => false,
+            Origin::AllProperties => true,
+            Origin::Property(wanted) => wanted == key,
+            Origin::Group { own, .. } => own == key || key == GROUPS,
+        })
+    };
+    Choice {
+        event: Arc::new(move |event: &str| named.is_named(event)),
+        from: wanted.request.from,
+        to: wanted.request.to,
+        property: Arc::new(asks_for),
+        room: Some(room.clone()),
+    }
+}
+
+fn group_type<'a>(key: &str, group_types: &'a [String]) -> Option<&'a String> {
+    group_types.get(key.strip_prefix(GROUP_PREFIX)?.parse::<usize>().ok()?)
+}
+
+/// The key of the group of a type, always as text.
+pub(crate) fn group_key(groups: &Value, type_name: &str) -> Option<Value> {
+    match groups.get(type_name)? {
+        Value::Null => None,
+        Value::String(key) => Some(Value::from(key.as_str())),
+        other => Some(Value::from(other.to_string())),
+    }
+}

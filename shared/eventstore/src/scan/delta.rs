@@ -1,0 +1,200 @@
+//! Side rows: events that do not lie where their person's others do, and are put among them. Those are the events of
+//! blocks, and the events of segments whose persons have been merged into others since the segment was written.
+//!
+//! Must stay true: every side row is dealt under its final person; a row that became a side row is left out where it
+//! came from.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pennon_engine::Codes;
+use pennon_engine::scan::{Column, MISSING, Micros, Seq};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::compiled_request::Wanted;
+use super::load::LoadedRun;
+use super::merge::{Source, SourceRun};
+use super::piece::Core;
+use super::row_selection::Keep;
+use crate::event::Row;
+use crate::persons::person_merges::Resolution;
+use crate::segments::writer::range_of;
+
+/// Side rows of one place; all vectors have one entry a row.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    /// Indices into the names of the scan.
+    pub events: Vec<usize>,
+    /// Final.
+    pub persons: Vec<Uuid>,
+    pub times: Vec<Micros>,
+    pub seqs: Vec<Seq>,
+    /// In the order of [`Wanted::columns`].
+    pub columns: Vec<Column>,
+}
+
+impl Chunk {
+    /// The rows of blocks, which the caller has chosen. `names` ascend and have the names of all of them.
+    pub(crate) fn of_rows(rows: &[Row], names: &[String], wanted: &Wanted, resolution: &Resolution) -> Chunk {
+        let column = |of: &dyn Fn(&Row) -> Option<Value>| {
+            let (mut codes, mut values) = (Vec::with_capacity(rows.len()), Vec::new());
+            let mut known = Codes::<Value>::default();
+            for row in rows {
+                codes.push(of(row).map_or(MISSING, |value| {
+                    known.get(&value).unwrap_or_else(|| {
+                        values.push(value.clone());
+                        known.code(value).0
+                    })
+                }));
+            }
+            Column::new(codes, values)
+        };
+        Chunk {
+            events: rows.iter().map(|row| names.partition_point(|name| *name < row.event.event)).collect(),
+            persons: rows.iter().map(|row| resolution.person(row.person)).collect(),
+            times: rows.iter().map(|row| row.event.timestamp).collect(),
+            seqs: rows.iter().map(|row| row.seq).collect(),
+            columns: wanted.columns.iter().map(|(_, origin)| column(&|row| origin.value(row))).collect(),
+        }
+    }
+
+    /// Whether the run has a row of one of the persons that `moved` has, by their place in the range.
+    pub(crate) fn has_any(run: &LoadedRun, moved: &[(u32, Uuid)]) -> bool {
+        let codes = &run.core.codes;
+        if moved.len() < codes.len() / 64 {
+            return moved.iter().any(|(code, _)| codes.binary_search(code).is_ok());
+        }
+        let mut moved = moved.iter().map(|(code, _)| *code).peekable();
+        codes.iter().any(|code| {
+            while moved.next_if(|next| next < code).is_some() {}
+            moved.peek() == Some(code)
+        })
+    }
+
+    /// The rows of a run whose persons `moved` has, by their place in the range; what is left is in `run`.
+    pub(crate) fn split(run: &mut LoadedRun, moved: &[(u32, Uuid)]) -> Option<Chunk> {
+        let last = moved.last().map_or(0, |(code, _)| *code as usize);
+        let mut finals = vec![None; last + 1];
+        for (code, person) in moved {
+            finals[*code as usize] = Some(*person);
+        }
+        let is_moved = |code: u32| finals.get(code as usize).is_some_and(Option::is_some);
+        if !run.core.codes.iter().any(|code| is_moved(*code)) {
+            return None;
+        }
+        let (away, stay) =
+            (Keep::of(&run.core.codes, is_moved), Keep::of(&run.core.codes, |code| !is_moved(code)));
+        let core = away.core(&run.core);
+        let persons = core.codes.iter().filter_map(|code| finals[*code as usize]).collect::<Vec<_>>();
+        let seqs = run.seqs.as_deref().map(|seqs| away.seqs(seqs)).unwrap_or_default();
+        let chunk = Chunk {
+            events: vec![run.event; persons.len()],
+            persons,
+            times: core.times.to_vec(),
+            seqs: seqs.to_vec(),
+            columns: run.columns.iter().map(|column| away.column(column).column).collect(),
+        };
+        run.core = stay.core(&run.core);
+        run.seqs = run.seqs.as_deref().map(|seqs| stay.seqs(seqs));
+        run.columns = run.columns.iter().map(|column| stay.column(column)).collect();
+        Some(chunk)
+    }
+}
+
+/// Where a row lies.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    chunk: u32,
+    row: u32,
+}
+
+/// The rows of `chunks` by the number of their person's range, and in order.
+pub(crate) fn sources(chunks: &[Chunk], bits: u32) -> BTreeMap<u64, Source> {
+    let mut dealt: BTreeMap<u64, BTreeMap<usize, Vec<Place>>> = BTreeMap::new();
+    for (at, chunk) in chunks.iter().enumerate() {
+        for (row, (event, person)) in chunk.events.iter().zip(&chunk.persons).enumerate() {
+            let events = dealt.entry(range_of(*person, bits)).or_default();
+            events.entry(*event).or_default().push(Place { chunk: at as u32, row: row as u32 });
+        }
+    }
+    dealt.into_iter().map(|(number, events)| (number, source(chunks, events))).collect()
+}
+
+fn source(chunks: &[Chunk], events: BTreeMap<usize, Vec<Place>>) -> Source {
+    let person = |place: &Place| chunks[place.chunk as usize].persons[place.row as usize];
+    let mut persons = events.values().flatten().map(person).collect::<Vec<_>>();
+    persons.sort_unstable();
+    persons.dedup();
+    let mut runs =
+        events.into_iter().map(|(event, places)| run(chunks, event, &places, &persons)).collect::<Vec<_>>();
+    add_ties(&mut runs);
+    Source::whole(Arc::new(persons), runs)
+}
+
+fn run(chunks: &[Chunk], event: usize, places: &[Place], persons: &[Uuid]) -> SourceRun {
+    let of = |place: &Place| (&chunks[place.chunk as usize], place.row as usize);
+    let mut rows = places
+        .iter()
+        .map(|place| {
+            let (chunk, row) = of(place);
+            let code = persons.partition_point(|person| *person < chunk.persons[row]) as u32;
+            (code, chunk.times[row], chunk.seqs[row], *place)
+        })
+        .collect::<Vec<_>>();
+    rows.sort_unstable_by_key(|(code, time, seq, _)| (*code, *time, *seq));
+    let columns = chunks.first().map_or(0, |chunk| chunk.columns.len());
+    let ordered = rows.iter().map(|(.., place)| *place).collect::<Vec<_>>();
+    SourceRun {
+        event,
+        core: Core {
+            codes: rows.iter().map(|(code, ..)| *code).collect(),
+            times: rows.iter().map(|(_, time, ..)| *time).collect(),
+            ties: None,
+        },
+        seqs: Some((Arc::new(rows.iter().map(|(_, _, seq, _)| *seq).collect()), 0)),
+        columns: (0..columns).map(|column| gathered(chunks, &ordered, column)).collect(),
+    }
+}
+
+/// Column number `column` of the rows, with a dictionary of its own in order of first appearance.
+fn gathered(chunks: &[Chunk], places: &[Place], column: usize) -> Column {
+    let (mut codes, mut values) = (Vec::with_capacity(places.len()), Vec::new());
+    let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+    for place in places {
+        let source = &chunks[place.chunk as usize].columns[column];
+        let code = source.codes[place.row as usize];
+        codes.push(match source.values.get(code as usize) {
+            None => MISSING,
+            Some(value) => *known.entry((place.chunk, code)).or_insert_with(|| {
+                values.push(value.clone());
+                (values.len() - 1) as u32
+            }),
+        });
+    }
+    Column::new(codes, values)
+}
+
+/// Says which of the events of its person and time each row is, if any two share both.
+fn add_ties(runs: &mut [SourceRun]) {
+    let mut rows = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        let seqs = run.seqs.as_ref().map(|(seqs, _)| seqs.as_slice()).unwrap_or_default();
+        for (row, (code, time)) in run.core.codes.iter().zip(&run.core.times).enumerate() {
+            rows.push((*code, *time, seqs[row], at, row));
+        }
+    }
+    rows.sort_unstable();
+    if rows.windows(2).all(|pair| (pair[0].0, pair[0].1) != (pair[1].0, pair[1].1)) {
+        return;
+    }
+    let mut ties = runs.iter().map(|run| vec![0; run.core.codes.len()]).collect::<Vec<_>>();
+    for tied in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        for (tie, (.., run, row)) in (0..).zip(tied) {
+            ties[*run][*row] = tie;
+        }
+    }
+    for (run, ties) in runs.iter_mut().zip(ties) {
+        run.core.ties = Some(ties.into());
+    }
+}

@@ -1,0 +1,106 @@
+//! Shares of the persons whose rows lie in several segments, kept once they have been put together.
+//!
+//! Must stay true: what is kept depends on its key alone, which says of which runs of which segments it was made, of which
+//! of their times, and with which columns. So nothing that waits in blocks is in it, and no row of a person who has been
+//! merged since its segment was written: shares with these are put together each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pennon_engine::scan::{ColumnKey, Order, Partition, Seq};
+use uuid::Uuid;
+
+use super::compiled_request::{Origin, Wanted};
+use super::load::Task;
+use super::merge::Source;
+use super::piece::{self, Clip, Key, Part, Piece, Pieces, WHOLE};
+
+/// What a share was put together from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Ingredients {
+    /// Which share, of `2^bits`.
+    number: u64,
+    bits: u32,
+    arrivals: bool,
+    sources: Vec<Ingredient>,
+    columns: Vec<(ColumnKey, Arc<Origin>)>,
+}
+
+/// Some runs of a range of a segment, and which of their times.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Ingredient {
+    object: Arc<str>,
+    range: usize,
+    runs: Vec<(u32, Clip)>,
+}
+
+/// Shares by their numbers, with the task that each of their sources was loaded for.
+pub(crate) type ByNumber = BTreeMap<u64, Vec<(Option<usize>, Source)>>;
+
+/// Which shares can be kept, and under what name.
+pub(crate) struct Keeping {
+    keys: BTreeMap<u64, Key>,
+}
+
+impl Keeping {
+    /// Of `shares` among `2^bits`. Tasks some rows of which are of others by now are `touched`.
+    pub(crate) fn of(
+        shares: &ByNumber,
+        bits: u32,
+        tasks: &[Arc<Task>],
+        touched: &BTreeSet<usize>,
+        wanted: &Wanted,
+    ) -> Keeping {
+        let several = shares.iter().filter(|(_, share)| share.len() > 1);
+        let keys = several.filter_map(|(number, share)| {
+            let ingredient = |at: &Option<usize>| {
+                let at = at.filter(|at| !touched.contains(at))?;
+                let task = &tasks[at];
+                let runs = task.runs.iter().map(|run| (run.run, run.clip.unwrap_or(WHOLE))).collect();
+                Some(Ingredient { object: task.file.object().clone(), range: task.group, runs })
+            };
+            let sources = share.iter().map(|(at, _)| ingredient(at)).collect::<Option<Vec<_>>>()?;
+            let (columns, arrivals) = (wanted.columns.clone(), wanted.request.arrivals);
+            let of = Ingredients { number: *number, bits, arrivals, sources, columns };
+            let object = of.sources.first()?.object.clone();
+            Some((*number, Key { object, range: 0, run: 0, part: Part::Share(Arc::new(of)), clip: WHOLE }))
+        });
+        Keeping { keys: keys.collect() }
+    }
+
+    /// Takes those shares out of `shares` that are kept.
+    pub(crate) fn take(&self, pieces: &Pieces, shares: &mut ByNumber) -> BTreeMap<u64, Partition> {
+        let mut kept = BTreeMap::new();
+        for (number, key) in &self.keys {
+            if let Some(Piece::Share(partition, _)) = pieces.get(key) {
+                shares.remove(number);
+                kept.insert(*number, Partition::clone(&partition));
+            }
+        }
+        kept
+    }
+
+    /// Keeps a share that was put together, if it can be.
+    pub(crate) fn put(&self, pieces: &Pieces, number: u64, partition: &Partition) {
+        if let Some(key) = self.keys.get(&number) {
+            pieces.put(key.clone(), Piece::Share(Arc::new(partition.clone()), bytes_of(partition)));
+        }
+    }
+}
+
+/// What a partition takes in memory, about.
+fn bytes_of(partition: &Partition) -> u64 {
+    let mut bytes = partition.actors.len() * size_of::<Uuid>();
+    let mut values = 0;
+    for run in &partition.runs {
+        let order = match &run.order {
+            Order::Untied => 0,
+            Order::Ties(_) => size_of::<u32>(),
+            Order::Seqs(_) => size_of::<Seq>(),
+        };
+        let row = size_of::<u32>() + size_of::<i64>() + order + run.columns.len() * size_of::<u32>();
+        bytes += run.times.len() * row;
+        values += run.columns.values().map(piece::values_bytes).sum::<u64>();
+    }
+    bytes as u64 + values
+}
