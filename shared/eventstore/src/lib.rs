@@ -74,20 +74,20 @@ pub use settings::Settings;
 pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
-use compaction::backlog::Waiting;
-use compaction::merge_failures::Apart;
-use compaction::stale_persons::Looked;
+use compaction::backlog::Backlog;
+use compaction::merge_failures::MergeFailures;
+use compaction::stale_persons::StalePersonChecks;
 use integrity::quarantine::Quarantine;
 use keys::BlockId;
 use memory::MemoryBudget;
 use objects::Objects;
-use objects::retry::Turns;
-use persons::imports::ids_sidecar::{ReadOlder, RecordIds};
+use objects::retry::RetryBudget;
+use persons::imports::ids_sidecar::{LegacyIdsReader, RecordIds};
 use persons::imports::records::{self, PersonsObject};
-use persons::merge_log::Tails;
-use persons::person_merge_cache::Resolved;
-use scan::decode_budget::DecodingTurns;
-use scan::piece::Pieces;
+use persons::merge_log::LogTails;
+use persons::person_merge_cache::PersonMergeState;
+use scan::decode_budget::DecodeBudget;
+use scan::piece::PieceCache;
 use segments::parquet_io::file::ParquetFile;
 use segments::reader::SegmentFile;
 
@@ -105,24 +105,24 @@ struct Inner {
     installation: installation::KnownInstallation,
     ties: AtomicU32,
     marked: Mutex<HashSet<ProjectId>>,
-    waiting: Waiting,
-    flag_calls: flag_calls::CallsMemory,
+    backlog: Backlog,
+    flag_calls: flag_calls::FlagCallCache,
     segments: Cache<Arc<SegmentFile>>,
     persons: Cache<Arc<PersonsObject>>,
     record_ids: Cache<Arc<RecordIds>>,
-    read_older: Option<ReadOlder>,
-    resolutions: Cache<Arc<Resolved>>,
-    tails: Tails,
-    looked: Looked,
-    apart: Apart,
+    read_legacy_ids: Option<LegacyIdsReader>,
+    person_merge_cache: Cache<Arc<PersonMergeState>>,
+    log_tails: LogTails,
+    stale_person_checks: StalePersonChecks,
+    merge_failures: MergeFailures,
     files: Cache<Arc<ParquetFile>>,
     /// Uuids of segments, by segment and hash.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
-    pieces: Arc<Pieces>,
+    pieces: Arc<PieceCache>,
     /// For questions and the pieces.
     memory: MemoryBudget,
     /// For what scans decode.
-    turns: DecodingTurns,
+    decode_budget: DecodeBudget,
     replaced: Cache<Arc<Vec<BlockId>>>,
 }
 
@@ -133,7 +133,7 @@ const PERSONS_REMEMBERED: usize = 32;
 /// Uuids of segments that are remembered, of which copies wait in blocks.
 const UUIDS_REMEMBERED: usize = 32_768;
 /// Projects whose merged persons are remembered.
-const RESOLUTIONS_REMEMBERED: usize = 16;
+const PERSON_MERGES_CACHED: usize = 16;
 /// Lists of replaced blocks that are remembered.
 const REPLACED_REMEMBERED: usize = 64;
 
@@ -151,7 +151,7 @@ impl EventStore {
         settings: Settings,
     ) -> Result<EventStore, EventStoreError> {
         let objects = Objects::open_trusting(events_url, store.roots)?;
-        Ok(EventStore::with(store, objects, settings, Some(records::read_older)))
+        Ok(EventStore::with(store, objects, settings, Some(records::read_legacy_ids)))
     }
 
     /// As [`EventStore::open`], for a process that only appends events: it needs no reader of Parquet. Events that merge
@@ -166,11 +166,16 @@ impl EventStore {
     /// again after waits no longer than `longest_wait`.
     pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
         let objects = Objects::over(objects, "").with_longest_wait(longest_wait);
-        EventStore::with(store, objects, Settings::default(), Some(records::read_older))
+        EventStore::with(store, objects, Settings::default(), Some(records::read_legacy_ids))
     }
 
-    fn with(store: Store, objects: Objects, settings: Settings, read_older: Option<ReadOlder>) -> EventStore {
-        let pieces = Arc::new(Pieces::new(settings.cache_bytes));
+    fn with(
+        store: Store,
+        objects: Objects,
+        settings: Settings,
+        read_legacy_ids: Option<LegacyIdsReader>,
+    ) -> EventStore {
+        let pieces = Arc::new(PieceCache::new(settings.cache_bytes));
         let inner = Inner {
             objects: objects.with_quarantine(Quarantine::new(store.clone())),
             installation: installation::KnownInstallation::default(),
@@ -179,34 +184,34 @@ impl EventStore {
             // A start by chance, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
-            waiting: Waiting::default(),
-            flag_calls: flag_calls::CallsMemory::default(),
+            backlog: Backlog::default(),
+            flag_calls: flag_calls::FlagCallCache::default(),
             segments: Cache::new(SEGMENTS_REMEMBERED),
             persons: Cache::new(PERSONS_REMEMBERED),
             record_ids: Cache::new(PERSONS_REMEMBERED),
-            read_older,
-            resolutions: Cache::new(RESOLUTIONS_REMEMBERED),
-            tails: Tails::default(),
-            looked: Looked::default(),
-            apart: Apart::default(),
+            read_legacy_ids,
+            person_merge_cache: Cache::new(PERSON_MERGES_CACHED),
+            log_tails: LogTails::default(),
+            stale_person_checks: StalePersonChecks::default(),
+            merge_failures: MergeFailures::default(),
             files: Cache::new(SEGMENTS_REMEMBERED),
             uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
             memory: MemoryBudget::new(settings.memory_bytes, settings.cache_bytes, pieces.clone()),
             pieces,
-            turns: DecodingTurns::new(settings.scan_bytes / 2),
+            decode_budget: DecodeBudget::new(settings.scan_bytes / 2),
             replaced: Cache::new(REPLACED_REMEMBERED),
         };
         EventStore { inner: Arc::new(inner) }
     }
 
     /// The tries of work that somebody waits for.
-    fn turns_of_a_command(&self) -> Turns {
-        Turns::of_a_command(&self.inner.settings)
+    fn command_retries(&self) -> RetryBudget {
+        RetryBudget::for_command(&self.inner.settings)
     }
 
     /// The tries of work that comes again by itself.
-    fn turns_of_a_task(&self) -> Turns {
-        Turns::of_a_task(&self.inner.settings)
+    fn background_retries(&self) -> RetryBudget {
+        RetryBudget::for_background_task(&self.inner.settings)
     }
 
     /// Ascends within the process, for batches that arrive in one microsecond.

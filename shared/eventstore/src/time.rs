@@ -7,24 +7,24 @@ use tokio::time::Instant;
 /// The time of work that was told when it began. What it notes late must not look older than it is: readers rely on the
 /// grace period, which counts from then.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Began {
+pub(crate) struct WorkClock {
     at: Micros,
     by: Instant,
 }
 
-impl Began {
+impl WorkClock {
     /// Work that begins now, which is `now`.
-    pub(crate) fn at(now: Micros) -> Began {
-        Began { at: now, by: Instant::now() }
+    pub(crate) fn start(now: Micros) -> WorkClock {
+        WorkClock { at: now, by: Instant::now() }
     }
 
     /// What the time is by now.
     pub(crate) fn now(&self) -> Micros {
-        self.at.saturating_add(self.lasted())
+        self.at.saturating_add(self.elapsed())
     }
 
     /// How long it has lasted.
-    pub(crate) fn lasted(&self) -> Micros {
+    pub(crate) fn elapsed(&self) -> Micros {
         Micros::try_from(self.by.elapsed().as_micros()).unwrap_or(Micros::MAX)
     }
 }

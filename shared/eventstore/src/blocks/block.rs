@@ -167,11 +167,11 @@ pub(crate) struct Block {
     /// The names of their properties.
     pub keys: Vec<String>,
     /// Its events.
-    pub heads: Vec<Head>,
+    pub headers: Vec<EventHeader>,
 }
 
 /// An event of a block, as far as it is read at first.
-pub(crate) struct Head {
+pub(crate) struct EventHeader {
     pub uuid: Uuid,
     pub timestamp: Micros,
     /// Number of its name.
@@ -196,8 +196,8 @@ impl Block {
         let count = reader.count()?;
         let names = texts(&mut reader)?;
         let keys = texts(&mut reader)?;
-        let heads = heads(&mut reader, count, names.len())?;
-        let block = Block { names, keys, heads, plain };
+        let headers = headers(&mut reader, count, names.len())?;
+        let block = Block { names, keys, headers, plain };
         if format == WITHOUT_CHECKSUM {
             block.decode_all()?;
         }
@@ -215,18 +215,22 @@ impl Block {
     /// Decodes all events, and keeps none.
     fn decode_all(&self) -> Result<(), EventStoreError> {
         let all = vec![true; self.keys.len()];
-        (0..self.heads.len()).try_for_each(|index| self.event(index, &all).map(drop))
+        (0..self.headers.len()).try_for_each(|index| self.event(index, &all).map(drop))
     }
 
     /// The distinct id of event `index`.
     pub(crate) fn distinct_id(&self, index: usize) -> Result<&str, EventStoreError> {
-        let bytes = &self.plain[self.heads[index].distinct_id.clone()];
+        let bytes = &self.plain[self.headers[index].distinct_id.clone()];
         std::str::from_utf8(bytes).map_err(EventStoreError::corrupt)
     }
 
     /// Gives all properties of event `index` to `into`.
-    pub(crate) fn give(&self, index: usize, into: &mut impl Properties) -> Result<(), EventStoreError> {
-        let mut reader = Reader::new(&self.plain[self.heads[index].properties.clone()]);
+    pub(crate) fn read_properties_into(
+        &self,
+        index: usize,
+        into: &mut impl Properties,
+    ) -> Result<(), EventStoreError> {
+        let mut reader = Reader::new(&self.plain[self.headers[index].properties.clone()]);
         while !reader.is_empty() {
             let tag = reader.tag()?;
             let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
@@ -242,8 +246,8 @@ impl Block {
 
     /// Event `index` with those of its properties whose names are `wanted`, by number.
     pub(crate) fn event(&self, index: usize, wanted: &[bool]) -> Result<Event, EventStoreError> {
-        let head = &self.heads[index];
-        let mut reader = Reader::new(&self.plain[head.properties.clone()]);
+        let header = &self.headers[index];
+        let mut reader = Reader::new(&self.plain[header.properties.clone()]);
         let mut properties = Map::new();
         while !reader.is_empty() {
             let tag = reader.tag()?;
@@ -257,10 +261,10 @@ impl Block {
             }
         }
         Ok(Event {
-            uuid: head.uuid,
-            event: self.names[head.name].clone(),
+            uuid: header.uuid,
+            event: self.names[header.name].clone(),
             distinct_id: self.distinct_id(index)?.to_owned(),
-            timestamp: head.timestamp,
+            timestamp: header.timestamp,
             properties,
         })
     }
@@ -270,35 +274,35 @@ fn texts(reader: &mut Reader<'_>) -> Result<Vec<String>, EventStoreError> {
     (0..reader.count()?).map(|_| reader.text()).collect()
 }
 
-fn heads(reader: &mut Reader<'_>, count: usize, names: usize) -> Result<Vec<Head>, EventStoreError> {
-    let mut heads = Vec::with_capacity(count.min(1 << 16));
+fn headers(reader: &mut Reader<'_>, count: usize, names: usize) -> Result<Vec<EventHeader>, EventStoreError> {
+    let mut headers = Vec::with_capacity(count.min(1 << 16));
     for _ in 0..count {
         let uuid = Uuid::from_bytes(reader.array()?);
-        heads.push(Head { uuid, timestamp: 0, name: 0, distinct_id: 0..0, properties: 0..0 });
+        headers.push(EventHeader { uuid, timestamp: 0, name: 0, distinct_id: 0..0, properties: 0..0 });
     }
     let mut before: Micros = 0;
-    for head in &mut heads {
+    for header in &mut headers {
         before = before.wrapping_add(reader.signed()?);
-        head.timestamp = before;
+        header.timestamp = before;
     }
-    for head in &mut heads {
+    for header in &mut headers {
         let name = usize::try_from(reader.unsigned()?).ok().filter(|name| *name < names);
-        head.name = name.ok_or_else(|| EventStoreError::corrupt("an event without a name"))?;
+        header.name = name.ok_or_else(|| EventStoreError::corrupt("an event without a name"))?;
     }
-    for head in &mut heads {
+    for header in &mut headers {
         let length = reader.count()?;
         let start = reader.place();
         reader.take(length)?;
-        head.distinct_id = start..start + length;
+        header.distinct_id = start..start + length;
     }
     let lengths = (0..count).map(|_| reader.count()).collect::<Result<Vec<_>, _>>()?;
-    for (head, length) in heads.iter_mut().zip(lengths) {
+    for (header, length) in headers.iter_mut().zip(lengths) {
         let start = reader.place();
         reader.take(length)?;
-        head.properties = start..start + length;
+        header.properties = start..start + length;
     }
     if reader.is_empty() {
-        Ok(heads)
+        Ok(headers)
     } else {
         Err(EventStoreError::corrupt("a block with bytes behind its end"))
     }

@@ -75,13 +75,13 @@ impl RawBlock {
     /// Inflates it.
     pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
         self.require_parts()?;
-        Block::open(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+        Block::open(&self.bytes, self.project, &self.id).map_err(|error| self.block_error(error))
     }
 
     /// An error where it is not what was written.
     pub(crate) fn verify(&self) -> Result<(), EventStoreError> {
         self.require_parts()?;
-        Block::verify(&self.bytes, self.project, &self.id).map_err(|error| self.unreadable(error))
+        Block::verify(&self.bytes, self.project, &self.id).map_err(|error| self.block_error(error))
     }
 
     fn require_parts(&self) -> Result<(), EventStoreError> {
@@ -89,10 +89,10 @@ impl RawBlock {
             return Ok(());
         }
         let what = format!("{} of {} parts are there", self.parts, self.id.parts);
-        Err(self.unreadable(BlockError::Damaged(what)))
+        Err(self.block_error(BlockError::Damaged(what)))
     }
 
-    pub(crate) fn unreadable(&self, error: BlockError) -> EventStoreError {
+    pub(crate) fn block_error(&self, error: BlockError) -> EventStoreError {
         match error {
             BlockError::Newer(error) => EventStoreError::Corrupt(format!("block {}: {error}", self.id)),
             BlockError::Damaged(what) => {
@@ -143,7 +143,7 @@ impl EventStore {
         // was stored would count twice where its events have no uuid of their own.
         self.merge_persons(project, &batch.merging).await?;
         self.inner.store.blocks.transact(writes.collect()).await?;
-        self.inner.waiting.add(batch.block.len());
+        self.inner.backlog.add(batch.block.len());
         self.inner.flag_calls.invalidate();
         Ok(())
     }
@@ -182,11 +182,11 @@ impl EventStore {
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
         let most = self.inner.settings.shard_bytes;
         let shards = self.shards(project, None, BLOCKS_PER_SHARD_MAX + 1, most).await?;
-        let is_cut = shards.iter().any(|shard| shard.is_cut);
-        let blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
-        if is_cut || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
+        let has_more = shards.iter().any(|shard| shard.has_more);
+        let blocks = assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items))?;
+        if has_more || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
             // A matter of time, not of the question.
-            self.inner.waiting.wake();
+            self.inner.backlog.wake();
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
             return Err(waiting.into());
@@ -195,15 +195,15 @@ impl EventStore {
     }
 
     /// As [`EventStore::raw_blocks`], if they are so few that one page of each shard has them all.
-    pub(crate) async fn few_raw_blocks(
+    pub(crate) async fn raw_blocks_if_few(
         &self,
         project: ProjectId,
     ) -> Result<Option<Vec<RawBlock>>, EventStoreError> {
         let shards = self.shards(project, None, FEW_PER_SHARD + 1, FEW_BYTES_PER_SHARD).await?;
-        if shards.iter().any(|shard| shard.is_cut) {
+        if shards.iter().any(|shard| shard.has_more) {
             return Ok(None);
         }
-        complete(project, shards.into_iter().flat_map(|shard| shard.items)).map(Some)
+        assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items)).map(Some)
     }
 
     /// The newest blocks of `project` that are not being written, oldest first; those that a segment replaces too. One round
@@ -215,7 +215,7 @@ impl EventStore {
         });
         let pages = futures::future::try_join_all(pages).await?;
         // Parts of a block come in their order.
-        complete(project, pages.into_iter().flat_map(|page| page.items.into_iter().rev()))
+        assemble_blocks(project, pages.into_iter().flat_map(|page| page.items.into_iter().rev()))
     }
 
     /// The ids of all blocks of `project` that are not being written, however many; their content is not looked at.
@@ -237,8 +237,9 @@ impl EventStore {
                 }
             }
         }
-        let written =
-            parts.into_iter().filter(|(id, parts)| *parts == usize::from(id.parts) || was_written(id));
+        let written = parts
+            .into_iter()
+            .filter(|(id, parts)| *parts == usize::from(id.parts) || write_window_passed(id));
         Ok(written.map(|(id, _)| id).collect())
     }
 
@@ -263,9 +264,9 @@ impl EventStore {
     ) -> Result<(Vec<RawBlock>, Option<BlockId>), EventStoreError> {
         let most = self.inner.settings.compacted_shard_bytes;
         let shards = self.shards(project, from, COMPACTED_PER_SHARD, most).await?;
-        let cut = shards.iter().filter(|shard| shard.is_cut).filter_map(|shard| shard.items.last());
+        let cut = shards.iter().filter(|shard| shard.has_more).filter_map(|shard| shard.items.last());
         let cut = cut.map(|item| block_of(project, item)).collect::<Result<Vec<_>, EventStoreError>>()?;
-        let mut blocks = complete(project, shards.into_iter().flat_map(|shard| shard.items))?;
+        let mut blocks = assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items))?;
         let first_cut = cut.into_iter().min();
         if let Some(first_cut) = first_cut {
             blocks.retain(|block| block.id < first_cut);
@@ -280,7 +281,7 @@ impl EventStore {
         from: Option<BlockId>,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Shard>, EventStoreError> {
+    ) -> Result<Vec<ShardPage>, EventStoreError> {
         let shards = (0..keys::SHARDS).map(|shard| {
             let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
             // The name of a block comes before the names of its parts.
@@ -293,17 +294,17 @@ impl EventStore {
         let shards = futures::future::try_join_all(shards).await?;
         let shard = |items: Vec<Item>| {
             let read = items.iter().map(|item| item.bytes.len()).sum::<usize>();
-            Shard { is_cut: items.len() >= limit || read >= bytes, items }
+            ShardPage { has_more: items.len() >= limit || read >= bytes, items }
         };
         Ok(shards.into_iter().map(shard).collect())
     }
 }
 
 /// The oldest items of a shard.
-struct Shard {
+struct ShardPage {
     items: Vec<Item>,
     /// Whether there may be more.
-    is_cut: bool,
+    has_more: bool,
 }
 
 /// The block that an item is a part of.
@@ -322,7 +323,10 @@ fn part_of(project: ProjectId, item: &Item) -> Result<(BlockId, u8), EventStoreE
 
 /// The blocks among `items`, those left out that are being written. Parts of a block come in their order, that of the sort
 /// keys.
-fn complete(project: ProjectId, items: impl Iterator<Item = Item>) -> Result<Vec<RawBlock>, EventStoreError> {
+fn assemble_blocks(
+    project: ProjectId,
+    items: impl Iterator<Item = Item>,
+) -> Result<Vec<RawBlock>, EventStoreError> {
     let mut blocks: BTreeMap<BlockId, Vec<(u8, Vec<u8>)>> = BTreeMap::new();
     for item in items {
         let (id, part) = part_of(project, &item)?;
@@ -345,18 +349,18 @@ fn is_being_written(id: &BlockId, parts: &[(u8, Vec<u8>)]) -> bool {
         Some(0) => true,
         Some(_) => bytes.len() == block::PART_BYTES_MAX,
     };
-    parts.len() < usize::from(id.parts) && parts.iter().all(is_one) && !was_written(id)
+    parts.len() < usize::from(id.parts) && parts.iter().all(is_one) && !write_window_passed(id)
 }
 
 /// Whether a block has been there for so long that no part of it is to come.
-fn was_written(id: &BlockId) -> bool {
+fn write_window_passed(id: &BlockId) -> bool {
     let now = micros_u64(chrono::Utc::now().timestamp_micros());
     id.micros.saturating_add(WRITTEN_WITHIN) < now
 }
 
 /// Which events of blocks are wanted, and what of them. Asked once a name, not once an event.
 #[derive(Clone)]
-pub(crate) struct Choice {
+pub(crate) struct BlockFilter {
     /// Whether events of this name are.
     pub event: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Earliest time that is.
@@ -366,25 +370,25 @@ pub(crate) struct Choice {
     /// Whether the property of this name is.
     pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// From what the memory of events and blocks is reserved, if anything limits it.
-    pub room: Option<QuestionMemory>,
+    pub memory: Option<QuestionMemory>,
 }
 
-impl Choice {
+impl BlockFilter {
     /// Everything.
-    pub(crate) fn all() -> Choice {
-        Choice::properties(|_| true)
+    pub(crate) fn all() -> BlockFilter {
+        BlockFilter::properties(|_| true)
     }
 
     /// All events, with those properties whose names are `wanted`.
-    pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Choice {
+    pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> BlockFilter {
         let (from, to) = (Micros::MIN, Micros::MAX);
-        Choice { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), room: None }
+        BlockFilter { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), memory: None }
     }
 }
 
 /// What was found in blocks.
 #[derive(Debug, Default)]
-pub(crate) struct HotRows {
+pub(crate) struct WaitingRows {
     /// The events that were wanted, copies dropped, in order of arrival.
     pub rows: Vec<Row>,
     /// How many events there are, copies included.
@@ -395,35 +399,35 @@ pub(crate) struct HotRows {
 
 /// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
 /// name and time are: the one that arrived first is the event, wanted or not.
-pub(crate) async fn chosen_rows_of(
+pub(crate) async fn filter_rows(
     project: ProjectId,
     blocks: Vec<RawBlock>,
-    wanted: Choice,
-) -> Result<HotRows, EventStoreError> {
+    wanted: BlockFilter,
+) -> Result<WaitingRows, EventStoreError> {
     if blocks.is_empty() {
-        return Ok(HotRows::default());
+        return Ok(WaitingRows::default());
     }
-    tokio::task::spawn_blocking(move || decoded(project, &blocks, &wanted)).await?
+    tokio::task::spawn_blocking(move || decode_rows(project, &blocks, &wanted)).await?
 }
 
 /// The events of `blocks`, copies dropped, in order of arrival; of each only the properties whose names are wanted.
-pub(crate) async fn slim_rows_of(
+pub(crate) async fn rows_with_properties(
     project: ProjectId,
     blocks: Vec<RawBlock>,
     wanted: fn(&str) -> bool,
 ) -> Result<Vec<Row>, EventStoreError> {
-    Ok(chosen_rows_of(project, blocks, Choice::properties(wanted)).await?.rows)
+    Ok(filter_rows(project, blocks, BlockFilter::properties(wanted)).await?.rows)
 }
 
 /// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.
-pub(crate) fn decoded(
+pub(crate) fn decode_rows(
     project: ProjectId,
     blocks: &[RawBlock],
-    wanted: &Choice,
-) -> Result<HotRows, EventStoreError> {
-    let mut found = HotRows::default();
+    wanted: &BlockFilter,
+) -> Result<WaitingRows, EventStoreError> {
+    let mut found = WaitingRows::default();
     let mut seen = HashSet::new();
-    let lease = |purpose| wanted.room.as_ref().map(|memory| memory.lease(purpose));
+    let lease = |purpose| wanted.memory.as_ref().map(|memory| memory.lease(purpose));
     let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
     let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
     let mut held = compressed;
@@ -433,12 +437,12 @@ pub(crate) fn decoded(
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
         let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
         let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
-        found.events += block.heads.len() as u64;
-        for (index, head) in block.heads.iter().enumerate() {
-            let is_new = seen.insert(head.uuid);
+        found.events += block.headers.len() as u64;
+        for (index, header) in block.headers.iter().enumerate() {
+            let is_new = seen.insert(header.uuid);
             held += SEEN_BYTES;
-            if is_new && names[head.name] && (wanted.from..=wanted.to).contains(&head.timestamp) {
-                let event = block.event(index, &keys).map_err(|error| raw.unreadable(error.into()))?;
+            if is_new && names[header.name] && (wanted.from..=wanted.to).contains(&header.timestamp) {
+                let event = block.event(index, &keys).map_err(|error| raw.block_error(error.into()))?;
                 if let Some(properties) = &mut properties {
                     properties.add(properties_bytes(&event.properties))?;
                 }
@@ -451,7 +455,7 @@ pub(crate) fn decoded(
     // The blocks and the uuids go with this.
     drop(seen);
     reserve(&mut others, held - compressed)?;
-    Ok(HotRows { taken: properties.zip(others).map(<[MemoryLease; 2]>::from), ..found })
+    Ok(WaitingRows { taken: properties.zip(others).map(<[MemoryLease; 2]>::from), ..found })
 }
 
 fn reserve(lease: &mut Option<MemoryLease>, bytes: usize) -> Result<(), EventStoreError> {
@@ -459,18 +463,18 @@ fn reserve(lease: &mut Option<MemoryLease>, bytes: usize) -> Result<(), EventSto
 }
 
 /// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.
-pub(crate) async fn heads_of(blocks: Vec<RawBlock>) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
+pub(crate) async fn event_headers(blocks: Vec<RawBlock>) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
     if blocks.is_empty() {
         return Ok(Vec::new());
     }
     let read = tokio::task::spawn_blocking(move || {
-        let (mut heads, mut seen) = (Vec::new(), HashSet::new());
+        let (mut headers, mut seen) = (Vec::new(), HashSet::new());
         for raw in &blocks {
             let block = raw.open()?;
-            let new = block.heads.iter().filter(|head| seen.insert(head.uuid));
-            heads.extend(new.map(|head| (head.uuid, head.timestamp)));
+            let new = block.headers.iter().filter(|header| seen.insert(header.uuid));
+            headers.extend(new.map(|header| (header.uuid, header.timestamp)));
         }
-        Ok(heads)
+        Ok(headers)
     });
     read.await?
 }

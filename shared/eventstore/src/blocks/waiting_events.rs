@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::{Choice, RawBlock, decoded};
+use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
 use crate::event::{Row, seq};
 use crate::manifest::state::Manifest;
@@ -35,11 +35,11 @@ impl EventStore {
         project: ProjectId,
         manifest: &Manifest,
         blocks: Vec<RawBlock>,
-        wanted: Choice,
+        wanted: BlockFilter,
     ) -> Result<BlockEvents, EventStoreError> {
         let blocks = Arc::new(self.not_replaced(manifest, blocks).await?);
         let read = blocks.clone();
-        let read = tokio::task::spawn_blocking(move || decoded(project, &read, &wanted)).await?;
+        let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &wanted)).await?;
         let hot = self.read_of_blocks(read).await?;
         let rows = self.not_in_segments(manifest, hot.rows).await?;
         Ok(BlockEvents { blocks, rows, _taken: hot.taken })
@@ -74,8 +74,8 @@ impl BlockOpener {
             let block = raw.open()?;
             for (seq, uuid) in own {
                 let index = (seq - first) as usize;
-                if block.heads.get(index).is_some_and(|head| head.uuid == *uuid) {
-                    each(*seq, &block, index).map_err(|error| raw.unreadable(error.into()))?;
+                if block.headers.get(index).is_some_and(|header| header.uuid == *uuid) {
+                    each(*seq, &block, index).map_err(|error| raw.block_error(error.into()))?;
                 }
             }
         }

@@ -16,13 +16,13 @@ pub(crate) const BYTES: usize = 8 << 20;
 
 /// What this process has stored since compaction was woken the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct Backlog {
     blocks: AtomicUsize,
     bytes: AtomicUsize,
     enough: Notify,
 }
 
-impl Waiting {
+impl Backlog {
     /// Counts a batch.
     pub(crate) fn add(&self, bytes: usize) {
         let blocks = self.blocks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -43,7 +43,7 @@ impl Waiting {
 impl EventStore {
     /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
     pub async fn filled(&self) {
-        self.inner.waiting.enough.notified().await;
+        self.inner.backlog.enough.notified().await;
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn compaction_is_woken_at_the_number_of_batches_and_at_their_bytes() {
         for (batches, bytes) in [(BLOCKS, 1), (8, BYTES / 8)] {
-            let waiting = Waiting::default();
+            let waiting = Backlog::default();
             (1..batches).for_each(|_| waiting.add(bytes));
             assert!(waiting.enough.notified().now_or_never().is_none(), "one batch before");
             waiting.add(bytes);

@@ -16,23 +16,23 @@ use crate::blocks::block_log::RawBlock;
 use crate::blocks::replaced_blocks::ReplacedBlocks;
 use crate::compaction::merge_policy::{self, Effort};
 use crate::compaction::sweep::GRACE_MICROS;
-use crate::erasure::Erase;
+use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::duplicates::Compared;
-use crate::ingest::event_columns::Opened;
+use crate::ingest::duplicates::DuplicateCheck;
+use crate::ingest::event_columns::InflatedBlocks;
 use crate::integrity::quarantine;
 use crate::keys::BlockId;
 use crate::manifest::commit::NewSegment;
 use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::objects::retry::Turns;
-use crate::persons::person_merges::Resolution;
+use crate::objects::retry::RetryBudget;
+use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::Profile;
 use crate::persons::profiles::file::encode_groups;
 use crate::persons::profiles::merge::merged_ids;
 use crate::segments::property_values;
-use crate::segments::uuids::uuid_index::Wanted;
-use crate::time::Began;
+use crate::segments::uuids::uuid_index::UuidQuery;
+use crate::time::WorkClock;
 
 /// Most bytes of blocks of one run, after inflation; one block at least is taken.
 pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
@@ -86,10 +86,10 @@ impl Compacted {
 
 /// What the blocks table holds for a run.
 #[derive(Default)]
-struct WaitingBlocks {
+struct PendingBlocks {
     manifest: Manifest,
     /// The oldest ones that no segment of the manifest replaces and that are what was written.
-    whole: Vec<RawBlock>,
+    intact: Vec<RawBlock>,
     /// How many beside them are damaged.
     damaged: usize,
     /// Whether there are more.
@@ -99,13 +99,13 @@ struct WaitingBlocks {
 /// Blocks on their way into a segment.
 struct Batch {
     /// When they had been read.
-    read: Began,
+    read: WorkClock,
     ids: Vec<BlockId>,
     /// Events, copies included.
     sent: u64,
     inflated: u64,
-    wanted: Arc<Wanted>,
-    compared: Compared,
+    wanted: Arc<UuidQuery>,
+    duplicates: DuplicateCheck,
     new: NewSegment,
 }
 
@@ -124,20 +124,20 @@ impl EventStore {
         project: ProjectId,
         now: Micros,
     ) -> Result<Compacted, EventStoreError> {
-        let began = Began::at(now);
-        let mut turns = self.turns_of_a_task();
+        let clock = WorkClock::start(now);
+        let mut retries = self.background_retries();
         loop {
-            let seen = self.waiting_blocks(project).await;
-            let Some(waiting) = turns.seen(seen).await? else { continue };
-            let WaitingBlocks { manifest, whole: blocks, damaged: damaged_blocks, more } = waiting;
+            let seen = self.pending_blocks(project).await;
+            let Some(waiting) = retries.optimistic_read(seen).await? else { continue };
+            let PendingBlocks { manifest, intact: blocks, damaged: damaged_blocks, more } = waiting;
             if blocks.is_empty() {
                 return Ok(Compacted { damaged_blocks, more, ..Compacted::default() });
             }
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
-            if let Some(entry) = self.list_blocks(project, manifest, &batch, &mut turns).await? {
+            if let Some(entry) = self.list_or_discard(project, manifest, &batch, &mut retries).await? {
                 // Whoever read them before reads the manifest after, which lists the segment.
                 self.remove_blocks(project, &batch.ids).await?;
-                let removed_at = Some(began.now());
+                let removed_at = Some(clock.now());
                 let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at, ..blocks });
                 let entry = SegmentEntry { blocks, ..entry };
                 Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
@@ -159,8 +159,8 @@ impl EventStore {
 
     /// The oldest blocks of a project. Where all of those are damaged, the ones behind them: whatever is damaged, others
     /// become segments.
-    async fn waiting_blocks(&self, project: ProjectId) -> Result<WaitingBlocks, EventStoreError> {
-        let mut waiting = WaitingBlocks::default();
+    async fn pending_blocks(&self, project: ProjectId) -> Result<PendingBlocks, EventStoreError> {
+        let mut waiting = PendingBlocks::default();
         let mut from = None;
         loop {
             let (blocks, next) = self.oldest_blocks(project, from).await?;
@@ -174,14 +174,14 @@ impl EventStore {
             // What an earlier run left behind when it stopped; it would be in the way of this one.
             let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
             self.remove_blocks(project, &replaced).await?;
-            let compared = self.compare_blocks(project, &waiting.manifest, blocks).await?;
-            waiting.damaged += compared.damaged.len();
-            waiting.whole = compared.whole;
-            if waiting.whole.is_empty() && next.is_some() && !compared.damaged.is_empty() {
+            let duplicates = self.verify_blocks(project, &waiting.manifest, blocks).await?;
+            waiting.damaged += duplicates.damaged.len();
+            waiting.intact = duplicates.intact;
+            if waiting.intact.is_empty() && next.is_some() && !duplicates.damaged.is_empty() {
                 from = next;
                 continue;
             }
-            waiting.more |= truncate(&mut waiting.whole, self.inner.settings.compacted_bytes);
+            waiting.more |= truncate(&mut waiting.intact, self.inner.settings.compacted_bytes);
             return Ok(waiting);
         }
     }
@@ -194,41 +194,41 @@ impl EventStore {
         blocks: Vec<RawBlock>,
         now: Micros,
     ) -> Result<Batch, EventStoreError> {
-        let read = Began::at(now);
+        let read = WorkClock::start(now);
         let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
         let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
-        let opened = tokio::task::spawn_blocking(move || Opened::of(blocks)).await??;
-        let (sent, wanted) = (opened.events, opened.wanted());
-        let mut compared = Compared::new(manifest);
-        self.compare(&mut compared, manifest, &wanted).await?;
-        let resolution = self.resolution(project).await?;
-        let (held, range_rows) = (compared.held.clone(), self.range_rows());
-        let made = move || opened.segment(project, &held, &resolution, range_rows, now);
+        let inflated_blocks = tokio::task::spawn_blocking(move || InflatedBlocks::of(blocks)).await??;
+        let (sent, wanted) = (inflated_blocks.events, inflated_blocks.wanted());
+        let mut duplicates = DuplicateCheck::new(manifest);
+        self.check_duplicates(&mut duplicates, manifest, &wanted).await?;
+        let person_merges = self.person_merges(project).await?;
+        let (held, range_rows) = (duplicates.held.clone(), self.range_rows());
+        let made = move || inflated_blocks.segment(project, &held, &person_merges, range_rows, now);
         let mut new = tokio::task::spawn_blocking(made).await??;
         self.write_objects(&new).await?;
         new.forget_content();
-        Ok(Batch { read, ids, sent, inflated, wanted, compared, new })
+        Ok(Batch { read, ids, sent, inflated, wanted, duplicates, new })
     }
 
     /// Lists the segment of a batch, on top of `manifest` or of a later one that holds none of its events either. None, and
     /// nothing stays of it, where it has to be made anew.
-    async fn list_blocks(
+    async fn list_or_discard(
         &self,
         project: ProjectId,
         mut manifest: Manifest,
         batch: &Batch,
-        turns: &mut Turns,
+        retries: &mut RetryBudget,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
-        let mut compared = batch.compared.clone();
+        let mut duplicates = batch.duplicates.clone();
         let outcome = loop {
             if self.list(project, &manifest, &batch.new).await? {
                 return Ok(Some(SegmentEntry { head: manifest.next_version(), ..batch.new.entry.clone() }));
             }
-            if let Err(error) = turns.lost().await {
+            if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
-            match self.still_holds(batch, &mut compared, &manifest).await {
+            match self.is_still_valid(batch, &mut duplicates, &manifest).await {
                 Ok(true) => {}
                 // Also where something was replaced and removed while it was read.
                 Ok(false) | Err(EventStoreError::Contended) => break Ok(None),
@@ -241,20 +241,20 @@ impl EventStore {
 
     /// Whether the segment of a batch is what it would be if it were made on top of `manifest`: its blocks wait, none of its
     /// events is held, and nobody was erased.
-    async fn still_holds(
+    async fn is_still_valid(
         &self,
         batch: &Batch,
-        compared: &mut Compared,
+        duplicates: &mut DuplicateCheck,
         manifest: &Manifest,
     ) -> Result<bool, EventStoreError> {
         // Events that somebody else made a segment of may be erased already, and be held by none. Which blocks were
         // replaced is told for as long as the grace period.
-        let is_late = batch.read.lasted() > GRACE_MICROS / 2;
-        if compared.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
+        let is_late = batch.read.elapsed() > GRACE_MICROS / 2;
+        if duplicates.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
             return Ok(false);
         }
-        self.compare(compared, manifest, &batch.wanted).await?;
-        Ok(compared.held.len() == batch.compared.held.len())
+        self.check_duplicates(duplicates, manifest, &batch.wanted).await?;
+        Ok(duplicates.held.len() == batch.duplicates.held.len())
     }
 
     /// Merges the segments that are due first, or else writes one anew in which many persons are others by now. Does
@@ -265,23 +265,25 @@ impl EventStore {
         now: Micros,
         effort: Effort,
     ) -> Result<Compacted, EventStoreError> {
-        let began = Began::at(now);
-        self.fold_merges(project, began).await?;
+        let clock = WorkClock::start(now);
+        self.fold_merges(project, clock).await?;
         let mut manifest = Manifest::load(&self.inner.store, project).await?;
-        if self.write_links(project, &manifest, began).await? {
+        if self.write_imported_merges(project, &manifest, clock).await? {
             manifest = Manifest::load(&self.inner.store, project).await?;
         }
         let mut failed_merges = 0;
         for _ in 0..FAILED_MERGES_MAX {
-            let entries = self.due(project, &manifest, effort).await?;
+            let entries = self.segments_to_merge(project, &manifest, effort).await?;
             if entries.is_empty() {
                 break;
             }
             // Where this fails it is of no segment, and no other merge would do better.
-            let resolution = self.resolution(project).await?;
-            match self.merge(project, manifest, &entries, &resolution, began).await {
+            let person_merges = self.person_merges(project).await?;
+            match self.merge(project, manifest, &entries, &person_merges, clock).await {
                 Ok(done) => return Ok(Compacted { failed_merges, ..done }),
-                Err(error) => failed_merges += usize::from(self.set_apart(project, &entries, error)?),
+                Err(error) => {
+                    failed_merges += usize::from(self.record_merge_failure(project, &entries, error)?)
+                }
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
         }
@@ -289,25 +291,28 @@ impl EventStore {
     }
 
     /// The segments that are to be written as one, or the one that is to be written anew; none when none is.
-    async fn due(
+    async fn segments_to_merge(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         effort: Effort,
     ) -> Result<Vec<SegmentEntry>, EventStoreError> {
         // What is damaged is left alone; the others go on.
-        let whole = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
-        let together =
-            merge_policy::next(&whole.cloned().collect::<Vec<_>>(), effort, &self.inner.apart.failed());
-        if !together.is_empty() {
-            return Ok(together);
+        let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
+        let merge_candidates = merge_policy::next(
+            &intact.cloned().collect::<Vec<_>>(),
+            effort,
+            &self.inner.merge_failures.failed(),
+        );
+        if !merge_candidates.is_empty() {
+            return Ok(merge_candidates);
         }
-        Ok(self.with_moved_persons(project, manifest).await?.into_iter().collect())
+        Ok(self.segment_with_stale_persons(project, manifest).await?.into_iter().collect())
     }
 
     /// Sees to it that `entries` are not chosen again that could not be written as one, if that is because of what they are;
     /// of a damaged one that no other has to suffer for it. Whether it is a failure: that they are too large for it is none.
-    fn set_apart(
+    fn record_merge_failure(
         &self,
         project: ProjectId,
         entries: &[SegmentEntry],
@@ -334,7 +339,7 @@ impl EventStore {
             }
             _ => return Err(error),
         };
-        self.inner.apart.note(entries);
+        self.inner.merge_failures.note(entries);
         Ok(is_failure)
     }
 
@@ -344,10 +349,12 @@ impl EventStore {
         project: ProjectId,
         mut manifest: Manifest,
         entries: &[SegmentEntry],
-        resolution: &Resolution,
-        began: Began,
+        person_merges: &PersonMerges,
+        clock: WorkClock,
     ) -> Result<Compacted, EventStoreError> {
-        let made = self.merged_segment(project, entries, &Erase::default(), resolution, began.now()).await;
+        let made = self
+            .merged_segment(project, entries, &ErasureFilter::default(), person_merges, clock.now())
+            .await;
         let mut new = match made {
             // Another run was faster, and what was read is gone already.
             Err(EventStoreError::Contended) => return Ok(Compacted::default()),
@@ -355,7 +362,7 @@ impl EventStore {
         };
         self.write_objects(&new).await?;
         new.forget_content();
-        let mut turns = self.turns_of_a_task();
+        let mut retries = self.background_retries();
         let outcome = loop {
             let are_there =
                 entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
@@ -364,12 +371,12 @@ impl EventStore {
                 break Ok(Compacted::default());
             }
             // Whoever has begun with what is there reads on for the grace period, however long it took to come here.
-            new.entry.at = began.now();
+            new.entry.at = clock.now();
             if self.list(project, &manifest, &new).await? {
                 let merged_rows = entries.iter().map(|entry| entry.rows).sum();
                 return Ok(Compacted { merged_segments: entries.len(), merged_rows, ..Compacted::default() });
             }
-            if let Err(error) = turns.lost().await {
+            if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
@@ -378,25 +385,25 @@ impl EventStore {
         outcome
     }
 
-    /// The segment that holds the events of `entries` but those that `erase` names, under whom they are by `resolution`.
+    /// The segment that holds the events of `entries` but those that `erase` names, under whom they are by `person_merges`.
     pub(crate) async fn merged_segment(
         &self,
         project: ProjectId,
         entries: &[SegmentEntry],
-        erase: &Erase,
-        resolution: &Resolution,
+        erase: &ErasureFilter,
+        person_merges: &PersonMerges,
         now: Micros,
     ) -> Result<NewSegment, EventStoreError> {
-        let resolution = Arc::new(resolution.clone());
+        let person_merges = Arc::new(person_merges.clone());
         let mut new = NewSegment::new(project, now);
         new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
         let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();
-        if let Some(written) = self.merged(&left, &resolution, erase).await? {
+        if let Some(written) = self.merge_rows(&left, &person_merges, erase).await? {
             new.put(written);
         }
         let mut files = Vec::new();
         let mut groups = Profile::default();
-        for entry in entries.iter().filter(|entry| entry.tells()) {
+        for entry in entries.iter().filter(|entry| entry.has_profiles()) {
             match &entry.ids {
                 Some(ids) => files.push(self.opened(ids).await?),
                 None if entry.rows > 0 => {

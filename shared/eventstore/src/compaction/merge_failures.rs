@@ -18,13 +18,13 @@ const REMEMBERED: usize = 1024;
 
 /// What has failed in this process. Ids of segments are told apart over all projects.
 #[derive(Debug, Default)]
-pub(crate) struct Apart(Mutex<Vec<(Instant, Vec<String>)>>);
+pub(crate) struct MergeFailures(Mutex<Vec<(Instant, Vec<String>)>>);
 
 /// The same at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Failed(Vec<Vec<String>>);
+pub(crate) struct FailedMerges(Vec<Vec<String>>);
 
-impl Apart {
+impl MergeFailures {
     /// Notes that these segments could not be written as one.
     pub(crate) fn note(&self, entries: &[SegmentEntry]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,22 +35,22 @@ impl Apart {
     }
 
     /// What has failed not long ago.
-    pub(crate) fn failed(&self) -> Failed {
+    pub(crate) fn failed(&self) -> FailedMerges {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(at, _)| at.elapsed() < REMEMBERED_FOR);
-        Failed(known.iter().map(|(_, ids)| ids.clone()).collect())
+        FailedMerges(known.iter().map(|(_, ids)| ids.clone()).collect())
     }
 }
 
-impl Failed {
+impl FailedMerges {
     /// Whether these may be written as one.
-    pub(crate) fn may_meet(&self, entries: &[&SegmentEntry]) -> bool {
+    pub(crate) fn may_merge_together(&self, entries: &[&SegmentEntry]) -> bool {
         let of = |ids: &Vec<String>| entries.iter().filter(|entry| ids.contains(&entry.id)).count();
         self.0.iter().all(|ids| of(ids) <= (ids.len() / 2).max(1))
     }
 
     /// Whether it is left alone: it failed by itself, or with two others in turn.
-    pub(crate) fn is_alone(&self, id: &str) -> bool {
+    pub(crate) fn is_excluded(&self, id: &str) -> bool {
         let few = self.0.iter().filter(|ids| ids.len() <= 3 && ids.iter().any(|other| other == id));
         few.clone().any(|ids| ids.len() == 1) || few.count() > 1
     }
@@ -63,19 +63,21 @@ mod tests {
     /// Merges neighbours, the most that may meet at once, until nothing changes. Returns the segments that are left, by what
     /// they were made of, and how often it failed.
     fn settled(count: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<Vec<usize>>, usize) {
-        let apart = Apart::default();
+        let merge_failures = MergeFailures::default();
         let mut left = (0..count).map(|n| vec![n]).collect::<Vec<_>>();
         let mut failures = 0;
         loop {
-            let failed = apart.failed();
+            let failed = merge_failures.failed();
             let id = |of: &Vec<usize>| format!("{of:?}");
             let entry = |of: &Vec<usize>| SegmentEntry::empty(id(of), 0);
-            let open = left.iter().filter(|of| !failed.is_alone(&id(of))).cloned().collect::<Vec<_>>();
+            let open = left.iter().filter(|of| !failed.is_excluded(&id(of))).cloned().collect::<Vec<_>>();
             let entries = open.iter().map(entry).collect::<Vec<_>>();
             let entries = entries.iter().collect::<Vec<_>>();
             let stretch = |first: usize| {
                 let ends = first + 2..=entries.len();
-                ends.take_while(|end| failed.may_meet(&entries[first..*end])).last().map(|end| first..end)
+                ends.take_while(|end| failed.may_merge_together(&entries[first..*end]))
+                    .last()
+                    .map(|end| first..end)
             };
             let Some(chosen) = (0..entries.len()).filter_map(stretch).max_by_key(|stretch| stretch.len())
             else {
@@ -85,7 +87,8 @@ mod tests {
             if fails(&all) {
                 failures += 1;
                 assert!(failures < 100, "it never ends");
-                apart.note(&entries[chosen].iter().map(|entry| (*entry).clone()).collect::<Vec<_>>());
+                merge_failures
+                    .note(&entries[chosen].iter().map(|entry| (*entry).clone()).collect::<Vec<_>>());
             } else {
                 left.retain(|of| !open[chosen.clone()].contains(of));
                 left.push(all);

@@ -5,7 +5,7 @@
 //! what is merged has no more rows than [`MERGED_ROWS_MAX`] and no more bytes than [`MERGED_BYTES_MAX`]; every merge leaves
 //! fewer segments, so that merging ends.
 
-use crate::compaction::merge_failures::Failed;
+use crate::compaction::merge_failures::FailedMerges;
 use crate::manifest::state::SegmentEntry;
 
 /// Most rows of a merged segment: 10 million events are one segment, 100 million about nine.
@@ -38,19 +38,19 @@ fn is_full(entry: &SegmentEntry) -> bool {
 }
 
 /// The segments to be merged next, at least two, but for those that have `failed` to be; none when nothing is due.
-pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &Failed) -> Vec<SegmentEntry> {
+pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &FailedMerges) -> Vec<SegmentEntry> {
     let open = segments.iter().filter(|entry| effort == Effort::Fewest || !is_full(entry));
-    let mut open = open.filter(|entry| !failed.is_alone(&entry.id)).collect::<Vec<_>>();
+    let mut open = open.filter(|entry| !failed.is_excluded(&entry.id)).collect::<Vec<_>>();
     open.sort_by(|a, b| (a.min_time, &a.id).cmp(&(b.min_time, &b.id)));
     if effort == Effort::Fewest {
-        return together(&open, 2, failed);
+        return merge_candidates(&open, 2, failed);
     }
     let highest = open.iter().map(|entry| tier(entry)).max().unwrap_or(0);
     for at in 0..=highest {
         let of_tier = open.iter().copied().filter(|entry| tier(entry) == at).collect::<Vec<_>>();
         // Where four of the highest tier do not fit into one, two do.
         let least = if of_tier.len() >= FAN { 2 } else { continue };
-        let found = together(&of_tier, least, failed);
+        let found = merge_candidates(&of_tier, least, failed);
         if !found.is_empty() {
             return found;
         }
@@ -59,13 +59,15 @@ pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &Failed) -
 }
 
 /// The longest stretch of neighbours that fits into one segment; of several the one of the shortest time.
-fn together(entries: &[&SegmentEntry], least: usize, failed: &Failed) -> Vec<SegmentEntry> {
+fn merge_candidates(entries: &[&SegmentEntry], least: usize, failed: &FailedMerges) -> Vec<SegmentEntry> {
     let stretch = |first: usize| {
         let (mut rows, mut bytes) = (0, 0);
         let fits = (first..entries.len()).take(AT_ONCE).take_while(|last| {
             rows += entries[*last].rows;
             bytes += entries[*last].bytes;
-            rows <= MERGED_ROWS_MAX && bytes <= MERGED_BYTES_MAX && failed.may_meet(&entries[first..=*last])
+            rows <= MERGED_ROWS_MAX
+                && bytes <= MERGED_BYTES_MAX
+                && failed.may_merge_together(&entries[first..=*last])
         });
         first..first + fits.count()
     };
@@ -97,7 +99,7 @@ mod tests {
     fn settled(mut segments: Vec<SegmentEntry>, effort: Effort) -> (Vec<u64>, u64) {
         let mut written = 0;
         loop {
-            let found = next(&segments, effort, &Failed::default());
+            let found = next(&segments, effort, &FailedMerges::default());
             if found.is_empty() {
                 break;
             }
@@ -140,7 +142,7 @@ mod tests {
             (new[0].min_time, new[0].max_time) = (at * 10, at * 10 + 30);
             segments.extend(new);
             loop {
-                let found = next(&segments, Effort::Due, &Failed::default());
+                let found = next(&segments, Effort::Due, &FailedMerges::default());
                 if found.is_empty() {
                     break;
                 }
@@ -160,13 +162,17 @@ mod tests {
 
     #[test]
     fn nothing_is_due_where_nothing_gets_fewer() {
-        assert!(next(&[], Effort::Fewest, &Failed::default()).is_empty());
-        assert!(next(&entries(&[5, 5, 5]), Effort::Due, &Failed::default()).is_empty());
+        assert!(next(&[], Effort::Fewest, &FailedMerges::default()).is_empty());
+        assert!(next(&entries(&[5, 5, 5]), Effort::Due, &FailedMerges::default()).is_empty());
         assert!(
-            next(&entries(&[7_000_000, 8_000_000, 9_000_000, 7_000_000]), Effort::Due, &Failed::default())
-                .is_empty()
+            next(
+                &entries(&[7_000_000, 8_000_000, 9_000_000, 7_000_000]),
+                Effort::Due,
+                &FailedMerges::default()
+            )
+            .is_empty()
         );
-        assert!(next(&entries(&[7_000_000, 8_000_000]), Effort::Fewest, &Failed::default()).is_empty());
-        assert_eq!(next(&entries(&[5, 9_000_000, 5, 5, 5]), Effort::Due, &Failed::default()).len(), 4);
+        assert!(next(&entries(&[7_000_000, 8_000_000]), Effort::Fewest, &FailedMerges::default()).is_empty());
+        assert_eq!(next(&entries(&[5, 9_000_000, 5, 5, 5]), Effort::Due, &FailedMerges::default()).len(), 4);
     }
 }

@@ -45,7 +45,7 @@ impl EventStore {
         let over = over.map(|orphan| orphan.object).collect::<Vec<_>>();
         if !over.is_empty() {
             tracing::info!(project, objects = over.len(), "objects that no manifest named are removed");
-            self.inner.objects.remove_alone(&over).await?;
+            self.inner.objects.remove_standalone(&over).await?;
         }
         let mut listed = Vec::new();
         for folder in folders(project) {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merges::PersonMerges;
 
 /// One in so many persons of a segment makes it worth writing anew.
 const SHARE: usize = 8;
@@ -28,9 +28,9 @@ const REMEMBERED: usize = 16_384;
 
 /// By id of a segment: at how many linked persons it may be due.
 #[derive(Debug, Default)]
-pub(crate) struct Looked(Mutex<HashMap<String, usize>>);
+pub(crate) struct StalePersonChecks(Mutex<HashMap<String, usize>>);
 
-impl Looked {
+impl StalePersonChecks {
     fn known(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,14 +51,14 @@ impl Looked {
 
 impl EventStore {
     /// A segment that is to be written anew because of its persons, if there is one.
-    pub(crate) async fn with_moved_persons(
+    pub(crate) async fn segment_with_stale_persons(
         &self,
         project: ProjectId,
         manifest: &Manifest,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
-        let failed = self.inner.apart.failed();
-        let resolution = self.resolution(project).await?;
-        let linked = resolution.count();
+        let failed = self.inner.merge_failures.failed();
+        let person_merges = self.person_merges(project).await?;
+        let linked = person_merges.count();
         if linked == 0 {
             return Ok(None);
         }
@@ -66,8 +66,8 @@ impl EventStore {
         let due = manifest.segments.iter().filter(|entry| {
             entry.rows >= least
                 && !manifest.damaged.contains(&entry.id)
-                && !failed.is_alone(&entry.id)
-                && !self.inner.looked.is_early(&entry.id, linked)
+                && !failed.is_excluded(&entry.id)
+                && !self.inner.stale_person_checks.is_early(&entry.id, linked)
         });
         for entry in due.take(LOOKED_AT_ONCE) {
             let Some(persons) = &entry.persons else { continue };
@@ -77,24 +77,26 @@ impl EventStore {
                 Err(EventStoreError::Damaged { .. } | EventStoreError::Contended) => continue,
                 Err(error) => return Err(error),
             };
-            let resolution = resolution.clone();
-            let (moved, all) = tokio::task::spawn_blocking(move || moved(&bytes, &resolution)).await?;
+            let person_merges = person_merges.clone();
+            let (moved, all) = tokio::task::spawn_blocking(move || moved(&bytes, &person_merges)).await?;
             if moved > 0 && moved * SHARE >= all {
                 return Ok(Some(entry.clone()));
             }
             // Each link moves one person, and those who are that person already.
-            self.inner.looked.note(&entry.id, linked + (all.div_ceil(SHARE) - moved.min(all / SHARE)).max(1));
+            self.inner
+                .stale_person_checks
+                .note(&entry.id, linked + (all.div_ceil(SHARE) - moved.min(all / SHARE)).max(1));
         }
         Ok(None)
     }
 }
 
 /// How many of these persons, 16 bytes each, are others by now; and how many there are.
-fn moved(persons: &[u8], resolution: &Resolution) -> (usize, usize) {
+fn moved(persons: &[u8], person_merges: &PersonMerges) -> (usize, usize) {
     let (ids, _) = persons.as_chunks::<16>();
     let is_moved = |id: &&[u8; 16]| {
         let id = Uuid::from_bytes(**id);
-        resolution.person(id) != id
+        person_merges.person(id) != id
     };
     (ids.iter().filter(is_moved).count(), ids.len())
 }

@@ -18,7 +18,7 @@ use crate::blocks::replaced_blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::persons::imports::entry::Former;
+use crate::persons::imports::entry::FormerObject;
 
 /// How long a segment that was replaced stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
@@ -52,16 +52,17 @@ impl EventStore {
         }
         self.sweep_segments(project, &entries, now, &mut swept).await?;
         for (version, key, entry) in &manifest.rewritten {
-            let is_due = |former: &Former| former.at.saturating_add(GRACE_MICROS) <= now;
-            let (gone, left): (Vec<Former>, Vec<Former>) = entry.before.iter().cloned().partition(is_due);
+            let is_due = |former: &FormerObject| former.at.saturating_add(GRACE_MICROS) <= now;
+            let (gone, left): (Vec<FormerObject>, Vec<FormerObject>) =
+                entry.before.iter().cloned().partition(is_due);
             if !gone.is_empty() {
-                let gone = gone.into_iter().flat_map(Former::files).collect();
+                let gone = gone.into_iter().flat_map(FormerObject::files).collect();
                 self.inner.objects.delete_all(gone).await?;
                 Manifest::settle(&self.inner.store, (*version, key.clone()), entry, left).await?;
             }
         }
         self.sweep_merges(project, &manifest, now).await?;
-        self.sweep_links(project, &manifest, now).await?;
+        self.sweep_imported_merges(project, &manifest, now).await?;
         Ok(swept)
     }
 
@@ -97,7 +98,7 @@ impl EventStore {
             if !is_due || entry.replaces_segments.is_empty() || gone.contains(&entry.id) {
                 continue;
             }
-            for replaced in beneath(entry, &by_id) {
+            for replaced in replaced_entries(entry, &by_id) {
                 // Readers ignore by it what it replaces itself, blocks and segments.
                 let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
                     && !replaced.replaces_segments.iter().any(|id| by_id.contains_key(id.as_str()));
@@ -125,7 +126,10 @@ impl EventStore {
 
 /// The entries that `entry` replaces, directly or through others, the deepest first. Does not rely on clocks: entries may
 /// carry times in any order.
-fn beneath<'a>(entry: &SegmentEntry, by_id: &HashMap<&str, &'a SegmentEntry>) -> Vec<&'a SegmentEntry> {
+fn replaced_entries<'a>(
+    entry: &SegmentEntry,
+    by_id: &HashMap<&str, &'a SegmentEntry>,
+) -> Vec<&'a SegmentEntry> {
     let mut found: Vec<&SegmentEntry> = Vec::new();
     let mut open = entry.replaces_segments.clone();
     while let Some(id) = open.pop() {

@@ -21,7 +21,7 @@ use pennon_core::store::keys::ProjectId;
 use std::sync::Arc;
 
 use crate::EventStore;
-use crate::blocks::block_log::Choice;
+use crate::blocks::block_log::BlockFilter;
 use crate::blocks::waiting_events::BlockEvents;
 use crate::error::EventStoreError;
 use crate::manifest::state::Manifest;
@@ -39,7 +39,7 @@ impl EventStore {
         let memory = self.question_memory();
         let blocks = self.raw_blocks(project).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        let choice = Choice { room: Some(memory), ..Choice::properties(|_| false) };
+        let choice = BlockFilter { memory: Some(memory), ..BlockFilter::properties(|_| false) };
         let waiting = self.block_events(project, &manifest, blocks, choice).await?;
         let entries = manifest.segments.iter().filter(|entry| entry.rows > 0);
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.

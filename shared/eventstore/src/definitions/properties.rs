@@ -92,7 +92,7 @@ impl EventStore {
         let wanted = waiting.rows.iter().map(|row| (row.seq, row.event.uuid)).collect::<BTreeSet<_>>();
         let opener = waiting.opener();
         let read = tokio::task::spawn_blocking(move || {
-            opener.open_each(&wanted, |_, block, index| block.give(index, &mut names))?;
+            opener.open_each(&wanted, |_, block, index| block.read_properties_into(index, &mut names))?;
             Ok::<_, EventStoreError>(names)
         });
         self.read_of_blocks(read.await?).await

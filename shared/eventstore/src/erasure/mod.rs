@@ -24,15 +24,15 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::keys;
-use crate::manifest::state::{Manifest, SegmentEntry, Swap, Swapped};
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
 use crate::persons::cohort_lists;
 use crate::persons::continuity;
 use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::merge_log::Merged;
+use crate::persons::merge_log::PersonMerge;
 use crate::persons::person_ids::derived;
-use crate::persons::person_merge_cache::Resolved;
-use crate::persons::person_merges::Resolution;
-use rewrite::Made;
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merges::PersonMerges;
+use rewrite::RewrittenFiles;
 
 /// Most segments that are written anew by one erasure: they are swapped in one transaction.
 const SEGMENTS_MAX: usize = 80;
@@ -65,7 +65,7 @@ pub struct Erased {
 
 /// What is left out.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Erase {
+pub(crate) struct ErasureFilter {
     /// Events of these persons, as they are in the end or were when a segment was written, and all else of them.
     pub persons: Arc<BTreeSet<Uuid>>,
     /// Events before this instant.
@@ -76,12 +76,12 @@ pub(crate) struct Erase {
 
 /// What takes the place of what is there.
 #[derive(Default)]
-struct Left {
+struct Remainder {
     segments: Vec<SegmentEntry>,
     records: Vec<(&'static str, u64, RecordsEntry)>,
 }
 
-impl Erase {
+impl ErasureFilter {
     /// Whether nothing of a segment's events stays.
     pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
         self.everything || self.before.is_some_and(|before| entry.max_time < before)
@@ -93,7 +93,7 @@ impl Erase {
     }
 
     /// Whether a merge goes because it names somebody who does.
-    pub(crate) fn names_merge(&self, merged: &Merged) -> bool {
+    pub(crate) fn names_merge(&self, merged: &PersonMerge) -> bool {
         self.takes(merged.link.from) || self.takes(merged.link.to)
     }
 
@@ -102,8 +102,8 @@ impl Erase {
         self.everything || !self.persons.is_empty()
     }
 
-    fn names(&self, row: &Row, resolution: &Resolution) -> bool {
-        let person = [row.person, resolution.person(row.person)].iter().any(|id| self.takes(*id));
+    fn names(&self, row: &Row, person_merges: &PersonMerges) -> bool {
+        let person = [row.person, person_merges.person(row.person)].iter().any(|id| self.takes(*id));
         person || self.before.is_some_and(|before| row.event.timestamp < before)
     }
 }
@@ -123,11 +123,11 @@ impl EventStore {
         if *doomed == Doomed::Project {
             return self.erase_everything(project, now).await;
         }
-        let mut turns = self.turns_of_a_command();
+        let mut retries = self.command_retries();
         loop {
             // Done again it does no harm, whatever it ended with.
             let done = self.compact_blocks(project, now()).await;
-            let Some(done) = turns.seen(done).await? else { continue };
+            let Some(done) = retries.optimistic_read(done).await? else { continue };
             if done.damaged_blocks > 0 {
                 // It may hold what is to be erased, and would bring that back when it is put back: an error that names it.
                 self.outline(project).await?;
@@ -136,25 +136,26 @@ impl EventStore {
                 break;
             }
         }
-        let mut made = Made::default();
+        let mut rewritten = RewrittenFiles::default();
         let mut cohorts = 0;
         let mut had_overrides = false;
         let outcome = loop {
             let seen = self.manifest_and_persons(project).await;
-            let (manifest, resolved) = match turns.seen(seen).await {
+            let (manifest, merge_state) = match retries.optimistic_read(seen).await {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => break Err(error),
             };
-            let erase = self.erase_of(project, &manifest, &resolved.resolution, &[], doomed).await?;
-            made = self.still_of(made, &erase.persons).await?;
+            let erase =
+                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], doomed).await?;
+            rewritten = self.reusable_for(rewritten, &erase.persons).await?;
             // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
             let records = &self.inner.store.records;
-            cohorts += cohort_lists::erase(records, project, &erase, &mut turns).await?;
+            cohorts += cohort_lists::erase(records, project, &erase, &mut retries).await?;
             if erase.is_of_persons() {
                 had_overrides |= continuity::erase(records, project, &erase).await?;
             }
-            match self.try_erase(project, &manifest, &resolved, &erase, &mut made, now).await {
+            match self.try_erase(project, &manifest, &merge_state, &erase, &mut rewritten, now).await {
                 Ok(Some(erased)) => {
                     let persons = erased.persons.max(u64::from(had_overrides));
                     break Ok(Erased { cohorts, persons, ..erased });
@@ -163,12 +164,12 @@ impl EventStore {
                 Ok(None) | Err(EventStoreError::Contended) => {}
                 Err(error) => break Err(error),
             }
-            if let Err(error) = turns.lost().await {
+            if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
         };
         // What was made for segments that others replaced meanwhile, or for nothing.
-        self.discard(made).await?;
+        self.discard(rewritten).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         self.sweep_merges(project, &manifest, now()).await?;
         outcome
@@ -180,11 +181,11 @@ impl EventStore {
             return self.count_everything(project).await;
         }
         let snapshot = self.snapshot(project).await?;
-        let (manifest, resolution) = (&snapshot.manifest, &snapshot.resolution);
-        let erase = self.erase_of(project, manifest, resolution, &snapshot.hot, doomed).await?;
-        let known = self.knows(project, manifest, &erase).await?;
+        let (manifest, person_merges) = (&snapshot.manifest, &snapshot.person_merges);
+        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, doomed).await?;
+        let known = self.is_known_person(project, manifest, &erase).await?;
         let hot = self.not_in_segments(manifest, snapshot.hot).await?;
-        let waiting = hot.iter().filter(|row| erase.names(row, resolution)).count();
+        let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
         let mut erased = Erased { events: waiting as u64, ..Erased::default() };
         for entry in &manifest.segments {
             let events = self.count_in(entry, &erase).await?;
@@ -200,40 +201,42 @@ impl EventStore {
     }
 
     /// What is to be left out.
-    async fn erase_of(
+    async fn erasure_filter(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        resolution: &Resolution,
+        person_merges: &PersonMerges,
         hot: &[Row],
         doomed: &Doomed,
-    ) -> Result<Erase, EventStoreError> {
+    ) -> Result<ErasureFilter, EventStoreError> {
         let name = match doomed {
-            Doomed::Project => return Ok(Erase { everything: true, ..Erase::default() }),
-            Doomed::Before(before) => return Ok(Erase { before: Some(*before), ..Erase::default() }),
+            Doomed::Project => return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() }),
+            Doomed::Before(before) => {
+                return Ok(ErasureFilter { before: Some(*before), ..ErasureFilter::default() });
+            }
             Doomed::Person(name) => name,
         };
         let everybody = |id: Uuid| {
-            let person = resolution.person(id);
-            let mut ids = resolution.members(person);
+            let person = person_merges.person(id);
+            let mut ids = person_merges.members(person);
             ids.extend([id, person]);
-            Erase { persons: Arc::new(ids), ..Erase::default() }
+            ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
         };
         let by_distinct_id = everybody(derived(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Ids of persons and many distinct ids look alike; a distinct id goes first.
-        let waits = hot.iter().any(|row| by_distinct_id.names(row, resolution));
-        let known = waits || self.knows(project, manifest, &by_distinct_id).await?;
+        let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
+        let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
         Ok(if known { by_distinct_id } else { everybody(id) })
     }
 
     /// Whether anything names somebody of `erase.persons`: a merge, a segment, an imported record, a list of a static
     /// cohort, or what tells who has been identified.
-    async fn knows(
+    async fn is_known_person(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        erase: &Erase,
+        erase: &ErasureFilter,
     ) -> Result<bool, EventStoreError> {
         if erase.persons.len() > 1 {
             return Ok(true);
@@ -261,20 +264,20 @@ impl EventStore {
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        resolved: &Resolved,
-        erase: &Erase,
-        made: &mut Made,
+        merge_state: &PersonMergeState,
+        erase: &ErasureFilter,
+        rewritten: &mut RewrittenFiles,
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Option<Erased>, EventStoreError> {
         let mut erased = Erased::default();
-        let is_known = erase.is_of_persons() && self.knows(project, manifest, erase).await?;
+        let is_known = erase.is_of_persons() && self.is_known_person(project, manifest, erase).await?;
         erased.persons = u64::from(is_known);
         if erase.is_of_persons() && !is_known {
             return Ok(Some(erased));
         }
-        let erase_by = (erase, &resolved.resolution);
-        let Left { mut segments, mut records } =
-            self.left_without(project, manifest, erase_by, made, &mut erased, now()).await?;
+        let erase_by = (erase, &merge_state.person_merges);
+        let Remainder { mut segments, mut records } =
+            self.rewrite_all(project, manifest, erase_by, rewritten, &mut erased, now()).await?;
         if segments.len() + records.len() > SEGMENTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
                 "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
@@ -284,43 +287,44 @@ impl EventStore {
         let at = now();
         segments.iter_mut().for_each(|entry| entry.at = at);
         records.iter_mut().for_each(|(_, _, entry)| entry.listed_at(at));
-        let swap = Swap { segments: &segments, records: &records, ..Swap::default() };
+        let change = ManifestChange { segments: &segments, records: &records, ..ManifestChange::default() };
         let is_done = if erase.is_of_persons() {
-            self.forget(project, manifest, resolved, erase, &swap, at).await?
+            self.erase_merges_of(project, manifest, merge_state, erase, &change, at).await?
         } else if segments.is_empty() {
             true
         } else {
-            manifest.swap(self, project, &swap).await? == Swapped::Done
+            manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
         };
         if is_done {
-            made.listed(&segments, &records);
+            rewritten.listed(&segments, &records);
         }
         Ok(is_done.then_some(erased))
     }
 
     /// What is left of the segments and imports that have something of what `erase` names.
-    async fn left_without(
+    async fn rewrite_all(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        (erase, resolution): (&Erase, &Resolution),
-        made: &mut Made,
+        (erase, person_merges): (&ErasureFilter, &PersonMerges),
+        rewritten: &mut RewrittenFiles,
         erased: &mut Erased,
         now: Micros,
-    ) -> Result<Left, EventStoreError> {
-        let mut left = Left::default();
+    ) -> Result<Remainder, EventStoreError> {
+        let mut left = Remainder::default();
         for entry in &manifest.segments {
             let touched = self.count_in(entry, erase).await? > 0
                 || !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
             if !touched {
                 continue;
             }
-            let segment = self.without(project, entry, (erase, resolution), made, now).await?;
+            let segment =
+                self.rewrite_segment(project, entry, (erase, person_merges), rewritten, now).await?;
             erased.events += entry.rows - segment.rows;
             erased.segments += 1;
             left.segments.push(segment);
         }
-        left.records = self.records_without(project, manifest, erase, made, now).await?;
+        left.records = self.rewrite_records(project, manifest, erase, rewritten, now).await?;
         Ok(left)
     }
 }

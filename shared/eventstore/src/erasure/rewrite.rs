@@ -14,7 +14,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
-use super::Erase;
+use super::ErasureFilter;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
@@ -23,13 +23,13 @@ use crate::manifest::commit::NewSegment;
 use crate::manifest::state::{Manifest, SegmentEntry, new_id};
 use crate::persons::imports::entry::RecordsEntry;
 use crate::persons::imports::ids_sidecar::beside;
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::file;
 use crate::segments::reader::times;
 
 /// What an erasure is going to put in the place of what is there.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct RewrittenFiles {
     /// Without whom it was written.
     persons: Arc<BTreeSet<Uuid>>,
     /// By the ids of segments.
@@ -39,31 +39,31 @@ pub(super) struct Made {
 }
 
 impl EventStore {
-    /// What of `made` can be used to erase `persons`: all, or nothing.
-    pub(super) async fn still_of(
+    /// What of `rewritten` can be used to erase `persons`: all, or nothing.
+    pub(super) async fn reusable_for(
         &self,
-        made: Made,
+        rewritten: RewrittenFiles,
         persons: &Arc<BTreeSet<Uuid>>,
-    ) -> Result<Made, EventStoreError> {
-        if made.persons == *persons {
-            return Ok(made);
+    ) -> Result<RewrittenFiles, EventStoreError> {
+        if rewritten.persons == *persons {
+            return Ok(rewritten);
         }
-        self.discard(made).await?;
-        Ok(Made { persons: persons.clone(), ..Made::default() })
+        self.discard(rewritten).await?;
+        Ok(RewrittenFiles { persons: persons.clone(), ..RewrittenFiles::default() })
     }
 
     /// Removes what was made for nothing.
-    pub(super) async fn discard(&self, made: Made) -> Result<(), EventStoreError> {
-        for new in made.segments.values() {
+    pub(super) async fn discard(&self, rewritten: RewrittenFiles) -> Result<(), EventStoreError> {
+        for new in rewritten.segments.values() {
             self.drop_objects(new).await?;
         }
         let objects =
-            made.records.into_values().flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
+            rewritten.records.into_values().flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
         self.inner.objects.delete_all(objects).await
     }
 }
 
-impl Made {
+impl RewrittenFiles {
     /// Says which entries are listed by now.
     pub(super) fn listed(
         &mut self,
@@ -71,39 +71,40 @@ impl Made {
         records: &[(&'static str, u64, RecordsEntry)],
     ) {
         self.segments.retain(|_, new| segments.iter().all(|entry| entry.id != new.entry.id));
-        self.records.retain(|_, made| records.iter().all(|(_, _, entry)| entry.object != made.object));
+        self.records
+            .retain(|_, rewritten| records.iter().all(|(_, _, entry)| entry.object != rewritten.object));
     }
 }
 
 impl EventStore {
     /// The segment that is to be in the place of `entry`; its objects are stored.
-    pub(super) async fn without(
+    pub(super) async fn rewrite_segment(
         &self,
         project: ProjectId,
         entry: &SegmentEntry,
-        (erase, resolution): (&Erase, &Resolution),
-        made: &mut Made,
+        (erase, person_merges): (&ErasureFilter, &PersonMerges),
+        rewritten: &mut RewrittenFiles,
         now: Micros,
     ) -> Result<SegmentEntry, EventStoreError> {
-        if let Some(known) = made.segments.get(&entry.id) {
+        if let Some(known) = rewritten.segments.get(&entry.id) {
             return Ok(known.entry.clone());
         }
         let entries = std::slice::from_ref(entry);
-        let mut new = self.merged_segment(project, entries, erase, resolution, now).await?;
+        let mut new = self.merged_segment(project, entries, erase, person_merges, now).await?;
         self.write_objects(&new).await?;
         new.forget_content();
         let left = new.entry.clone();
-        made.segments.insert(entry.id.clone(), new);
+        rewritten.segments.insert(entry.id.clone(), new);
         Ok(left)
     }
 
     /// The entries of imported persons whose records name somebody of `erase.persons`, without these records.
-    pub(super) async fn records_without(
+    pub(super) async fn rewrite_records(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        erase: &Erase,
-        made: &mut Made,
+        erase: &ErasureFilter,
+        rewritten: &mut RewrittenFiles,
         now: Micros,
     ) -> Result<Vec<(&'static str, u64, RecordsEntry)>, EventStoreError> {
         let mut records = Vec::new();
@@ -114,7 +115,7 @@ impl EventStore {
             if stays.iter().all(|stays| *stays) {
                 continue;
             }
-            let left = match made.records.get(&entry.object).cloned() {
+            let left = match rewritten.records.get(&entry.object).cloned() {
                 Some(left) => left,
                 None => {
                     let mut batches = Vec::new();
@@ -137,14 +138,18 @@ impl EventStore {
                     RecordsEntry { format: formats::PERSONS, ..left }
                 }
             };
-            made.records.insert(entry.object.clone(), left.clone());
+            rewritten.records.insert(entry.object.clone(), left.clone());
             records.push((keys::PERSONS, manifest.version_of(&entry.id), left));
         }
         Ok(records)
     }
 
     /// How many events of a segment `erase` names.
-    pub(super) async fn count_in(&self, entry: &SegmentEntry, erase: &Erase) -> Result<u64, EventStoreError> {
+    pub(super) async fn count_in(
+        &self,
+        entry: &SegmentEntry,
+        erase: &ErasureFilter,
+    ) -> Result<u64, EventStoreError> {
         if entry.rows == 0 || erase.before.is_some_and(|before| entry.min_time >= before) {
             return Ok(0);
         }

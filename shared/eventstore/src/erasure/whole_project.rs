@@ -8,13 +8,13 @@ use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
-use super::{Erase, Erased, SEGMENTS_MAX};
+use super::{Erased, ErasureFilter, SEGMENTS_MAX};
 use crate::EventStore;
 use crate::blocks::replaced_blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{Manifest, SegmentEntry, Swap, Swapped};
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
 use crate::persons::cohort_lists;
 use crate::persons::continuity;
 use crate::persons::imports::entry::RecordsEntry;
@@ -31,12 +31,12 @@ impl EventStore {
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<Erased, EventStoreError> {
         let erased = self.count_everything(project).await?;
-        let erase = Erase { everything: true, ..Erase::default() };
-        let mut turns = self.turns_of_a_command();
+        let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
+        let mut retries = self.command_retries();
         loop {
             let seen = self.blocks_and_manifest(project).await;
-            let Some((blocks, manifest)) = turns.seen(seen).await? else { continue };
-            cohort_lists::erase(&self.inner.store.records, project, &erase, &mut turns).await?;
+            let Some((blocks, manifest)) = retries.optimistic_read(seen).await? else { continue };
+            cohort_lists::erase(&self.inner.store.records, project, &erase, &mut retries).await?;
             continuity::erase(&self.inner.store.records, project, &erase).await?;
             let left = self.emptied_but_some(project, manifest, now()).await?;
             if let Some(manifest) = left
@@ -44,7 +44,7 @@ impl EventStore {
             {
                 return Ok(erased);
             }
-            turns.lost().await?;
+            retries.after_conflict().await?;
         }
     }
 
@@ -72,8 +72,8 @@ impl EventStore {
         let entry = SegmentEntry { at, ..new.entry.clone() };
         let records = emptied(manifest, at);
         let segments = std::slice::from_ref(&entry);
-        let swap = Swap { segments, records: &records, ..Swap::default() };
-        if !self.forget_everybody(project, manifest, &swap, at).await? {
+        let change = ManifestChange { segments, records: &records, ..ManifestChange::default() };
+        if !self.erase_all_merges(project, manifest, &change, at).await? {
             self.drop_objects(&new).await?;
             return Ok(false);
         }
@@ -81,7 +81,7 @@ impl EventStore {
         for block in blocks.iter().map(BlockId::to_string).filter(|block| manifest.damaged.contains(block)) {
             self.lift(project, &block).await?;
         }
-        self.say_removed(project, manifest, &entry, now()).await?;
+        self.mark_removed(project, manifest, &entry, now()).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         self.sweep_merges(project, &manifest, now()).await?;
         Ok(true)
@@ -90,7 +90,7 @@ impl EventStore {
     /// What [`EventStore::erase_everything`] would erase. What is damaged, or too much, is not counted.
     pub(super) async fn count_everything(&self, project: ProjectId) -> Result<Erased, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        let erase = Erase { everything: true, ..Erase::default() };
+        let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
         let with_events = || manifest.segments.iter().filter(|entry| entry.rows > 0);
         let waiting = countable(self.count_waiting(project).await)?;
         let persons = countable(self.count_people(project).await)?;
@@ -106,7 +106,7 @@ impl EventStore {
     /// How many events wait in blocks and are no copies of others.
     async fn count_waiting(&self, project: ProjectId) -> Result<u64, EventStoreError> {
         let outline = self.outline(project).await?;
-        let waiting = self.heads_not_in_segments(&outline.manifest, outline.hot).await?;
+        let waiting = self.headers_not_in_segments(&outline.manifest, outline.hot).await?;
         Ok(waiting.len() as u64)
     }
 
@@ -123,8 +123,8 @@ impl EventStore {
             if records.len() < SEGMENTS_MAX {
                 return Ok(Some(manifest));
             }
-            let swap = Swap { records: &records[..SEGMENTS_MAX], ..Swap::default() };
-            if manifest.swap(self, project, &swap).await? != Swapped::Done {
+            let change = ManifestChange { records: &records[..SEGMENTS_MAX], ..ManifestChange::default() };
+            if manifest.apply(self, project, &change).await? != ChangeOutcome::Applied {
                 return Ok(None);
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
@@ -132,7 +132,7 @@ impl EventStore {
     }
 
     /// Notes in the entry that came on top of `manifest` that the blocks which it replaces are gone.
-    async fn say_removed(
+    async fn mark_removed(
         &self,
         project: ProjectId,
         manifest: &Manifest,

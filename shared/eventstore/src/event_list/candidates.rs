@@ -18,8 +18,8 @@ use crate::blocks::waiting_events::BlockEvents;
 use crate::error::EventStoreError;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::persons::person_merges::Resolution;
-use crate::segments::number_columns::{Number, Parts, Reader, bytes_of};
+use crate::persons::person_merges::PersonMerges;
+use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;
 
@@ -49,10 +49,10 @@ pub(super) struct Candidate {
 /// A part of the project that was not read yet, and the latest time that it may have.
 struct Unread {
     latest: Micros,
-    part: Part,
+    part: UnreadPart,
 }
 
-enum Part {
+enum UnreadPart {
     Segment(Box<SegmentEntry>),
     /// Index of the file, row group, and rows of one run.
     Rows(usize, usize, Range<usize>),
@@ -83,7 +83,7 @@ pub(super) struct Candidates {
     pub(super) store: EventStore,
     pub(super) wanted: Arc<EventsWanted>,
     pub(super) waiting: BlockEvents,
-    pub(super) resolution: Resolution,
+    pub(super) person_merges: PersonMerges,
     pub(super) files: Vec<Arc<SegmentFile>>,
     /// Bytes of segments that were read.
     pub(super) bytes_read: u64,
@@ -103,7 +103,7 @@ impl Candidates {
         wanted: Arc<EventsWanted>,
         manifest: &Manifest,
         waiting: BlockEvents,
-        resolution: Resolution,
+        person_merges: PersonMerges,
         persons: Option<BTreeSet<Uuid>>,
         memory: &QuestionMemory,
     ) -> Candidates {
@@ -119,7 +119,7 @@ impl Candidates {
         let entries = entries.filter(|entry| entry.may_have(wanted.names.as_ref(), from, to));
         let unread = entries.map(|entry| Unread {
             latest: entry.max_time.min(to),
-            part: Part::Segment(Box::new(entry.clone())),
+            part: UnreadPart::Segment(Box::new(entry.clone())),
         });
         let unread = unread.collect();
         Candidates {
@@ -131,7 +131,7 @@ impl Candidates {
             store,
             wanted,
             waiting,
-            resolution,
+            person_merges,
             persons,
             unread,
             found,
@@ -179,8 +179,8 @@ impl Candidates {
         let mut rows: BTreeMap<(usize, usize), Vec<Range<usize>>> = BTreeMap::new();
         for part in std::iter::from_fn(|| self.unread.pop()).take(self.at_once) {
             match part.part {
-                Part::Segment(entry) => entries.push(entry),
-                Part::Rows(file, group, range) => rows.entry((file, group)).or_default().push(range),
+                UnreadPart::Segment(entry) => entries.push(entry),
+                UnreadPart::Rows(file, group, range) => rows.entry((file, group)).or_default().push(range),
             }
         }
         self.at_once = (self.at_once * 2).min(PARTS_AT_ONCE_MAX);
@@ -248,7 +248,7 @@ impl Candidates {
                 let parts = parts.into_iter().filter(|(latest, _)| *latest >= from);
                 self.unread.extend(parts.map(|(latest, rows)| Unread {
                     latest: latest.min(to),
-                    part: Part::Rows(at, group, rows),
+                    part: UnreadPart::Rows(at, group, rows),
                 }));
             }
         }
@@ -334,9 +334,9 @@ async fn read_columns(
     group: usize,
     columns: &[Number],
     rows: &[Range<usize>],
-) -> Result<(Parts, u64), EventStoreError> {
+) -> Result<(ColumnBytes, u64), EventStoreError> {
     let ranges = bytes_of(file.metadata(), group, columns, rows).map_err(|error| file.named(error))?;
     let read = store.inner.objects.ranges(file.object(), &ranges).await?;
     let bytes = ranges.iter().map(|range| range.end - range.start).sum();
-    Ok((Parts::new(&ranges, read), bytes))
+    Ok((ColumnBytes::new(&ranges, read), bytes))
 }

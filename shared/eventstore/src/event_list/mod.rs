@@ -25,7 +25,7 @@ use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::blocks::block_log::Choice;
+use crate::blocks::block_log::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{Purpose, QuestionMemory};
@@ -179,25 +179,25 @@ impl EventStore {
         memory: &QuestionMemory,
     ) -> Result<Candidates, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
-        let (manifest, resolved) = self.manifest_and_persons(project).await?;
-        let resolution = resolved.resolution.clone();
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let person_merges = merge_state.person_merges.clone();
         let own = wanted.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
         let persons = own.or(wanted.person).map(|id| {
-            let person = resolution.person(id);
-            let mut ids = resolution.members(person);
+            let person = person_merges.person(id);
+            let mut ids = person_merges.members(person);
             ids.extend([id, person]);
             ids
         });
         let wanted = Arc::new(wanted);
         let named = wanted.clone();
-        let choice = Choice {
+        let choice = BlockFilter {
             event: Arc::new(move |name| named.is_named(name)),
             from: wanted.after.saturating_add(1),
             to: wanted.latest(),
             property: Arc::new(|_| false),
-            room: Some(memory.clone()),
+            memory: Some(memory.clone()),
         };
         let waiting = self.block_events(project, &manifest, blocks, choice).await?;
-        Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, resolution, persons, memory))
+        Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, person_merges, persons, memory))
     }
 }

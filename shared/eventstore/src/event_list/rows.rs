@@ -75,7 +75,7 @@ impl Candidates {
 
     fn listed(&self, row: Row) -> ListedEvent {
         let key = EventKey { time: row.event.timestamp, seq: row.seq, uuid: row.event.uuid };
-        ListedEvent { key, person: self.resolution.person(row.person), event: row.event }
+        ListedEvent { key, person: self.person_merges.person(row.person), event: row.event }
     }
 
     async fn rows_of_blocks(
@@ -108,7 +108,8 @@ impl Candidates {
     ) -> Result<(Vec<Row>, u64), EventStoreError> {
         let all = file.rows(group);
         let columns = file.columns();
-        let _turn = self.store.inner.turns.of(file.decoding_bytes(group, &columns, rows.len())).await;
+        let _turn =
+            self.store.inner.decode_budget.acquire(file.decoding_bytes(group, &columns, rows.len())).await;
         let ranges = rows.iter().map(|row| *row..*row + 1);
         let selection = RowSelection::from_consecutive_ranges(ranges, all);
         let objects = &self.store.inner.objects;

@@ -22,7 +22,7 @@ use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 
-pub(crate) use recent_calls::CallsMemory;
+pub(crate) use recent_calls::FlagCallCache;
 
 /// Keys up to which flags are looked up one by one; for more all keys of the project are read.
 const LOOKED_UP_MAX: usize = 500;
@@ -163,7 +163,7 @@ fn calls_of_block(block: &Block) -> Result<CallsByKey, EventStoreError> {
     let mut calls = CallsByKey::default();
     let Some(name) = block.names.iter().position(|name| name == CALL_EVENT) else { return Ok(calls) };
     let wanted = block.keys.iter().map(|key| key == CALLED_KEY).collect::<Vec<_>>();
-    for (index, head) in block.heads.iter().enumerate().filter(|(_, head)| head.name == name) {
+    for (index, head) in block.headers.iter().enumerate().filter(|(_, head)| head.name == name) {
         let event = block.event(index, &wanted)?;
         if let Some(Value::String(key)) = event.properties.get(CALLED_KEY)
             && is_possible_key(key)

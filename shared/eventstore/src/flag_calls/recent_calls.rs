@@ -25,7 +25,7 @@ const BLOCKS_BYTES_MAX: usize = 16 << 20;
 
 /// What a process remembers.
 #[derive(Debug)]
-pub(crate) struct CallsMemory {
+pub(crate) struct FlagCallCache {
     /// How many batches, and rows of calls, this process has stored.
     appended: AtomicU64,
     projects: Mutex<HashMap<ProjectId, ProjectCalls>>,
@@ -47,9 +47,9 @@ pub(crate) struct ReadStart {
     at: Mark,
 }
 
-impl Default for CallsMemory {
-    fn default() -> CallsMemory {
-        CallsMemory {
+impl Default for FlagCallCache {
+    fn default() -> FlagCallCache {
+        FlagCallCache {
             appended: AtomicU64::new(0),
             projects: Mutex::default(),
             blocks: Mutex::new(Bounded::new(BLOCKS_BYTES_MAX)),
@@ -57,13 +57,13 @@ impl Default for CallsMemory {
     }
 }
 
-impl CallsMemory {
+impl FlagCallCache {
     /// Forgets what is known of projects, because a batch or a row of calls has been stored.
     pub(crate) fn invalidate(&self) {
         self.appended.fetch_add(1, Ordering::Release);
     }
 
-    /// To be taken before a read, and given to [`CallsMemory::keep`] after it.
+    /// To be taken before a read, and given to [`FlagCallCache::keep`] after it.
     pub(crate) fn start(&self) -> ReadStart {
         ReadStart { appended: self.appended.load(Ordering::Acquire), at: Mark::here() }
     }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn calls_are_remembered_until_a_batch_is_stored() {
-        let memory = CallsMemory::default();
+        let memory = FlagCallCache::default();
         memory.keep(1, memory.start(), calls("a"));
         assert_eq!(memory.get(1), Some(calls("a")));
         assert_eq!(memory.get(2), None);

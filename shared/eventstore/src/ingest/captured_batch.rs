@@ -19,7 +19,7 @@ use crate::ingest::json_packing::{Meter, PropertiesSeed, ValueSeed};
 use crate::persons::person_ids::{may_merge, names_a_merge};
 
 /// Most names of properties that one call asks to be noted.
-pub(crate) const NOTED_MAX: usize = 12;
+pub(crate) const KEPT_PROPERTIES_MAX: usize = 12;
 
 /// Properties of events, as they are being read.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub struct Packed {
 pub struct PackedProperties {
     pub(crate) range: Range<usize>,
     /// Where the fields begin whose names were to be noted.
-    pub(crate) noted: [Option<usize>; NOTED_MAX],
+    pub(crate) noted: [Option<usize>; KEPT_PROPERTIES_MAX],
 }
 
 /// The names of properties in a batch, numbered in the order in which they came.

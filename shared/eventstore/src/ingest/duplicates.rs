@@ -15,23 +15,27 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::segments::uuids::uuid_index::{self, Found, HashFile, Wanted};
+use crate::segments::uuids::uuid_index::{self, UuidIndexFile, UuidMatches, UuidQuery};
 
 /// Which of some events are copies, as far as segments have been compared with them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Compared {
+pub(crate) struct DuplicateCheck {
     /// Uuids that are held. Some may be of other events.
     pub held: HashSet<Uuid>,
     /// Segments that need not be gone through any more.
-    done: HashSet<String>,
+    checked_segments: HashSet<String>,
     /// How many erasures the project had been through.
     erasures: u64,
 }
 
-impl Compared {
+impl DuplicateCheck {
     /// Nothing is compared yet.
-    pub(crate) fn new(manifest: &Manifest) -> Compared {
-        Compared { held: HashSet::new(), done: HashSet::new(), erasures: manifest.erasures() }
+    pub(crate) fn new(manifest: &Manifest) -> DuplicateCheck {
+        DuplicateCheck {
+            held: HashSet::new(),
+            checked_segments: HashSet::new(),
+            erasures: manifest.erasures(),
+        }
     }
 
     /// Whether somebody was erased since, so that persons and copies have to be looked at anew.
@@ -40,7 +44,7 @@ impl Compared {
     }
 
     /// Notes which of `uuids`, of events that wait, may be among those that are `wanted`.
-    pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, wanted: &Wanted) {
+    pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, wanted: &UuidQuery) {
         let own = uuids.filter(|uuid| wanted.hashes().binary_search(&uuid_index::hash(*uuid)).is_ok());
         self.held.extend(own);
     }
@@ -65,15 +69,15 @@ impl EventStore {
         Ok(rows)
     }
 
-    /// Those of `heads`, uuids and times, whose uuids no segment of the manifest holds.
-    pub(crate) async fn heads_not_in_segments(
+    /// Those of `headers`, uuids and times, whose uuids no segment of the manifest holds.
+    pub(crate) async fn headers_not_in_segments(
         &self,
         manifest: &Manifest,
-        mut heads: Vec<(Uuid, Micros)>,
+        mut headers: Vec<(Uuid, Micros)>,
     ) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
-        let held = self.held_uuids(manifest, heads.iter().map(|(uuid, _)| *uuid)).await?;
-        heads.retain(|(uuid, _)| !held.contains(uuid));
-        Ok(heads)
+        let held = self.held_uuids(manifest, headers.iter().map(|(uuid, _)| *uuid)).await?;
+        headers.retain(|(uuid, _)| !held.contains(uuid));
+        Ok(headers)
     }
 
     /// Uuids of segments of the manifest that have a hash with one of `uuids`, these included where they are held.
@@ -82,50 +86,52 @@ impl EventStore {
         manifest: &Manifest,
         uuids: impl Iterator<Item = Uuid>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        self.held(manifest, &Arc::new(Wanted::of(uuids))).await
+        self.held(manifest, &Arc::new(UuidQuery::of(uuids))).await
     }
 
     /// Uuids of segments of the manifest that are `wanted`, or have a hash with one that is.
     async fn held(
         &self,
         manifest: &Manifest,
-        wanted: &Arc<Wanted>,
+        wanted: &Arc<UuidQuery>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        let mut compared = Compared::new(manifest);
-        self.compare(&mut compared, manifest, wanted).await?;
-        Ok(compared.held)
+        let mut duplicates = DuplicateCheck::new(manifest);
+        self.check_duplicates(&mut duplicates, manifest, wanted).await?;
+        Ok(duplicates.held)
     }
 
     /// Goes through those segments of the manifest that are not done, for what is `wanted`.
-    pub(crate) async fn compare(
+    pub(crate) async fn check_duplicates(
         &self,
-        compared: &mut Compared,
+        duplicates: &mut DuplicateCheck,
         manifest: &Manifest,
-        wanted: &Arc<Wanted>,
+        wanted: &Arc<UuidQuery>,
     ) -> Result<(), EventStoreError> {
         if wanted.is_empty() {
             return Ok(());
         }
         let mut probes = Vec::new();
-        for segment in manifest.segments.iter().filter(|segment| !compared.done.contains(&segment.id)) {
-            probes.push(Box::pin(self.held_by(segment.clone(), wanted.clone())));
+        for segment in
+            manifest.segments.iter().filter(|segment| !duplicates.checked_segments.contains(&segment.id))
+        {
+            probes.push(Box::pin(self.duplicates_in_segment(segment.clone(), wanted.clone())));
         }
         let held = futures::stream::iter(probes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
-        compared.held.extend(held.into_iter().flatten());
-        compared.done.extend(manifest.segments.iter().map(|segment| segment.id.clone()));
+        duplicates.held.extend(held.into_iter().flatten());
+        duplicates.checked_segments.extend(manifest.segments.iter().map(|segment| segment.id.clone()));
         Ok(())
     }
 
-    async fn held_by(
+    async fn duplicates_in_segment(
         &self,
         segment: SegmentEntry,
-        wanted: Arc<Wanted>,
+        wanted: Arc<UuidQuery>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        let Some(file) = HashFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
+        let Some(file) = UuidIndexFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
         let found = match file.probe(&wanted).await {
             // The segment itself has the uuids too.
             Err(EventStoreError::Damaged { .. }) => {
-                Found { hashes: wanted.hashes().to_vec(), uuids: Vec::new() }
+                UuidMatches { hashes: wanted.hashes().to_vec(), uuids: Vec::new() }
             }
             other => other?,
         };

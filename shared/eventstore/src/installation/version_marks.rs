@@ -66,7 +66,7 @@ fn name(id: Uuid, project: ProjectId, head: u64) -> String {
 /// Says that the objects are of installation `id`.
 pub(super) async fn claim(objects: &Objects, id: Uuid) -> Result<(), EventStoreError> {
     let body = json!({"format": 1, "installation": id}).to_string();
-    objects.put_alone(&format!("{FOLDER}/{id}"), Bytes::from(body)).await
+    objects.put_standalone(&format!("{FOLDER}/{id}"), Bytes::from(body)).await
 }
 
 /// Says that the manifest of `project` has reached version `head`.
@@ -77,7 +77,7 @@ pub(super) async fn put(
     head: u64,
 ) -> Result<(), EventStoreError> {
     let body = json!({"format": 1, "installation": id, "project": project, "head": head}).to_string();
-    objects.put_alone(&name(id, project, head), Bytes::from(body)).await
+    objects.put_standalone(&name(id, project, head), Bytes::from(body)).await
 }
 
 /// The same, and removes the mark of the version before.
@@ -101,7 +101,7 @@ pub(super) async fn remove(
     project: ProjectId,
     head: u64,
 ) -> Result<(), EventStoreError> {
-    objects.remove_alone(&[name(id, project, head)]).await
+    objects.remove_standalone(&[name(id, project, head)]).await
 }
 
 #[cfg(test)]

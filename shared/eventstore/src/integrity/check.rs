@@ -12,10 +12,10 @@ use crate::error::EventStoreError;
 use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
 use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{Manifest, SegmentEntry, Swap, Swapped};
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
 use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::merge_log::folding::MergesEntry;
-use crate::time::Began;
+use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::time::WorkClock;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 8 << 20;
@@ -66,7 +66,7 @@ pub struct DamagedSegment {
 }
 
 /// What belongs together: the objects of an entry of the manifest.
-struct Entry {
+struct CheckedEntry {
     id: String,
     kind: &'static str,
     rows: u64,
@@ -74,9 +74,9 @@ struct Entry {
     objects: Vec<String>,
 }
 
-impl Entry {
-    fn of_segment(entry: &SegmentEntry) -> Entry {
-        Entry {
+impl CheckedEntry {
+    fn of_segment(entry: &SegmentEntry) -> CheckedEntry {
+        CheckedEntry {
             id: entry.id.clone(),
             kind: "events",
             rows: entry.rows,
@@ -85,14 +85,14 @@ impl Entry {
         }
     }
 
-    fn of_merges(entry: &MergesEntry) -> Entry {
+    fn of_merges(entry: &FoldedMergesEntry) -> CheckedEntry {
         let (id, rows, times) = (entry.id.clone(), entry.merges, (entry.at, entry.at));
-        Entry { id, kind: "merges", rows, times, objects: vec![entry.object.clone()] }
+        CheckedEntry { id, kind: "merges", rows, times, objects: vec![entry.object.clone()] }
     }
 
-    fn of_records(kind: &'static str, entry: &RecordsEntry) -> Entry {
+    fn of_records(kind: &'static str, entry: &RecordsEntry) -> CheckedEntry {
         let (id, rows, times) = (entry.id.clone(), entry.rows, (entry.at, entry.at));
-        Entry { id, kind, rows, times, objects: entry.files().collect() }
+        CheckedEntry { id, kind, rows, times, objects: entry.files().collect() }
     }
 }
 
@@ -107,10 +107,10 @@ impl EventStore {
     ) -> Result<Checked, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let noted = self.damage(project).await?;
-        let segments = manifest.segments.iter().map(Entry::of_segment);
-        let persons = manifest.persons.iter().map(|entry| Entry::of_records("persons", entry));
-        let groups = manifest.groups.iter().map(|entry| Entry::of_records("groups", entry));
-        let merges = manifest.merges.iter().map(Entry::of_merges);
+        let segments = manifest.segments.iter().map(CheckedEntry::of_segment);
+        let persons = manifest.persons.iter().map(|entry| CheckedEntry::of_records("persons", entry));
+        let groups = manifest.groups.iter().map(|entry| CheckedEntry::of_records("groups", entry));
+        let merges = manifest.merges.iter().map(CheckedEntry::of_merges);
         let entries = segments.chain(persons).chain(groups).chain(merges).collect::<Vec<_>>();
         let of = entries.iter().map(|entry| entry.objects.len()).sum();
         let (mut checked, mut read) = (Checked::default(), 0);
@@ -187,18 +187,18 @@ impl EventStore {
         if let Ok(block) = id.parse::<BlockId>() {
             return self.drop_block(project, block).await;
         }
-        let began = Began::at(now);
-        let mut turns = self.turns_of_a_command();
+        let clock = WorkClock::start(now);
+        let mut retries = self.command_retries();
         loop {
             let seen = Manifest::load(&self.inner.store, project).await;
-            let Some(manifest) = turns.seen(seen).await? else { continue };
-            let now = began.now();
+            let Some(manifest) = retries.optimistic_read(seen).await? else { continue };
+            let now = clock.now();
             let import = manifest.all_records().find(|(_, entry)| entry.id == id);
             let is_segment = manifest.segments.iter().any(|entry| entry.id == id);
             let is_dropped = if let Some((prefix, entry)) = import {
                 let records = [(prefix, manifest.version_of(id), entry.emptied(now))];
-                let swap = Swap { records: &records, ..Swap::default() };
-                manifest.swap(self, project, &swap).await? == Swapped::Done
+                let change = ManifestChange { records: &records, ..ManifestChange::default() };
+                manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
             } else if is_segment {
                 // A segment without events that replaces it.
                 let mut new = NewSegment::new(project, now);
@@ -212,7 +212,7 @@ impl EventStore {
                 self.lift(project, id).await?;
                 return Ok(true);
             }
-            turns.lost().await?;
+            retries.after_conflict().await?;
         }
     }
 }

@@ -45,16 +45,16 @@ pub(crate) fn object_of(object: &str) -> String {
 
 /// The sums of one object, taken while it is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ObjectSums {
+pub(crate) struct ObjectChecksums {
     size: u64,
     units: Vec<u32>,
 }
 
-impl ObjectSums {
+impl ObjectChecksums {
     /// The sums of a whole object.
-    pub(crate) fn of(bytes: &[u8]) -> ObjectSums {
+    pub(crate) fn of(bytes: &[u8]) -> ObjectChecksums {
         let units = bytes.chunks(UNIT as usize).map(crc32fast::hash).collect();
-        ObjectSums { size: bytes.len() as u64, units }
+        ObjectChecksums { size: bytes.len() as u64, units }
     }
 
     /// Size of the object.
@@ -80,19 +80,19 @@ impl ObjectSums {
 
 /// The sums of all objects of a segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct Checksums {
     /// By the rest of the name.
-    objects: BTreeMap<String, ObjectSums>,
+    objects: BTreeMap<String, ObjectChecksums>,
 }
 
-impl Sums {
+impl Checksums {
     /// Adds those of `object`.
-    pub(crate) fn add(&mut self, object: &str, sums: ObjectSums) {
+    pub(crate) fn add(&mut self, object: &str, sums: ObjectChecksums) {
         self.objects.insert(split(object).1.to_owned(), sums);
     }
 
     /// Those of `object`.
-    pub(crate) fn get(&self, object: &str) -> Option<&ObjectSums> {
+    pub(crate) fn get(&self, object: &str) -> Option<&ObjectChecksums> {
         self.objects.get(split(object).1)
     }
 
@@ -121,8 +121,8 @@ impl Sums {
         out.into()
     }
 
-    /// What [`Sums::encode`] wrote for `start`; else what is wrong.
-    pub(crate) fn decode(start: &str, bytes: &[u8]) -> Result<Sums, &'static str> {
+    /// What [`Checksums::encode`] wrote for `start`; else what is wrong.
+    pub(crate) fn decode(start: &str, bytes: &[u8]) -> Result<Checksums, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is too short")?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
             return Err("its checksum does not fit");
@@ -135,7 +135,7 @@ impl Sums {
             return Err("it is of another segment");
         }
         let count = u16::from_le_bytes(take(&mut rest).ok_or(CUT)?);
-        let mut sums = Sums::default();
+        let mut sums = Checksums::default();
         for _ in 0..count {
             let ending = take_text(&mut rest).ok_or(CUT)?.to_owned();
             let size = u64::from_le_bytes(take(&mut rest).ok_or(CUT)?);
@@ -143,7 +143,7 @@ impl Sums {
             let (units, behind) = units.and_then(|units| rest.split_at_checked(units)).ok_or(CUT)?;
             rest = behind;
             let units = units.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
-            sums.objects.insert(ending, ObjectSums { size, units });
+            sums.objects.insert(ending, ObjectChecksums { size, units });
         }
         if rest.is_empty() { Ok(sums) } else { Err("something follows the checksums") }
     }
@@ -178,40 +178,40 @@ mod tests {
 
     #[test]
     fn sums_come_back_and_every_flipped_bit_is_noticed() {
-        let mut sums = Sums::default();
+        let mut sums = Checksums::default();
         for size in [0_usize, 1, 4095, 4096, 4097, 20_000] {
             let bytes = (0..size).map(|n| (n * n / 7) as u8).collect::<Vec<_>>();
-            sums.add(&format!("a/b.{size}"), ObjectSums::of(&bytes));
+            sums.add(&format!("a/b.{size}"), ObjectChecksums::of(&bytes));
         }
         let bytes = sums.encode("a/b");
-        assert_eq!(Sums::decode("a/b", &bytes), Ok(sums));
-        assert_eq!(Sums::decode("a/c", &bytes), Err("it is of another segment"));
+        assert_eq!(Checksums::decode("a/b", &bytes), Ok(sums));
+        assert_eq!(Checksums::decode("a/c", &bytes), Err("it is of another segment"));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(Sums::decode("a/b", &flipped).is_err(), "bit {bit}");
+            assert!(Checksums::decode("a/b", &flipped).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(Sums::decode("a/b", &bytes[..length]).is_err(), "{length} bytes");
+            assert!(Checksums::decode("a/b", &bytes[..length]).is_err(), "{length} bytes");
         }
     }
 
     #[test]
     fn sums_of_a_later_format_are_told_from_damage() {
-        let mut later = Sums::default().encode("a/b")[..].to_vec();
+        let mut later = Checksums::default().encode("a/b")[..].to_vec();
         later.truncate(later.len() - 4);
         later[7] = b'T';
         let sum = crc32fast::hash(&later);
         later.extend(sum.to_le_bytes());
-        assert_eq!(Sums::decode("a/b", &later), Err(NEWER));
+        assert_eq!(Checksums::decode("a/b", &later), Err(NEWER));
         later[7] = b'S';
-        assert_eq!(Sums::decode("a/b", &later), Err("its checksum does not fit"));
+        assert_eq!(Checksums::decode("a/b", &later), Err("its checksum does not fit"));
     }
 
     #[test]
     fn a_part_is_compared_by_its_units() {
         let bytes = (0..10_000_u32).map(|n| (n % 251) as u8).collect::<Vec<_>>();
-        let sums = ObjectSums::of(&bytes);
+        let sums = ObjectChecksums::of(&bytes);
         assert_eq!(sums.around(&(5000..5001)), Some(4096..8192));
         assert_eq!(sums.around(&(4096..8192)), Some(4096..8192));
         assert_eq!(sums.around(&(9000..10_000)), Some(8192..10_000));

@@ -19,21 +19,21 @@ use crate::manifest::state::Manifest;
 
 /// Blocks, compared with their checksums.
 #[derive(Default)]
-pub(crate) struct ComparedBlocks {
+pub(crate) struct VerifiedBlocks {
     /// Those that are what was written.
-    pub whole: Vec<RawBlock>,
+    pub intact: Vec<RawBlock>,
     /// The others, and what is wrong with each.
     pub damaged: Vec<(RawBlock, EventStoreError)>,
 }
 
-impl ComparedBlocks {
+impl VerifiedBlocks {
     /// Compares `blocks` with their checksums.
-    async fn of(blocks: Vec<RawBlock>) -> Result<ComparedBlocks, EventStoreError> {
+    async fn of(blocks: Vec<RawBlock>) -> Result<VerifiedBlocks, EventStoreError> {
         let compare = move || {
-            let mut compared = ComparedBlocks::default();
+            let mut compared = VerifiedBlocks::default();
             for block in blocks {
                 match block.verify() {
-                    Ok(()) => compared.whole.push(block),
+                    Ok(()) => compared.intact.push(block),
                     Err(error @ EventStoreError::DamagedBlock { .. }) => {
                         compared.damaged.push((block, error))
                     }
@@ -49,14 +49,14 @@ impl ComparedBlocks {
 impl EventStore {
     /// Compares `blocks` with their checksums, notes which are damaged, and removes the notes in `manifest` of those that
     /// have been repaired.
-    pub(crate) async fn compare_blocks(
+    pub(crate) async fn verify_blocks(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         blocks: Vec<RawBlock>,
-    ) -> Result<ComparedBlocks, EventStoreError> {
-        let compared = ComparedBlocks::of(blocks).await?;
-        for id in compared.whole.iter().map(|block| block.id.to_string()) {
+    ) -> Result<VerifiedBlocks, EventStoreError> {
+        let compared = VerifiedBlocks::of(blocks).await?;
+        for id in compared.intact.iter().map(|block| block.id.to_string()) {
             if manifest.damaged.contains(&id) {
                 self.lift(project, &id).await?;
             }
@@ -84,9 +84,9 @@ impl EventStore {
             let (blocks, next) = self.oldest_blocks(project, from).await?;
             // After the blocks, as every reader does.
             let manifest = Manifest::load(&self.inner.store, project).await?;
-            let compared = ComparedBlocks::of(self.not_replaced(&manifest, blocks).await?).await?;
-            checked.blocks += compared.whole.len();
-            checked.bytes += compared.whole.iter().map(|block| block.stored_len() as u64).sum::<u64>();
+            let compared = VerifiedBlocks::of(self.not_replaced(&manifest, blocks).await?).await?;
+            checked.blocks += compared.intact.len();
+            checked.bytes += compared.intact.iter().map(|block| block.stored_len() as u64).sum::<u64>();
             for (block, error) in compared.damaged {
                 let id = block.id.to_string();
                 left.retain(|noted| *noted != id);

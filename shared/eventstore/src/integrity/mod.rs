@@ -2,7 +2,7 @@
 //!
 //! [`checksums`] verifies what is read, [`check`] reads everything, [`quarantine`] marks damaged segments in the manifest,
 //! [`damaged_blocks`] does so for blocks, [`formats`] refuses what a newer release wrote. Nothing here repairs by guessing,
-//! and nothing is dropped unless an operator names it. The door is [`checksums::Sums`].
+//! and nothing is dropped unless an operator names it. The door is [`checksums::Checksums`].
 
 pub(crate) mod check;
 pub(crate) mod checksums;

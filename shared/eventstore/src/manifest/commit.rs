@@ -14,7 +14,7 @@ use crate::error::EventStoreError;
 use crate::keys::{self, BlockId};
 use crate::manifest::state::{Manifest, SegmentEntry, new_id};
 use crate::persons::profiles::file::FileEntry;
-use crate::segments::writer::{Replaces, Written};
+use crate::segments::writer::{Replaces, WrittenSegment};
 
 /// A segment and its objects.
 pub(crate) struct NewSegment {
@@ -59,7 +59,7 @@ impl NewSegment {
     }
 
     /// Gives it its events.
-    pub(crate) fn put(&mut self, written: Written) {
+    pub(crate) fn put(&mut self, written: WrittenSegment) {
         self.entry.rows = written.rows;
         self.entry.events = written.events;
         (self.entry.min_time, self.entry.max_time) = (written.min_time, written.max_time);

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::snapshot::Outline;
+use crate::manifest::snapshot::SnapshotOutline;
 use crate::manifest::state::SegmentEntry;
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merges::PersonMerges;
 use crate::segments::Footer;
 use crate::segments::property_columns::Kind;
 
@@ -32,17 +32,17 @@ pub struct LiveFiles {
 impl EventStore {
     /// The live files of a project at this moment.
     pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
-        let Outline { manifest, resolved, hot } = self.outline(project).await?;
-        let waiting = self.heads_not_in_segments(&manifest, hot).await?.len() as u64;
+        let SnapshotOutline { manifest, merge_state, hot } = self.outline(project).await?;
+        let waiting = self.headers_not_in_segments(&manifest, hot).await?.len() as u64;
         let mut files = LiveFiles { waiting, ..LiveFiles::default() };
         let mut merged = BTreeMap::new();
         for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {
             let file = self.segment(entry).await?;
             files.segments.push(segment(entry, &file.footer));
-            if !resolved.resolution.is_empty()
+            if !merge_state.person_merges.is_empty()
                 && let Some(persons) = &entry.persons
             {
-                take_merged(&self.inner.objects.get(persons).await?, &resolved.resolution, &mut merged);
+                take_merged(&self.inner.objects.get(persons).await?, &merge_state.person_merges, &mut merged);
             }
         }
         files.merged = merged.into_iter().collect();
@@ -51,10 +51,10 @@ impl EventStore {
 }
 
 /// The persons of a file of 16-byte ids who are somebody else.
-fn take_merged(persons: &Bytes, resolution: &Resolution, merged: &mut BTreeMap<Uuid, Uuid>) {
+fn take_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BTreeMap<Uuid, Uuid>) {
     for id in persons.as_chunks::<16>().0 {
         let id = Uuid::from_bytes(*id);
-        let now = resolution.person(id);
+        let now = person_merges.person(id);
         if now != id {
             merged.insert(id, now);
         }

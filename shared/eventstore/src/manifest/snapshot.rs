@@ -11,14 +11,14 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::blocks::block_log::{Choice, chosen_rows_of, heads_of};
+use crate::blocks::block_log::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::memory::MemoryLease;
 use crate::persons::person_ids::derived;
-use crate::persons::person_merge_cache::Resolved;
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merges::PersonMerges;
 use crate::segments::reader::SegmentFile;
 
 /// A project at one moment.
@@ -30,62 +30,62 @@ pub(crate) struct Snapshot {
     pub hot_events: u64,
     /// What they take of the memory of the question.
     pub hot_taken: Option<[MemoryLease; 2]>,
-    pub resolution: Arc<Resolution>,
-    pub resolved: Arc<Resolved>,
+    pub person_merges: Arc<PersonMerges>,
+    pub merge_state: Arc<PersonMergeState>,
 }
 
 /// A project at one moment, without the content of the events that wait.
-pub(crate) struct Outline {
+pub(crate) struct SnapshotOutline {
     pub manifest: Manifest,
-    pub resolved: Arc<Resolved>,
+    pub merge_state: Arc<PersonMergeState>,
     /// Uuid and time of the events of blocks, without copies of each other; some may be copies of events in segments.
     pub hot: Vec<(Uuid, Micros)>,
 }
 
 /// Who is who at one moment.
 #[derive(Debug, Clone)]
-pub struct FinalPersons(Arc<Resolved>);
+pub struct FinalPersons(Arc<PersonMergeState>);
 
 impl FinalPersons {
     /// The person that somebody is who by itself would be `id`.
     pub fn of(&self, id: Uuid) -> Uuid {
-        self.0.resolution.person(id)
+        self.0.person_merges.person(id)
     }
 }
 
 impl EventStore {
     /// The project as it is now.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
-        self.snapshot_of(project, Choice::all()).await
+        self.snapshot_of(project, BlockFilter::all()).await
     }
 
     /// The project as it is now; of the events in blocks those that are `wanted`.
     pub(crate) async fn snapshot_of(
         &self,
         project: ProjectId,
-        wanted: Choice,
+        wanted: BlockFilter,
     ) -> Result<Snapshot, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
-        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = self.read_of_blocks(chosen_rows_of(project, blocks, wanted).await).await?;
+        let hot = self.read_of_blocks(filter_rows(project, blocks, wanted).await).await?;
         Ok(Snapshot {
             manifest,
             hot: hot.rows,
             hot_events: hot.events,
             hot_taken: hot.taken,
-            resolution: Arc::new(resolved.resolution.clone()),
-            resolved,
+            person_merges: Arc::new(merge_state.person_merges.clone()),
+            merge_state,
         })
     }
 
     /// The project as it is now; of the events in blocks uuid and time alone.
-    pub(crate) async fn outline(&self, project: ProjectId) -> Result<Outline, EventStoreError> {
+    pub(crate) async fn outline(&self, project: ProjectId) -> Result<SnapshotOutline, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
-        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = self.read_of_blocks(heads_of(blocks).await).await?;
-        Ok(Outline { manifest, resolved, hot })
+        let hot = self.read_of_blocks(event_headers(blocks).await).await?;
+        Ok(SnapshotOutline { manifest, merge_state, hot })
     }
 
     /// The opened segment of an entry.
@@ -101,24 +101,24 @@ impl EventStore {
 
     /// The time of the earliest event, if there is one.
     pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
-        let Outline { manifest, mut hot, .. } = self.outline(project).await?;
+        let SnapshotOutline { manifest, mut hot, .. } = self.outline(project).await?;
         let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
         let of_segments = segments.map(|entry| entry.min_time).min();
         // A copy of an event that a segment holds is none, whatever its time; others cannot come before those.
         hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
-        let waiting = self.heads_not_in_segments(&manifest, hot).await?;
+        let waiting = self.headers_not_in_segments(&manifest, hot).await?;
         Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
     }
 
     /// Who is who by now, for many questions.
     pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
-        let (_, resolved) = self.manifest_and_persons(project).await?;
-        Ok(FinalPersons(resolved))
+        let (_, merge_state) = self.manifest_and_persons(project).await?;
+        Ok(FinalPersons(merge_state))
     }
 
     /// The person that events of `distinct_id` count as.
     pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
-        let (_, resolved) = self.manifest_and_persons(project).await?;
-        Ok(resolved.resolution.person(derived(project, distinct_id)))
+        let (_, merge_state) = self.manifest_and_persons(project).await?;
+        Ok(merge_state.person_merges.person(derived(project, distinct_id)))
     }
 }

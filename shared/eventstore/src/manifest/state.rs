@@ -21,16 +21,16 @@ use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::integrity::formats;
 use crate::keys;
-use crate::persons::imports::entry::{Former, RecordsEntry};
-use crate::persons::imports::merge_table_object::LinksEntry;
-use crate::persons::merge_log::folding::MergesEntry;
+use crate::persons::imports::entry::{FormerObject, RecordsEntry};
+use crate::persons::imports::merge_table_object::ImportedMergesEntry;
+use crate::persons::merge_log::folding::FoldedMergesEntry;
 use crate::persons::profiles::file::FileEntry;
 use crate::segments::FORMAT;
 
 /// Most event names that a segment's entry lists.
 const EVENT_NAMES_MAX: usize = 500;
 /// How often a manifest is read that changes meanwhile.
-const READS: usize = 8;
+const READ_ATTEMPTS: usize = 8;
 
 /// The entry of a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,26 +73,26 @@ pub(crate) struct SegmentEntry {
 }
 
 /// What the manifest lists: it carries the version of the manifest that it came with.
-pub(crate) trait Listed: Serialize + Clone {
+pub(crate) trait ManifestEntry: Serialize + Clone {
     /// The same, with its version.
     fn at_head(&self, head: u64) -> Self;
 }
 
-impl Listed for SegmentEntry {
+impl ManifestEntry for SegmentEntry {
     fn at_head(&self, head: u64) -> SegmentEntry {
         SegmentEntry { head, ..self.clone() }
     }
 }
 
-impl Listed for RecordsEntry {
+impl ManifestEntry for RecordsEntry {
     fn at_head(&self, head: u64) -> RecordsEntry {
         RecordsEntry { head, ..self.clone() }
     }
 }
 
-impl Listed for MergesEntry {
-    fn at_head(&self, head: u64) -> MergesEntry {
-        MergesEntry { head, ..self.clone() }
+impl ManifestEntry for FoldedMergesEntry {
+    fn at_head(&self, head: u64) -> FoldedMergesEntry {
+        FoldedMergesEntry { head, ..self.clone() }
     }
 }
 
@@ -132,13 +132,13 @@ impl SegmentEntry {
 
     /// Its objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
-        let beside = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
+        let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
         let blocks = self.blocks.iter().map(|blocks| &blocks.object);
-        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(beside).chain(blocks)
+        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
     }
 
     /// Whether anything is known of persons or groups by it: its events may be gone while that stays.
-    pub(crate) fn tells(&self) -> bool {
+    pub(crate) fn has_profiles(&self) -> bool {
         self.rows > 0 || self.ids.is_some() || self.groups.is_some()
     }
 
@@ -178,9 +178,9 @@ pub(crate) struct Manifest {
     /// Objects with groups, oldest first.
     pub groups: Vec<RecordsEntry>,
     /// Objects with folded merges, oldest first; each holds all that those before hold.
-    pub merges: Vec<MergesEntry>,
+    pub merges: Vec<FoldedMergesEntry>,
     /// What says who is who by imports, oldest first.
-    pub links: Vec<LinksEntry>,
+    pub links: Vec<ImportedMergesEntry>,
     /// Entries of records that had other objects before, with all that is to be known of them.
     pub rewritten: Vec<(u64, Key, RecordsEntry)>,
     /// Ids of segments that are known to be damaged.
@@ -189,23 +189,23 @@ pub(crate) struct Manifest {
 
 /// What is to come into the manifest at once.
 #[derive(Clone, Default)]
-pub(crate) struct Swap<'a> {
+pub(crate) struct ManifestChange<'a> {
     pub segments: &'a [SegmentEntry],
     /// Entries in the place of those with these versions, and what their sort keys begin with.
     pub records: &'a [(&'static str, u64, RecordsEntry)],
-    pub merges: Option<&'a MergesEntry>,
+    pub merges: Option<&'a FoldedMergesEntry>,
     /// Other rows, and their conditions.
-    pub beside: Vec<Write>,
+    pub extra_writes: Vec<Write>,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Swapped {
-    Done,
+pub(crate) enum ChangeOutcome {
+    Applied,
     /// Somebody else changed the manifest.
-    Changed,
+    VersionConflict,
     /// A condition of the other rows does not hold.
-    Refused,
+    PreconditionFailed,
 }
 
 /// A fresh id of a segment or another object: sorts by time.
@@ -228,10 +228,10 @@ impl Manifest {
 
     /// Reads the manifest of `project`, as it was at one moment.
     pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        for _ in 0..READS {
+        for _ in 0..READ_ATTEMPTS {
             let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
             formats::require(&items)?;
-            if is_whole(&items)? {
+            if is_consistent(&items)? {
                 return Manifest::of(&items);
             }
         }
@@ -327,7 +327,7 @@ impl Manifest {
 
     /// Adds an entry on top of this manifest. False when somebody else changed the manifest since; nothing is written
     /// then.
-    pub(crate) async fn add<T: Listed>(
+    pub(crate) async fn add<T: ManifestEntry>(
         &self,
         events: &EventStore,
         project: ProjectId,
@@ -338,54 +338,54 @@ impl Manifest {
         let version = self.next_version();
         let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
         let entries = vec![Write::Put(entry, Guard::Absent)];
-        Ok(self.change(events, project, entries, Vec::new()).await? == Swapped::Done)
+        Ok(self.write_entries(events, project, entries, Vec::new()).await? == ChangeOutcome::Applied)
     }
 
-    /// Makes all of `swap`, all at once, on top of this manifest; nothing is written where that is not possible.
-    pub(crate) async fn swap(
+    /// Makes all of `change`, all at once, on top of this manifest; nothing is written where that is not possible.
+    pub(crate) async fn apply(
         &self,
         events: &EventStore,
         project: ProjectId,
-        swap: &Swap<'_>,
-    ) -> Result<Swapped, EventStoreError> {
+        change: &ManifestChange<'_>,
+    ) -> Result<ChangeOutcome, EventStoreError> {
         let version = self.next_version();
         let mut entries = Vec::new();
-        for entry in swap.segments {
+        for entry in change.segments {
             let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
             entries.push(Write::Put(item, Guard::Absent));
         }
-        for (prefix, before, entry) in swap.records {
+        for (prefix, before, entry) in change.records {
             let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
             entries.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
         }
-        if let Some(entry) = swap.merges {
+        if let Some(entry) = change.merges {
             let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
             entries.push(Write::Put(item, Guard::Absent));
         }
-        self.change(events, project, entries, swap.beside.clone()).await
+        self.write_entries(events, project, entries, change.extra_writes.clone()).await
     }
 
-    /// Makes `entries`, which come with the next version, together with that version and with what is written `beside`.
-    async fn change(
+    /// Makes `entries`, which come with the next version, together with that version and with what is written `extra_writes`.
+    async fn write_entries(
         &self,
         events: &EventStore,
         project: ProjectId,
         entries: Vec<Write>,
-        beside: Vec<Write>,
-    ) -> Result<Swapped, EventStoreError> {
+        extra_writes: Vec<Write>,
+    ) -> Result<ChangeOutcome, EventStoreError> {
         let head = Head { entries: entries.len(), format: formats::MANIFEST };
         let version = self.next_version();
         let head = Item::new(keys::head(project), &head)?.with_version(version);
         let guard = self.head.map_or(Guard::Absent, Guard::Version);
         let listed = 1 + entries.len();
-        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(beside).collect();
+        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(extra_writes).collect();
         match events.inner.store.records.transact(writes).await {
             Ok(()) => {
                 events.advance_mark(project, version).await;
-                Ok(Swapped::Done)
+                Ok(ChangeOutcome::Applied)
             }
-            Err(error) if error.is_condition(0) => Ok(Swapped::Changed),
-            Err(StoreError::Condition { index }) if index >= listed => Ok(Swapped::Refused),
+            Err(error) if error.is_condition(0) => Ok(ChangeOutcome::VersionConflict),
+            Err(StoreError::Condition { index }) if index >= listed => Ok(ChangeOutcome::PreconditionFailed),
             Err(error) => Err(error.into()),
         }
     }
@@ -395,7 +395,7 @@ impl Manifest {
         store: &Store,
         (version, key): (u64, Key),
         entry: &RecordsEntry,
-        left: Vec<Former>,
+        left: Vec<FormerObject>,
     ) -> Result<(), EventStoreError> {
         let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
         match store.records.put(item, Guard::Version(version)).await {
@@ -421,26 +421,26 @@ impl Manifest {
     }
 }
 
-/// The part of every entry that [`is_whole`] compares.
+/// The part of every entry that [`is_consistent`] compares.
 #[derive(Deserialize)]
-struct CameWith {
+struct EntryVersion {
     #[serde(default)]
     head: u64,
 }
 
 /// Whether `items` are the manifest of one moment: no entry is newer than `HEAD`, and all that came with it are there.
-fn is_whole(items: &[Item]) -> Result<bool, StoreError> {
+fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
     let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
         // The first entry came while this was read. Of blocks that are damaged there are notes before that.
         return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
     };
     let mut newest = 0;
     for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
-        let came_with = item.body::<CameWith>()?.head;
-        if came_with > head.version {
+        let entry_version = item.body::<EntryVersion>()?.head;
+        if entry_version > head.version {
             return Ok(false);
         }
-        newest += usize::from(came_with == head.version);
+        newest += usize::from(entry_version == head.version);
     }
     // An earlier release did not say how many.
     Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
@@ -468,20 +468,20 @@ mod tests {
     #[test]
     fn what_was_read_of_two_moments_is_noticed() {
         let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
-        assert!(is_whole(&[]).unwrap());
-        assert!(is_whole(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
-        assert!(is_whole(&[head(1, 1), a.clone()]).unwrap());
-        assert!(is_whole(&[head(2, 1), a.clone(), b.clone()]).unwrap());
-        assert!(is_whole(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");
-        assert!(!is_whole(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
-        assert!(!is_whole(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
-        assert!(!is_whole(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
+        assert!(is_consistent(&[]).unwrap());
+        assert!(is_consistent(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
+        assert!(is_consistent(&[head(1, 1), a.clone()]).unwrap());
+        assert!(is_consistent(&[head(2, 1), a.clone(), b.clone()]).unwrap());
+        assert!(is_consistent(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");
+        assert!(!is_consistent(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
+        assert!(!is_consistent(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
+        assert!(!is_consistent(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
         assert!(
-            !is_whole(&[head(2, 2), a.clone(), b]).unwrap(),
+            !is_consistent(&[head(2, 2), a.clone(), b]).unwrap(),
             "one of two that came together is not there"
         );
         let old = Item::empty(keys::head(1)).with_version(9);
-        assert!(is_whole(&[old, a]).unwrap(), "by an earlier release");
+        assert!(is_consistent(&[old, a]).unwrap(), "by an earlier release");
     }
 
     #[test]

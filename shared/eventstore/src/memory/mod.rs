@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pennon_core::heap;
 
 use crate::error::EventStoreError;
-use crate::scan::piece::Pieces;
+use crate::scan::piece::PieceCache;
 
 /// Bytes that a thread may allocate before they are reserved: the granularity of measuring.
 const MEASURED_STEP: i64 = 256 << 10;
@@ -32,7 +32,7 @@ struct Process {
     limit: u64,
     /// Most bytes of kept pieces while questions leave as much.
     kept_limit: u64,
-    pieces: Arc<Pieces>,
+    pieces: Arc<PieceCache>,
     state: Mutex<State>,
 }
 
@@ -46,7 +46,7 @@ struct State {
 
 impl MemoryBudget {
     /// So many bytes for questions and for `pieces`, which may have `kept_limit` of them.
-    pub(crate) fn new(limit: u64, kept_limit: u64, pieces: Arc<Pieces>) -> MemoryBudget {
+    pub(crate) fn new(limit: u64, kept_limit: u64, pieces: Arc<PieceCache>) -> MemoryBudget {
         let state = Mutex::new(State { reserved: 0, kept_limit });
         MemoryBudget(Arc::new(Process { limit, kept_limit, pieces, state }))
     }

@@ -32,9 +32,9 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
-use crate::integrity::checksums::{self, ObjectSums, Sums};
+use crate::integrity::checksums::{self, Checksums, ObjectChecksums};
 use crate::integrity::quarantine::Quarantine;
-use crate::objects::retry::Patience;
+use crate::objects::retry::RetryPolicy;
 
 /// Bytes of checksums that are remembered: those of some 60 GB of objects.
 const SUMS_BYTES: u64 = 64 << 20;
@@ -50,25 +50,25 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
-    sums: Arc<Cache<String, Arc<Sums>, Weight>>,
+    sums: Arc<Cache<String, Arc<Checksums>, Weight>>,
     quarantine: Option<Quarantine>,
-    read: Patience,
-    whole: Patience,
-    brief: Patience,
+    read: RetryPolicy,
+    whole: RetryPolicy,
+    brief: RetryPolicy,
 }
 
 #[derive(Debug, Clone)]
 struct Weight;
 
-impl Weighter<String, Arc<Sums>> for Weight {
-    fn weight(&self, name: &String, sums: &Arc<Sums>) -> u64 {
+impl Weighter<String, Arc<Checksums>> for Weight {
+    fn weight(&self, name: &String, sums: &Arc<Checksums>) -> u64 {
         name.len() as u64 + sums.weight()
     }
 }
 
 /// An object that lies in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ObjectInfo {
     pub name: String,
     pub bytes: u64,
     /// When it was written, by the store's clock.
@@ -101,7 +101,7 @@ impl Objects {
             )));
         };
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        // It is tried again here, see `Patience`: the same way for every store, within the time that a request has.
+        // It is tried again here, see `RetryPolicy`: the same way for every store, within the time that a request has.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let mut builder = AmazonS3Builder::from_env();
         if roots == Roots::Amazon {
@@ -123,7 +123,7 @@ impl Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));
-        let (read, whole, brief) = (Patience::READ, Patience::WHOLE, Patience::BRIEF);
+        let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
         Objects { store, prefix, sums, quarantine: None, read, whole, brief }
     }
 
@@ -166,8 +166,8 @@ impl Objects {
         let (start, _) = checksums::split(first);
         let copies = files.to_vec();
         let sums = tokio::task::spawn_blocking(move || {
-            copies.iter().fold(Sums::default(), |mut sums, (name, bytes)| {
-                sums.add(name, ObjectSums::of(bytes));
+            copies.iter().fold(Checksums::default(), |mut sums, (name, bytes)| {
+                sums.add(name, ObjectChecksums::of(bytes));
                 sums
             })
         });
@@ -244,7 +244,7 @@ impl Objects {
     async fn fetch(
         &self,
         name: &str,
-        sums: &ObjectSums,
+        sums: &ObjectChecksums,
         units: &[Range<u64>],
     ) -> Result<Vec<Bytes>, EventStoreError> {
         let path = self.path(name);
@@ -264,11 +264,11 @@ impl Objects {
     async fn hold(
         &self,
         name: &str,
-        all: &Arc<Sums>,
+        all: &Arc<Checksums>,
         units: &[Range<u64>],
         parts: &[Bytes],
     ) -> Result<bool, EventStoreError> {
-        let compare = |sums: &Sums, name: &str, units: &[Range<u64>], parts: &[Bytes]| {
+        let compare = |sums: &Checksums, name: &str, units: &[Range<u64>], parts: &[Bytes]| {
             let of = sums.get(name);
             of.is_some_and(|of| units.iter().zip(parts).all(|(unit, part)| of.holds(unit.start, part)))
         };
@@ -292,11 +292,14 @@ impl Objects {
     }
 
     /// The checksums of an object and those beside it.
-    pub(crate) fn sums<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<Sums>, EventStoreError>> {
+    pub(crate) fn sums<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<Checksums>, EventStoreError>> {
         Box::pin(self.read_sums(name))
     }
 
-    async fn read_sums(&self, name: &str) -> Result<Arc<Sums>, EventStoreError> {
+    async fn read_sums(&self, name: &str) -> Result<Arc<Checksums>, EventStoreError> {
         let beside = checksums::object_of(name);
         if let Some(known) = self.sums.get(&beside) {
             return Ok(known);
@@ -307,7 +310,7 @@ impl Objects {
         let decoded = loop {
             let read = self.read.with(|| get_if_there(self.store.clone(), path.clone()));
             let Some(bytes) = read.await? else { return Err(self.damaged(&beside, MISSING).await) };
-            match Sums::decode(start, &bytes) {
+            match Checksums::decode(start, &bytes) {
                 Err(what) if what == checksums::NEWER => {
                     return Err(EventStoreError::Corrupt(format!("{beside}: {what}")));
                 }
@@ -359,13 +362,16 @@ impl Objects {
     }
 
     /// The objects below a folder, in no order.
-    pub(crate) fn list<'a>(&'a self, folder: &'a str) -> BoxFuture<'a, Result<Vec<Listed>, EventStoreError>> {
+    pub(crate) fn list<'a>(
+        &'a self,
+        folder: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<ObjectInfo>, EventStoreError>> {
         let path = self.path(folder);
         Box::pin(async move {
             let found = self.whole.with(|| self.store.list(Some(&path)).try_collect::<Vec<_>>()).await?;
             let listed = found.into_iter().filter_map(|meta| {
                 let name = meta.location.as_ref().strip_prefix(self.prefix.as_str())?.to_owned();
-                Some(Listed { name, bytes: meta.size, at: meta.last_modified.timestamp_micros() })
+                Some(ObjectInfo { name, bytes: meta.size, at: meta.last_modified.timestamp_micros() })
             });
             Ok(listed.collect())
         })
@@ -440,7 +446,7 @@ async fn delete_if_there(store: Shared, path: Path) -> Result<(), Error> {
 }
 
 /// The units around `ranges`, ascending, those that meet in one; none when a range reaches beyond the object.
-fn together(sums: &ObjectSums, ranges: &[Range<u64>]) -> Option<Vec<Range<u64>>> {
+fn together(sums: &ObjectChecksums, ranges: &[Range<u64>]) -> Option<Vec<Range<u64>>> {
     let mut units = ranges.iter().map(|range| sums.around(range)).collect::<Option<Vec<_>>>()?;
     units.retain(|unit| !unit.is_empty());
     units.sort_unstable_by_key(|unit| unit.start);

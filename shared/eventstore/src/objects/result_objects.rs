@@ -45,12 +45,12 @@ impl ResultObject {
 impl EventStore {
     /// Stores what `object` holds.
     pub async fn put_result(&self, object: &ResultObject, bytes: Bytes) -> Result<(), EventStoreError> {
-        self.inner.objects.put_alone(&object.name(), bytes).await
+        self.inner.objects.put_standalone(&object.name(), bytes).await
     }
 
     /// What `object` holds, if it is there. Not compared with anything.
     pub async fn get_result(&self, object: &ResultObject) -> Result<Option<Bytes>, EventStoreError> {
-        self.inner.objects.get_alone(&object.name()).await
+        self.inner.objects.get_standalone(&object.name()).await
     }
 
     /// The objects of results of one project, or of all, in no order, each with the time at which it was written, by the
@@ -70,7 +70,7 @@ impl EventStore {
     /// Removes objects of results; that one is gone already is no error.
     pub async fn remove_results(&self, objects: &[ResultObject]) -> Result<(), EventStoreError> {
         let names = objects.iter().map(ResultObject::name).collect::<Vec<_>>();
-        self.inner.objects.remove_alone(&names).await
+        self.inner.objects.remove_standalone(&names).await
     }
 }
 

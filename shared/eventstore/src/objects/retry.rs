@@ -17,11 +17,11 @@ use crate::settings::Settings;
 /// Log target of retries. Operators and the CLI filter by it, so it does not follow the module path.
 const LOG_TARGET: &str = "pennon_eventstore::retry";
 /// Tries that a writer has, however long each takes.
-const LEAST_TURNS: u32 = 8;
+const ATTEMPTS_MIN: u32 = 8;
 /// About so long a writer waits who lost the first time.
-const FIRST_TURN_WAIT: Duration = Duration::from_millis(20);
+const FIRST_CONFLICT_WAIT: Duration = Duration::from_millis(20);
 /// Work that comes again by itself goes on no longer than this.
-const OF_A_TASK: Duration = Duration::from_secs(60);
+const BACKGROUND_RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Waits between tries: each twice as long as the one before, up to a longest one.
 #[derive(Debug)]
@@ -47,34 +47,34 @@ impl Backoff {
 /// The tries of a writer who changes the manifest, or what else others change too: it looks at what is there, judges, and
 /// writes only where nobody was faster.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct RetryBudget {
     begun: Instant,
-    lost: u32,
+    conflicts: u32,
     /// After this no other try begins, unless there were few.
-    in_all: Duration,
+    total: Duration,
     backoff: Backoff,
 }
 
-impl Turns {
+impl RetryBudget {
     /// Those of work that somebody waits for, who would have to begin anew by hand.
-    pub(crate) fn of_a_command(settings: &Settings) -> Turns {
-        let backoff = Backoff::new(FIRST_TURN_WAIT, settings.longest_turn_wait);
-        Turns { begun: Instant::now(), lost: 0, in_all: settings.turns_in_all, backoff }
+    pub(crate) fn for_command(settings: &Settings) -> RetryBudget {
+        let backoff = Backoff::new(FIRST_CONFLICT_WAIT, settings.longest_turn_wait);
+        RetryBudget { begun: Instant::now(), conflicts: 0, total: settings.turns_in_all, backoff }
     }
 
     /// Those of work that comes again by itself.
-    pub(crate) fn of_a_task(settings: &Settings) -> Turns {
-        let turns = Turns::of_a_command(settings);
-        Turns { in_all: turns.in_all.min(OF_A_TASK), ..turns }
+    pub(crate) fn for_background_task(settings: &Settings) -> RetryBudget {
+        let retries = RetryBudget::for_command(settings);
+        RetryBudget { total: retries.total.min(BACKGROUND_RETRY_TIME), ..retries }
     }
 
     /// After a try for which somebody else was faster. [`EventStoreError::Contended`] when time is up.
-    pub(crate) async fn lost(&mut self) -> Result<(), EventStoreError> {
-        self.lost += 1;
-        if self.lost >= LEAST_TURNS && self.begun.elapsed() >= self.in_all {
+    pub(crate) async fn after_conflict(&mut self) -> Result<(), EventStoreError> {
+        self.conflicts += 1;
+        if self.conflicts >= ATTEMPTS_MIN && self.begun.elapsed() >= self.total {
             tracing::warn!(
                 target: LOG_TARGET,
-                lost = self.lost,
+                lost = self.conflicts,
                 seconds = self.begun.elapsed().as_secs(),
                 "others were always faster"
             );
@@ -86,13 +86,13 @@ impl Turns {
 
     /// What somebody found who looked at what is there; none where others were in the way, and it is to be looked at again.
     /// Only of what writes nothing: a write that failed may have been carried out.
-    pub(crate) async fn seen<T>(
+    pub(crate) async fn optimistic_read<T>(
         &mut self,
         found: Result<T, EventStoreError>,
     ) -> Result<Option<T>, EventStoreError> {
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(error) if is_of_others(&error) => match self.lost().await {
+            Err(error) if is_conflict(&error) => match self.after_conflict().await {
                 Ok(()) => Ok(None),
                 Err(_) => Err(error),
             },
@@ -103,50 +103,50 @@ impl Turns {
 
 /// Whether it is because of what others do meanwhile: what was to be read was replaced and removed, or changed
 /// faster than it was read, or too much waited for a compaction.
-fn is_of_others(error: &EventStoreError) -> bool {
+fn is_conflict(error: &EventStoreError) -> bool {
     matches!(error, EventStoreError::Contended | EventStoreError::Store(StoreError::Busy(_)))
 }
 
 /// How long is waited for an object store.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct RetryPolicy {
     /// Most tries.
-    pub tries: u32,
+    pub attempts_max: u32,
     /// About so long is waited before the second try, twice as long before each further one.
     pub first_wait: Duration,
     /// No wait is longer.
     pub longest_wait: Duration,
     /// One try may take so long.
-    pub one_try: Duration,
+    pub attempt_timeout: Duration,
     /// After this, no other try begins.
-    pub in_all: Duration,
+    pub total: Duration,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// For a part of an object: whoever waits is a request, which has 25 seconds.
-    pub(crate) const READ: Patience = Patience {
-        tries: 6,
+    pub(crate) const READ: RetryPolicy = RetryPolicy {
+        attempts_max: 6,
         first_wait: Duration::from_millis(50),
         longest_wait: Duration::from_secs(2),
-        one_try: Duration::from_secs(12),
-        in_all: Duration::from_secs(15),
+        attempt_timeout: Duration::from_secs(12),
+        total: Duration::from_secs(15),
     };
     /// For whole objects, written or read by work that no request waits for.
-    pub(crate) const WHOLE: Patience = Patience {
-        tries: 7,
+    pub(crate) const WHOLE: RetryPolicy = RetryPolicy {
+        attempts_max: 7,
         first_wait: Duration::from_millis(100),
         longest_wait: Duration::from_secs(5),
-        one_try: Duration::from_secs(120),
-        in_all: Duration::from_secs(180),
+        attempt_timeout: Duration::from_secs(120),
+        total: Duration::from_secs(180),
     };
 
     /// For what a request asks for first and can do without.
-    pub(crate) const BRIEF: Patience = Patience {
-        tries: 3,
+    pub(crate) const BRIEF: RetryPolicy = RetryPolicy {
+        attempts_max: 3,
         first_wait: Duration::from_millis(50),
         longest_wait: Duration::from_millis(200),
-        one_try: Duration::from_secs(3),
-        in_all: Duration::from_secs(5),
+        attempt_timeout: Duration::from_secs(3),
+        total: Duration::from_secs(5),
     };
 
     /// What `work` gives, which is begun anew as often as needed.
@@ -158,16 +158,19 @@ impl Patience {
         let mut backoff = Backoff::new(self.first_wait, self.longest_wait);
         let mut tried = 0;
         loop {
-            let error = match tokio::time::timeout(self.one_try, work()).await {
+            let error = match tokio::time::timeout(self.attempt_timeout, work()).await {
                 Ok(Err(error)) => error,
                 Ok(done) => return done,
                 Err(_) => Error::Generic {
                     store: "object store",
-                    source: format!("no answer within {} s", self.one_try.as_secs_f32()).into(),
+                    source: format!("no answer within {} s", self.attempt_timeout.as_secs_f32()).into(),
                 },
             };
             tried += 1;
-            if !is_passing(&error) || tried >= self.tries || begin.elapsed() + backoff.wait > self.in_all {
+            if !is_transient(&error)
+                || tried >= self.attempts_max
+                || begin.elapsed() + backoff.wait > self.total
+            {
                 return Err(error);
             }
             tracing::warn!(target: LOG_TARGET, %error, tried, "the object store is tried again");
@@ -178,6 +181,6 @@ impl Patience {
 
 /// Whether the same call may succeed later: throttled, timed out, cut off, or an error of the server. The object store
 /// has one kind of error for all of these.
-pub(crate) fn is_passing(error: &Error) -> bool {
+pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Generic { .. })
 }

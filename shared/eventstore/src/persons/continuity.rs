@@ -11,7 +11,7 @@ use pennon_core::store::{Guard, Item, Query, StoreError, Table, overtaken};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::erasure::Erase;
+use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::keys;
 
@@ -140,7 +140,7 @@ async fn put(records: &Table, item: Item, read: Option<u64>, now_micros: i64) ->
 pub(crate) async fn has_some(
     records: &Table,
     project: ProjectId,
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<bool, EventStoreError> {
     Ok(!Overrides::read(records, project, &erase.persons).await?.rows.is_empty())
 }
@@ -149,7 +149,7 @@ pub(crate) async fn has_some(
 pub(crate) async fn erase(
     records: &Table,
     project: ProjectId,
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<bool, EventStoreError> {
     let mut gone = Vec::new();
     if erase.everything {

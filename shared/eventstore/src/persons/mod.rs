@@ -3,7 +3,7 @@
 //! [`person_ids`] derives persons from distinct ids, [`merge_log`] stores captured merges, [`imports`] stores imported
 //! records, [`person_merges`] is the union-find over both, [`profiles`] holds what events change, [`lookup`] answers
 //! queries. Merges are only ever added, except by an erasure; nothing here reads events of segments row by row. The doors
-//! are [`person_merges::Resolution`] for ids and [`lookup`] for properties.
+//! are [`person_merges::PersonMerges`] for ids and [`lookup`] for properties.
 
 pub mod cohort_lists;
 pub mod continuity;

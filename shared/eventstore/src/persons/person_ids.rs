@@ -43,7 +43,7 @@ pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
 /// A merge that an event asks for: that `link.from` becomes `link.to`, who is identified from then on, whether it
 /// happens or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Merge {
+pub(crate) struct MergeRequest {
     pub link: Link,
     /// Whether it happens even to a person that has been identified.
     pub forced: bool,
@@ -84,10 +84,10 @@ pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
 }
 
 /// The merge that `event` asks for, if it is one of the three events that do and names two usable ids.
-pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<Merge> {
+pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest> {
     let (other, forced) = other_id(event)?;
     let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
-    Some(Merge { link, forced })
+    Some(MergeRequest { link, forced })
 }
 
 /// The two distinct ids, as persons by themselves, that `event` asks to be made one, if it asks for that.
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(derived(1, "a"), derived(1, "a"));
     }
 
-    fn asked(event: &str, distinct_id: &str, properties: Value) -> Option<Merge> {
+    fn asked(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
         let event = Event {
             uuid: Uuid::nil(),
             event: event.into(),
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn three_events_merge_and_only_with_two_usable_ids() {
         let link = Link { from: derived(1, "anon"), to: derived(1, "ada") };
-        let merge = |forced| Some(Merge { link, forced });
+        let merge = |forced| Some(MergeRequest { link, forced });
         assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
         assert_eq!(asked("$create_alias", "ada", json!({"alias": "anon"})), merge(false));
         assert_eq!(asked("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));

@@ -12,9 +12,9 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::state::Manifest;
-use crate::persons::merge_log::{MergeRow, Merged};
-use crate::persons::person_merges::Resolution;
-use crate::persons::profiles::changes::Joined;
+use crate::persons::merge_log::{MergeLogRow, PersonMerge};
+use crate::persons::person_merges::PersonMerges;
+use crate::persons::profiles::changes::OrderedMerge;
 
 /// Most merges behind the sorted ones; with more they are sorted in.
 const SINCE_MAX: usize = 4096;
@@ -25,7 +25,7 @@ const RANGES_REMEMBERED: usize = 16_384;
 
 /// Who is who, and what it was made from. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Resolved {
+pub(crate) struct PersonMergeState {
     objects: Arc<[String]>,
     /// How many erasures the log had been through.
     erasures: u64,
@@ -33,11 +33,11 @@ pub(crate) struct Resolved {
     pub through: u64,
     merges: Arc<Merges>,
     /// Later merges, in order.
-    since: Arc<Vec<Merged>>,
+    since: Arc<Vec<PersonMerge>>,
     /// Who is who by what was imported alone.
-    pub imported: Resolution,
+    pub imported_merges: PersonMerges,
     /// Who is who in the end.
-    pub resolution: Resolution,
+    pub person_merges: PersonMerges,
     /// What was found out of ranges of segments by this resolution.
     moved: Arc<Mutex<MovedOfRanges>>,
 }
@@ -51,13 +51,13 @@ type MovedOfRanges = HashMap<(Arc<str>, usize), Moved>;
 /// Merges in their order.
 #[derive(Debug, Default)]
 struct Merges {
-    all: Vec<Merged>,
+    all: Vec<PersonMerge>,
     /// Places in `all`, by who was merged.
     by_from: Vec<u32>,
 }
 
 impl Merges {
-    fn of(all: Vec<Merged>) -> Merges {
+    fn of(all: Vec<PersonMerge>) -> Merges {
         let mut by_from = (0..all.len() as u32).collect::<Vec<_>>();
         by_from.sort_by_key(|place| all[*place as usize].link.from);
         Merges { all, by_from }
@@ -71,7 +71,7 @@ impl Merges {
     }
 }
 
-impl Resolved {
+impl PersonMergeState {
     /// Whether no merge was captured.
     pub(crate) fn is_unmerged(&self) -> bool {
         self.merges.all.is_empty() && self.since.is_empty()
@@ -79,14 +79,14 @@ impl Resolved {
 
     /// Who of the persons of a range of a segment, which ascend, is somebody else by now.
     pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> Moved {
-        if self.resolution.is_empty() {
+        if self.person_merges.is_empty() {
             return Moved::default();
         }
         let known = || self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(moved) = known().get(&(object.clone(), range)) {
             return moved.clone();
         }
-        let moved = Arc::new(self.resolution.moved(persons));
+        let moved = Arc::new(self.person_merges.moved(persons));
         let mut known = known();
         // Of segments that are gone by now nobody asks any more.
         if known.len() >= RANGES_REMEMBERED {
@@ -97,23 +97,24 @@ impl Resolved {
     }
 
     /// A captured merge, between what was imported as one person each.
-    fn joined(&self, place: usize, merged: &Merged) -> Joined {
-        let (from, to) = (self.imported.person(merged.link.from), self.imported.person(merged.link.to));
-        Joined { place, time: merged.time, from, to }
+    fn joined(&self, place: usize, merged: &PersonMerge) -> OrderedMerge {
+        let (from, to) =
+            (self.imported_merges.person(merged.link.from), self.imported_merges.person(merged.link.to));
+        OrderedMerge { place, time: merged.time, from, to }
     }
 
     /// All captured merges, in their order.
-    pub(crate) fn all_joined(&self) -> impl Iterator<Item = Joined> {
+    pub(crate) fn all_joined(&self) -> impl Iterator<Item = OrderedMerge> {
         self.log().enumerate().map(|(place, merged)| self.joined(place, merged))
     }
 
     /// All captured merges as they are in the log, in their order.
-    pub(crate) fn log(&self) -> impl Iterator<Item = &Merged> {
+    pub(crate) fn log(&self) -> impl Iterator<Item = &PersonMerge> {
         self.merges.all.iter().chain(self.since.iter())
     }
 
     /// The captured merges among those who `ids` are.
-    pub(crate) fn joined_of<'a>(&self, ids: impl IntoIterator<Item = &'a Uuid>) -> Vec<Joined> {
+    pub(crate) fn joined_of<'a>(&self, ids: impl IntoIterator<Item = &'a Uuid>) -> Vec<OrderedMerge> {
         let mut joined = Vec::new();
         let before = self.merges.all.len();
         for id in ids {
@@ -125,14 +126,14 @@ impl Resolved {
     }
 
     /// The same with more rows of the log, which follow it.
-    fn with(&self, rows: Vec<MergeRow>) -> Resolved {
+    fn with(&self, rows: Vec<MergeLogRow>) -> PersonMergeState {
         let through = rows.last().map_or(self.through, |row| row.number);
         let new = rows.into_iter().flat_map(|row| row.merges).collect::<Vec<_>>();
         self.with_merges(new, through)
     }
 
-    fn with_merges(&self, new: Vec<Merged>, through: u64) -> Resolved {
-        let resolution = self.resolution.with(new.iter().map(|merged| merged.link));
+    fn with_merges(&self, new: Vec<PersonMerge>, through: u64) -> PersonMergeState {
+        let person_merges = self.person_merges.with(new.iter().map(|merged| merged.link));
         let since = self.since.iter().copied().chain(new);
         let (merges, since) = if since.size_hint().0 > SINCE_MAX {
             (Arc::new(Merges::of(self.merges.all.iter().copied().chain(since).collect())), Arc::default())
@@ -140,13 +141,13 @@ impl Resolved {
             (self.merges.clone(), Arc::new(since.collect()))
         };
         // Another resolution finds other persons moved.
-        Resolved { through, merges, since, resolution, moved: Arc::default(), ..self.clone() }
+        PersonMergeState { through, merges, since, person_merges, moved: Arc::default(), ..self.clone() }
     }
 }
 
 /// Whether `rows` follow the row with number `after`, one by one: rows that are removed while they are read are missing
 /// anywhere among them.
-fn follow(rows: &[MergeRow], after: u64) -> bool {
+fn follow(rows: &[MergeLogRow], after: u64) -> bool {
     (after + 1..).zip(rows).all(|(number, row)| row.number == number)
 }
 
@@ -155,33 +156,33 @@ impl EventStore {
     pub(crate) async fn manifest_and_persons(
         &self,
         project: ProjectId,
-    ) -> Result<(Manifest, Arc<Resolved>), EventStoreError> {
-        let mut known = self.inner.resolutions.get(&project.to_string());
+    ) -> Result<(Manifest, Arc<PersonMergeState>), EventStoreError> {
+        let mut known = self.inner.person_merge_cache.get(&project.to_string());
         for _ in 0..TRIES {
             let after = known.as_ref().map_or(0, |known| known.through);
             let manifest = Manifest::load(&self.inner.store, project);
             let (manifest, rows) = futures::try_join!(manifest, self.merges_after(project, after))?;
-            if let Some(resolved) = self.resolved(project, &manifest, known.take(), rows).await? {
-                return Ok((manifest, resolved));
+            if let Some(merge_state) = self.merge_state(project, &manifest, known.take(), rows).await? {
+                return Ok((manifest, merge_state));
             }
         }
         Err(EventStoreError::Contended)
     }
 
     /// Who is who by now, for whoever has the manifest.
-    pub(crate) async fn resolution(&self, project: ProjectId) -> Result<Resolution, EventStoreError> {
-        Ok(self.manifest_and_persons(project).await?.1.resolution.clone())
+    pub(crate) async fn person_merges(&self, project: ProjectId) -> Result<PersonMerges, EventStoreError> {
+        Ok(self.manifest_and_persons(project).await?.1.person_merges.clone())
     }
 
     /// Who is who: what `known` says and `rows` after it. None when rows are missing because they were folded into
     /// an object that `manifest` does not list yet.
-    async fn resolved(
+    async fn merge_state(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        known: Option<Arc<Resolved>>,
-        mut rows: Vec<MergeRow>,
-    ) -> Result<Option<Arc<Resolved>>, EventStoreError> {
+        known: Option<Arc<PersonMergeState>>,
+        mut rows: Vec<MergeLogRow>,
+    ) -> Result<Option<Arc<PersonMergeState>>, EventStoreError> {
         let mut base = known.unwrap_or_default();
         let read_after = base.through;
         let is_current = base.is_of(manifest);
@@ -190,12 +191,12 @@ impl EventStore {
         }
         let mut damage = None;
         if !follow(&rows, base.through) || !is_current {
-            let (anew, damaged) = match self.anew(project, manifest, &base).await {
+            let (rebuild, damaged) = match self.rebuild(project, manifest, &base).await {
                 // An object was replaced and removed meanwhile.
                 Err(EventStoreError::Contended) => return Ok(None),
                 made => made?,
             };
-            (base, damage) = (Arc::new(anew), damaged);
+            (base, damage) = (Arc::new(rebuild), damaged);
         }
         rows.retain(|row| row.number > base.through);
         // Rows up to where they were read from may be missing too, where an object that ends before has taken the place
@@ -206,34 +207,40 @@ impl EventStore {
             return damage.filter(|_| read_after == 0).map_or(Ok(None), Err);
         }
         let made = tokio::task::spawn_blocking(move || Arc::new(base.with(rows)));
-        let resolved = made.await?;
-        self.inner.resolutions.put(&project.to_string(), resolved.clone());
-        Ok(Some(resolved))
+        let merge_state = made.await?;
+        self.inner.person_merge_cache.put(&project.to_string(), merge_state.clone());
+        Ok(Some(merge_state))
     }
 
     /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists and none of them
     /// has been erased. With the damage of an object, it is who they were before that one, if the rows since are there.
-    async fn anew(
+    async fn rebuild(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        known: &Resolved,
-    ) -> Result<(Resolved, Option<EventStoreError>), EventStoreError> {
-        let imported = self.imported(project, manifest).await?;
-        let (merges, through, damage) = self.log_of(manifest, known).await?;
+        known: &PersonMergeState,
+    ) -> Result<(PersonMergeState, Option<EventStoreError>), EventStoreError> {
+        let imported_merges = self.imported_merges(project, manifest).await?;
+        let (merges, through, damage) = self.load_merge_log(manifest, known).await?;
         let objects = manifest.persons.iter().map(|entry| entry.object.clone()).collect();
-        let (resolution, erasures) = (imported.clone(), manifest.erasures());
-        let none = Resolved { objects, erasures, imported, resolution, ..Resolved::default() };
+        let (person_merges, erasures) = (imported_merges.clone(), manifest.erasures());
+        let none = PersonMergeState {
+            objects,
+            erasures,
+            imported_merges,
+            person_merges,
+            ..PersonMergeState::default()
+        };
         Ok((tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?, damage))
     }
 
     /// The merges of the newest object that is whole, or those of `known` where it has more and none of them has been
     /// erased; up to which row that is; and the damage of a newer object.
-    async fn log_of(
+    async fn load_merge_log(
         &self,
         manifest: &Manifest,
-        known: &Resolved,
-    ) -> Result<(Vec<Merged>, u64, Option<EventStoreError>), EventStoreError> {
+        known: &PersonMergeState,
+    ) -> Result<(Vec<PersonMerge>, u64, Option<EventStoreError>), EventStoreError> {
         let erasures = manifest.erasures();
         let is_of_now = known.erasures == erasures;
         let after = if is_of_now { known.through } else { 0 };
@@ -256,7 +263,7 @@ impl EventStore {
     }
 }
 
-impl Resolved {
+impl PersonMergeState {
     /// Whether it was made from the imported persons that `manifest` lists, and since the last erasure.
     fn is_of(&self, manifest: &Manifest) -> bool {
         self.erasures == manifest.erasures() && self.has_objects_of(manifest)

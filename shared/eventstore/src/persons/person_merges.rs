@@ -19,7 +19,7 @@ const SINCE_MAX: usize = 4096;
 
 /// Which person each linked person is in the end. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Resolution {
+pub(crate) struct PersonMerges {
     table: Arc<Table>,
     /// Who was final by the table and no longer is; all of them lead to the end.
     since: Arc<HashMap<Uuid, Uuid>>,
@@ -81,14 +81,14 @@ impl Table {
     }
 }
 
-impl Resolution {
+impl PersonMerges {
     /// What `links` come to. Where two groups of persons meet, those of `from` become the one of `to`.
-    pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> Resolution {
-        Resolution::default().with(links)
+    pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> PersonMerges {
+        PersonMerges::default().with(links)
     }
 
     /// The same after some more links.
-    pub(crate) fn with(&self, links: impl IntoIterator<Item = Link>) -> Resolution {
+    pub(crate) fn with(&self, links: impl IntoIterator<Item = Link>) -> PersonMerges {
         let mut parents = HashMap::clone(&self.since);
         for link in links {
             let from = root(&mut parents, self.table.person(link.from));
@@ -100,11 +100,11 @@ impl Resolution {
         let linked = parents.keys().copied().collect::<Vec<_>>();
         let since: HashMap<_, _> =
             linked.into_iter().map(|person| (person, root(&mut parents, person))).collect();
-        let next = Resolution { table: self.table.clone(), since: Arc::new(since) };
+        let next = PersonMerges { table: self.table.clone(), since: Arc::new(since) };
         if next.since.len() <= SINCE_MAX {
             return next;
         }
-        Resolution { table: Arc::new(Table::of(next.linked().collect())), since: Arc::default() }
+        PersonMerges { table: Arc::new(Table::of(next.linked().collect())), since: Arc::default() }
     }
 
     /// The final person of `person`.
@@ -185,15 +185,15 @@ impl Resolution {
         Table::of(self.linked().collect()).pairs
     }
 
-    /// What [`Resolution::encode`] made.
-    pub(crate) fn decode(pairs: Bytes) -> Result<Resolution, EventStoreError> {
+    /// What [`PersonMerges::encode`] made.
+    pub(crate) fn decode(pairs: Bytes) -> Result<PersonMerges, EventStoreError> {
         let table = Table { pairs, by_final: OnceLock::new() };
         if !table.pairs.len().is_multiple_of(size_of::<Pair>())
             || !table.pairs().is_sorted_by(|a, b| a[..16] < b[..16])
         {
             return Err(EventStoreError::corrupt("linked persons are out of order"));
         }
-        Ok(Resolution { table: Arc::new(table), since: Arc::default() })
+        Ok(PersonMerges { table: Arc::new(table), since: Arc::default() })
     }
 }
 
@@ -221,8 +221,8 @@ mod tests {
         Link { from: person(*from), to: person(*to) }
     }
 
-    fn resolve(links: &[(u128, u128)]) -> Resolution {
-        Resolution::of(links.iter().map(link))
+    fn resolve(links: &[(u128, u128)]) -> PersonMerges {
+        PersonMerges::of(links.iter().map(link))
     }
 
     #[test]
@@ -269,10 +269,10 @@ mod tests {
         let bytes = resolve(&[(1, 2), (3, 4)]).encode();
         assert_eq!(bytes.len(), 64);
         for wrong in [bytes.slice(..63), bytes.slice(1..), [&bytes[32..], &bytes[..32]].concat().into()] {
-            assert!(Resolution::decode(wrong).is_err());
+            assert!(PersonMerges::decode(wrong).is_err());
         }
-        assert!(Resolution::decode([&bytes[..32], &bytes[..32]].concat().into()).is_err(), "one twice");
-        assert!(Resolution::decode(Bytes::new()).unwrap().is_empty());
+        assert!(PersonMerges::decode([&bytes[..32], &bytes[..32]].concat().into()).is_err(), "one twice");
+        assert!(PersonMerges::decode(Bytes::new()).unwrap().is_empty());
     }
 
     #[test]
@@ -301,12 +301,12 @@ mod tests {
             let (first, second) = links.split_at(cut.min(links.len()));
             let mut resolved = resolve(first);
             // The first links in the table, the others above it.
-            resolved = Resolution { table: Arc::new(Table::of(resolved.linked().collect())), since: Arc::default() };
+            resolved = PersonMerges { table: Arc::new(Table::of(resolved.linked().collect())), since: Arc::default() };
             for one in second {
                 resolved = resolved.with([link(one)]);
             }
             let everybody = (0..12).map(person).collect::<Vec<_>>();
-            let read = Resolution::decode(resolved.encode()).unwrap();
+            let read = PersonMerges::decode(resolved.encode()).unwrap();
             for some in [&everybody[..], &everybody[cut.min(12)..], &everybody[..12 - cut.min(12)]] {
                 let moved = (0..).zip(some).map(|(place, id)| (place, resolved.person(*id)));
                 let moved = moved.filter(|(place, last)| some[*place as usize] != *last).collect::<Vec<_>>();

@@ -14,7 +14,7 @@ use super::piece::value_bytes;
 use crate::error::EventStoreError;
 use crate::memory::MemoryLease;
 use crate::segments::Footer;
-use crate::segments::property_values::{self, Coded};
+use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;
 
 /// The columns of a segment that these values lie in.
@@ -91,7 +91,7 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    fn of(coded: &Coded) -> Translation {
+    fn of(coded: &DictionaryColumn) -> Translation {
         Translation { new: vec![MISSING; coded.values.len()], given: Vec::new() }
     }
 }
@@ -102,7 +102,12 @@ impl Gathering {
     }
 
     /// Returns what the values that are new take.
-    fn add(&mut self, from: &Coded, rows: std::ops::Range<usize>, translation: &mut Translation) -> u64 {
+    fn add(
+        &mut self,
+        from: &DictionaryColumn,
+        rows: std::ops::Range<usize>,
+        translation: &mut Translation,
+    ) -> u64 {
         let Translation { new, given } = translation;
         let before = self.values.len();
         for code in &from.codes[rows] {
@@ -133,13 +138,13 @@ fn of_origin(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     origin: &Origin,
-) -> Result<Coded, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     match origin {
         Origin::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
         Origin::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-            Ok(Coded { codes, values: texts.values.into_iter().map(Value::from).collect() })
+            Ok(DictionaryColumn { codes, values: texts.values.into_iter().map(Value::from).collect() })
         }
         Origin::Property(key) => property_values::property(batch, footer, overflow, key),
         Origin::Group { type_name, own } => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
-use crate::blocks::block_log::Choice;
+use crate::blocks::block_log::BlockFilter;
 use crate::event::Row;
 use crate::memory::QuestionMemory;
 
@@ -17,7 +17,7 @@ const GROUP_PREFIX: &str = "$group_";
 
 /// A request, made ready to be put to each source.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct CompiledRequest {
     pub request: ScanRequest,
     pub columns: Vec<(ColumnKey, Arc<Origin>)>,
 }
@@ -35,9 +35,9 @@ pub(crate) enum Origin {
     },
 }
 
-impl Wanted {
+impl CompiledRequest {
     /// The request of a project whose group types have these names, by index.
-    pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> Wanted {
+    pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> CompiledRequest {
         let origin = |key: &ColumnKey| match key {
             ColumnKey::DistinctId => Origin::DistinctId,
             ColumnKey::AllProperties => Origin::AllProperties,
@@ -47,7 +47,7 @@ impl Wanted {
             },
         };
         let columns = request.columns.iter().map(|key| (key.clone(), Arc::new(origin(key)))).collect();
-        Wanted { request: request.clone(), columns }
+        CompiledRequest { request: request.clone(), columns }
     }
 
     /// The names asked for; none stands for all.
@@ -81,8 +81,8 @@ impl Origin {
     }
 }
 
-/// What of the events in blocks is wanted. Their properties are taken from `room` for as long as they are rows.
-pub(crate) fn choice(wanted: &Arc<Wanted>, room: &QuestionMemory) -> Choice {
+/// What of the events in blocks is wanted. Their properties are taken from `memory` for as long as they are rows.
+pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QuestionMemory) -> BlockFilter {
     let (named, asked) = (wanted.clone(), wanted.clone());
     let asks_for = move |key: &str| {
         asked.columns.iter().any(|(_, origin)| match origin.as_ref() {
@@ -92,12 +92,12 @@ pub(crate) fn choice(wanted: &Arc<Wanted>, room: &QuestionMemory) -> Choice {
             Origin::Group { own, .. } => own == key || key == GROUPS,
         })
     };
-    Choice {
+    BlockFilter {
         event: Arc::new(move |event: &str| named.is_named(event)),
         from: wanted.request.from,
         to: wanted.request.to,
         property: Arc::new(asks_for),
-        room: Some(room.clone()),
+        memory: Some(memory.clone()),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The memory of a process for what is being decoded: who needs more than is left waits.
 #[derive(Debug)]
-pub(crate) struct DecodingTurns {
+pub(crate) struct DecodeBudget {
     units: Arc<Semaphore>,
     all: u32,
 }
@@ -16,15 +16,15 @@ pub(crate) struct DecodingTurns {
 /// Bytes that are given out together.
 const UNIT: u64 = 1 << 10;
 
-impl DecodingTurns {
+impl DecodeBudget {
     /// So many bytes for all.
-    pub(crate) fn new(bytes: u64) -> DecodingTurns {
+    pub(crate) fn new(bytes: u64) -> DecodeBudget {
         let all = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, 1 << 28);
-        DecodingTurns { units: Arc::new(Semaphore::new(all as usize)), all }
+        DecodeBudget { units: Arc::new(Semaphore::new(all as usize)), all }
     }
 
     /// So many bytes until what is returned goes. Who needs more than there are in all is alone. None is never said.
-    pub(crate) async fn of(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn acquire(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, self.all);
         self.units.clone().acquire_many_owned(units).await.ok()
     }
@@ -38,13 +38,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_needs_more_than_is_left_waits_and_who_needs_more_than_all_is_alone() {
-        let turns = DecodingTurns::new(100 * UNIT);
-        let one = turns.of(60 * UNIT).await;
-        assert!(turns.of(41 * UNIT).now_or_never().is_none());
-        let other = turns.of(40 * UNIT).now_or_never().unwrap();
+        let decode_budget = DecodeBudget::new(100 * UNIT);
+        let one = decode_budget.acquire(60 * UNIT).await;
+        assert!(decode_budget.acquire(41 * UNIT).now_or_never().is_none());
+        let other = decode_budget.acquire(40 * UNIT).now_or_never().unwrap();
         assert!(other.is_some());
         drop((one, other));
-        let all = turns.of(u64::MAX).now_or_never().unwrap();
-        assert!(all.is_some() && turns.of(0).now_or_never().is_none());
+        let all = decode_budget.acquire(u64::MAX).now_or_never().unwrap();
+        assert!(all.is_some() && decode_budget.acquire(0).now_or_never().is_none());
     }
 }

@@ -12,31 +12,36 @@ use pennon_engine::scan::{Column, MISSING, Micros, Seq};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::compiled_request::Wanted;
+use super::compiled_request::CompiledRequest;
 use super::load::LoadedRun;
 use super::merge::{Source, SourceRun};
 use super::piece::Core;
-use super::row_selection::Keep;
+use super::row_selection::RowMask;
 use crate::event::Row;
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merges::PersonMerges;
 use crate::segments::writer::range_of;
 
 /// Side rows of one place; all vectors have one entry a row.
 #[derive(Debug, Default)]
-pub(crate) struct Chunk {
+pub(crate) struct DeltaRows {
     /// Indices into the names of the scan.
     pub events: Vec<usize>,
     /// Final.
     pub persons: Vec<Uuid>,
     pub times: Vec<Micros>,
     pub seqs: Vec<Seq>,
-    /// In the order of [`Wanted::columns`].
+    /// In the order of [`CompiledRequest::columns`].
     pub columns: Vec<Column>,
 }
 
-impl Chunk {
+impl DeltaRows {
     /// The rows of blocks, which the caller has chosen. `names` ascend and have the names of all of them.
-    pub(crate) fn of_rows(rows: &[Row], names: &[String], wanted: &Wanted, resolution: &Resolution) -> Chunk {
+    pub(crate) fn of_rows(
+        rows: &[Row],
+        names: &[String],
+        wanted: &CompiledRequest,
+        person_merges: &PersonMerges,
+    ) -> DeltaRows {
         let column = |of: &dyn Fn(&Row) -> Option<Value>| {
             let (mut codes, mut values) = (Vec::with_capacity(rows.len()), Vec::new());
             let mut known = Codes::<Value>::default();
@@ -50,9 +55,9 @@ impl Chunk {
             }
             Column::new(codes, values)
         };
-        Chunk {
+        DeltaRows {
             events: rows.iter().map(|row| names.partition_point(|name| *name < row.event.event)).collect(),
-            persons: rows.iter().map(|row| resolution.person(row.person)).collect(),
+            persons: rows.iter().map(|row| person_merges.person(row.person)).collect(),
             times: rows.iter().map(|row| row.event.timestamp).collect(),
             seqs: rows.iter().map(|row| row.seq).collect(),
             columns: wanted.columns.iter().map(|(_, origin)| column(&|row| origin.value(row))).collect(),
@@ -73,7 +78,7 @@ impl Chunk {
     }
 
     /// The rows of a run whose persons `moved` has, by their place in the range; what is left is in `run`.
-    pub(crate) fn split(run: &mut LoadedRun, moved: &[(u32, Uuid)]) -> Option<Chunk> {
+    pub(crate) fn split(run: &mut LoadedRun, moved: &[(u32, Uuid)]) -> Option<DeltaRows> {
         let last = moved.last().map_or(0, |(code, _)| *code as usize);
         let mut finals = vec![None; last + 1];
         for (code, person) in moved {
@@ -84,11 +89,11 @@ impl Chunk {
             return None;
         }
         let (away, stay) =
-            (Keep::of(&run.core.codes, is_moved), Keep::of(&run.core.codes, |code| !is_moved(code)));
+            (RowMask::of(&run.core.codes, is_moved), RowMask::of(&run.core.codes, |code| !is_moved(code)));
         let core = away.core(&run.core);
         let persons = core.codes.iter().filter_map(|code| finals[*code as usize]).collect::<Vec<_>>();
         let seqs = run.seqs.as_deref().map(|seqs| away.seqs(seqs)).unwrap_or_default();
-        let chunk = Chunk {
+        let delta = DeltaRows {
             events: vec![run.event; persons.len()],
             persons,
             times: core.times.to_vec(),
@@ -98,52 +103,52 @@ impl Chunk {
         run.core = stay.core(&run.core);
         run.seqs = run.seqs.as_deref().map(|seqs| stay.seqs(seqs));
         run.columns = run.columns.iter().map(|column| stay.column(column)).collect();
-        Some(chunk)
+        Some(delta)
     }
 }
 
 /// Where a row lies.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    chunk: u32,
+    delta: u32,
     row: u32,
 }
 
-/// The rows of `chunks` by the number of their person's range, and in order.
-pub(crate) fn sources(chunks: &[Chunk], bits: u32) -> BTreeMap<u64, Source> {
+/// The rows of `deltas` by the number of their person's range, and in order.
+pub(crate) fn sources(deltas: &[DeltaRows], bits: u32) -> BTreeMap<u64, Source> {
     let mut dealt: BTreeMap<u64, BTreeMap<usize, Vec<Place>>> = BTreeMap::new();
-    for (at, chunk) in chunks.iter().enumerate() {
-        for (row, (event, person)) in chunk.events.iter().zip(&chunk.persons).enumerate() {
+    for (at, delta) in deltas.iter().enumerate() {
+        for (row, (event, person)) in delta.events.iter().zip(&delta.persons).enumerate() {
             let events = dealt.entry(range_of(*person, bits)).or_default();
-            events.entry(*event).or_default().push(Place { chunk: at as u32, row: row as u32 });
+            events.entry(*event).or_default().push(Place { delta: at as u32, row: row as u32 });
         }
     }
-    dealt.into_iter().map(|(number, events)| (number, source(chunks, events))).collect()
+    dealt.into_iter().map(|(number, events)| (number, source(deltas, events))).collect()
 }
 
-fn source(chunks: &[Chunk], events: BTreeMap<usize, Vec<Place>>) -> Source {
-    let person = |place: &Place| chunks[place.chunk as usize].persons[place.row as usize];
+fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<Place>>) -> Source {
+    let person = |place: &Place| deltas[place.delta as usize].persons[place.row as usize];
     let mut persons = events.values().flatten().map(person).collect::<Vec<_>>();
     persons.sort_unstable();
     persons.dedup();
     let mut runs =
-        events.into_iter().map(|(event, places)| run(chunks, event, &places, &persons)).collect::<Vec<_>>();
+        events.into_iter().map(|(event, places)| run(deltas, event, &places, &persons)).collect::<Vec<_>>();
     add_ties(&mut runs);
     Source::whole(Arc::new(persons), runs)
 }
 
-fn run(chunks: &[Chunk], event: usize, places: &[Place], persons: &[Uuid]) -> SourceRun {
-    let of = |place: &Place| (&chunks[place.chunk as usize], place.row as usize);
+fn run(deltas: &[DeltaRows], event: usize, places: &[Place], persons: &[Uuid]) -> SourceRun {
+    let of = |place: &Place| (&deltas[place.delta as usize], place.row as usize);
     let mut rows = places
         .iter()
         .map(|place| {
-            let (chunk, row) = of(place);
-            let code = persons.partition_point(|person| *person < chunk.persons[row]) as u32;
-            (code, chunk.times[row], chunk.seqs[row], *place)
+            let (delta, row) = of(place);
+            let code = persons.partition_point(|person| *person < delta.persons[row]) as u32;
+            (code, delta.times[row], delta.seqs[row], *place)
         })
         .collect::<Vec<_>>();
     rows.sort_unstable_by_key(|(code, time, seq, _)| (*code, *time, *seq));
-    let columns = chunks.first().map_or(0, |chunk| chunk.columns.len());
+    let columns = deltas.first().map_or(0, |delta| delta.columns.len());
     let ordered = rows.iter().map(|(.., place)| *place).collect::<Vec<_>>();
     SourceRun {
         event,
@@ -153,20 +158,20 @@ fn run(chunks: &[Chunk], event: usize, places: &[Place], persons: &[Uuid]) -> So
             ties: None,
         },
         seqs: Some((Arc::new(rows.iter().map(|(_, _, seq, _)| *seq).collect()), 0)),
-        columns: (0..columns).map(|column| gathered(chunks, &ordered, column)).collect(),
+        columns: (0..columns).map(|column| gather_column(deltas, &ordered, column)).collect(),
     }
 }
 
 /// Column number `column` of the rows, with a dictionary of its own in order of first appearance.
-fn gathered(chunks: &[Chunk], places: &[Place], column: usize) -> Column {
+fn gather_column(deltas: &[DeltaRows], places: &[Place], column: usize) -> Column {
     let (mut codes, mut values) = (Vec::with_capacity(places.len()), Vec::new());
     let mut known: HashMap<(u32, u32), u32> = HashMap::new();
     for place in places {
-        let source = &chunks[place.chunk as usize].columns[column];
+        let source = &deltas[place.delta as usize].columns[column];
         let code = source.codes[place.row as usize];
         codes.push(match source.values.get(code as usize) {
             None => MISSING,
-            Some(value) => *known.entry((place.chunk, code)).or_insert_with(|| {
+            Some(value) => *known.entry((place.delta, code)).or_insert_with(|| {
                 values.push(value.clone());
                 (values.len() - 1) as u32
             }),

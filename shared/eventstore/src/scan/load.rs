@@ -10,9 +10,9 @@ use pennon_core::caller;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::compiled_request::{Origin, Wanted};
+use super::compiled_request::{CompiledRequest, Origin};
 use super::decode::{MissingColumns, MissingNumbers};
-use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
+use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKey, PieceKind, SizedColumn, WHOLE};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
@@ -54,13 +54,13 @@ pub(crate) struct LoadedRun {
     pub core: Core,
     /// Where they were asked for.
     pub seqs: Option<Arc<Vec<Seq>>>,
-    /// In the order of [`Wanted::columns`].
-    pub columns: Vec<Weighed>,
+    /// In the order of [`CompiledRequest::columns`].
+    pub columns: Vec<SizedColumn>,
 }
 
 /// What loading took.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Took {
+pub(crate) struct LoadStats {
     pub hits: u64,
     pub misses: u64,
     pub bytes_read: u64,
@@ -69,9 +69,9 @@ pub(crate) struct Took {
     pub bytes_held: u64,
 }
 
-impl Took {
-    pub(crate) fn and(self, other: Took) -> Took {
-        Took {
+impl LoadStats {
+    pub(crate) fn and(self, other: LoadStats) -> LoadStats {
+        LoadStats {
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
             bytes_read: self.bytes_read + other.bytes_read,
@@ -91,7 +91,7 @@ impl Loaded {
 impl LoadedRun {
     fn bytes(&self) -> u64 {
         let seqs = self.seqs.as_ref().map_or(0, |seqs| (seqs.len() * size_of::<Seq>()) as u64);
-        self.core.bytes() + seqs + self.columns.iter().map(Weighed::bytes).sum::<u64>()
+        self.core.bytes() + seqs + self.columns.iter().map(SizedColumn::bytes).sum::<u64>()
     }
 }
 
@@ -121,18 +121,18 @@ impl<T> Slot<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct RunFound {
+pub(super) struct RunState {
     pub core: Slot<Core>,
     /// None where they are not asked for.
     pub seqs: Option<Slot<Arc<Vec<Seq>>>>,
-    pub columns: Vec<Slot<Weighed>>,
+    pub columns: Vec<Slot<SizedColumn>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct TaskState {
     pub persons: Option<Arc<Vec<Uuid>>>,
-    pub runs: Vec<RunFound>,
-    pub took: Took,
+    pub runs: Vec<RunState>,
+    pub stats: LoadStats,
 }
 
 impl EventStore {
@@ -140,54 +140,55 @@ impl EventStore {
     pub(crate) async fn load(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<Wanted>,
+        wanted: &Arc<CompiledRequest>,
         seqs: bool,
-        room: &QuestionMemory,
-    ) -> Result<(Loaded, Took), EventStoreError> {
-        let mut found = Found::look(&self.inner.pieces, task, wanted, seqs);
+        memory: &QuestionMemory,
+    ) -> Result<(Loaded, LoadStats), EventStoreError> {
+        let mut found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {
             // One at a time decodes of a range; who waited finds what it needs.
             let decoding = task.file.decoding[task.group].clone().lock_owned().await;
-            found = Found::look(&self.inner.pieces, task, wanted, seqs);
+            found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
             if !found.is_complete() {
-                let turn = self.inner.turns.of(found.decoding_bytes(task, wanted)).await;
-                let (store, task, wanted, room) = (self.clone(), task.clone(), wanted.clone(), room.clone());
+                let permit = self.inner.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
+                let (store, task, wanted, memory) =
+                    (self.clone(), task.clone(), wanted.clone(), memory.clone());
                 // What has begun goes on when the question is given up, and until it ends nobody else begins with the
                 // same, nor takes the memory that it has.
                 let decoded = tokio::spawn(caller::kept(async move {
-                    let _until_done = (decoding, turn);
-                    store.decode(found, &task, &wanted, &room).await
+                    let _until_done = (decoding, permit);
+                    store.decode(found, &task, &wanted, &memory).await
                 }));
                 found = decoded.await??;
             }
         }
-        let took = found.took;
-        Ok((found.loaded(task)?, took))
+        let stats = found.stats;
+        Ok((found.loaded(task)?, stats))
     }
 }
 
-impl Found {
-    fn look(pieces: &Pieces, task: &Task, wanted: &Wanted, seqs: bool) -> Found {
-        let mut took = Took::default();
-        let persons = match pieces.get(&task.key(0, Part::Persons, WHOLE)) {
-            Some(Piece::Persons(persons)) => Some(persons),
+impl TaskState {
+    fn look(pieces: &PieceCache, task: &Task, wanted: &CompiledRequest, seqs: bool) -> TaskState {
+        let mut stats = LoadStats::default();
+        let persons = match pieces.get(&task.key(0, PieceKind::Persons, WHOLE)) {
+            Some(CachedPiece::Persons(persons)) => Some(persons),
             _ => None,
         };
         let runs = task.runs.iter().map(|run| {
-            let core = look(pieces, task, run, Part::Core, &mut took);
-            let seqs = seqs.then(|| look(pieces, task, run, Part::Seqs, &mut took));
+            let core = look(pieces, task, run, PieceKind::Core, &mut stats);
+            let seqs = seqs.then(|| look(pieces, task, run, PieceKind::Seqs, &mut stats));
             let columns = wanted.columns.iter();
-            let columns =
-                columns.map(|(_, origin)| look(pieces, task, run, Part::Column(origin.clone()), &mut took));
-            let found = RunFound { columns: columns.collect(), core, seqs };
-            found.with_what_clips(pieces, task, run)
+            let columns = columns
+                .map(|(_, origin)| look(pieces, task, run, PieceKind::Column(origin.clone()), &mut stats));
+            let found = RunState { columns: columns.collect(), core, seqs };
+            found.with_rows_to_clip(pieces, task, run)
         });
         let runs = runs.collect();
-        Found { persons, runs, took }
+        TaskState { persons, runs, stats }
     }
 
     fn is_complete(&self) -> bool {
-        self.persons.is_some() && self.runs.iter().all(RunFound::is_ready)
+        self.persons.is_some() && self.runs.iter().all(RunState::is_ready)
     }
 
     pub(super) fn missing_numbers(&self) -> MissingNumbers {
@@ -204,12 +205,12 @@ impl Found {
     }
 
     /// What is missing of the column of all properties, or of the others.
-    pub(super) fn missing_columns(&self, wanted: &Wanted, all_properties: bool) -> MissingColumns {
+    pub(super) fn missing_columns(&self, wanted: &CompiledRequest, all_properties: bool) -> MissingColumns {
         let columns = (0..wanted.columns.len())
             .filter(|column| (*wanted.columns[*column].1 == Origin::AllProperties) == all_properties);
         let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
         let columns = columns.filter(missing).collect::<Vec<_>>();
-        let lacks = |run: &RunFound| columns.iter().any(|column| run.columns[*column].is_missing());
+        let lacks = |run: &RunState| columns.iter().any(|column| run.columns[*column].is_missing());
         let runs = self.runs.iter().enumerate().filter(|(_, run)| lacks(run)).map(|(at, _)| at).collect();
         MissingColumns { runs, columns }
     }
@@ -229,7 +230,7 @@ impl Found {
     }
 }
 
-impl RunFound {
+impl RunState {
     pub(super) fn is_ready(&self) -> bool {
         self.core.is_ready()
             && self.seqs.as_ref().is_none_or(Slot::is_ready)
@@ -237,9 +238,9 @@ impl RunFound {
     }
 
     /// Where something is still to be clipped, that needs the times of all rows.
-    fn with_what_clips(mut self, pieces: &Pieces, task: &Task, run: &RunTask) -> RunFound {
+    fn with_rows_to_clip(mut self, pieces: &PieceCache, task: &Task, run: &RunTask) -> RunState {
         if run.clip.is_some() && self.core.is_ready() && !self.is_ready() {
-            let whole = pieces.get(&task.key(run.run, Part::Core, WHOLE)).and_then(Core::of);
+            let whole = pieces.get(&task.key(run.run, PieceKind::Core, WHOLE)).and_then(Core::of);
             self.core = whole.map_or(Slot::Missing, Slot::Whole);
         }
         self
@@ -261,49 +262,55 @@ impl Task {
         (first, runs().map(|run| run.max_time).max().unwrap_or(Micros::MAX))
     }
 
-    pub(super) fn key(&self, run: u32, part: Part, clip: Clip) -> Key {
-        Key { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
+    pub(super) fn key(&self, run: u32, part: PieceKind, clip: Clip) -> PieceKey {
+        PieceKey { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
     }
 }
 
 /// What the cache has of a part of a run.
-fn look<T: OfPiece>(pieces: &Pieces, task: &Task, run: &RunTask, part: Part, took: &mut Took) -> Slot<T> {
-    let get = |part: Part, clip| pieces.get(&task.key(run.run, part, clip)).and_then(T::of);
+fn look<T: FromPiece>(
+    pieces: &PieceCache,
+    task: &Task,
+    run: &RunTask,
+    part: PieceKind,
+    stats: &mut LoadStats,
+) -> Slot<T> {
+    let get = |part: PieceKind, clip| pieces.get(&task.key(run.run, part, clip)).and_then(T::of);
     let slot = match run.clip {
         None => get(part, WHOLE).map(Slot::Ready),
         Some(clip) => get(part.clone(), clip).map(Slot::Ready).or_else(|| get(part, WHOLE).map(Slot::Whole)),
     };
     match slot {
         Some(slot) => {
-            took.hits += 1;
+            stats.hits += 1;
             slot
         }
         None => {
-            took.misses += 1;
+            stats.misses += 1;
             Slot::Missing
         }
     }
 }
 
 /// What pieces are made of.
-trait OfPiece: Sized {
-    fn of(piece: Piece) -> Option<Self>;
+trait FromPiece: Sized {
+    fn of(piece: CachedPiece) -> Option<Self>;
 }
 
-impl OfPiece for Core {
-    fn of(piece: Piece) -> Option<Core> {
-        if let Piece::Core(core) = piece { Some(core) } else { None }
+impl FromPiece for Core {
+    fn of(piece: CachedPiece) -> Option<Core> {
+        if let CachedPiece::Core(core) = piece { Some(core) } else { None }
     }
 }
 
-impl OfPiece for Arc<Vec<Seq>> {
-    fn of(piece: Piece) -> Option<Self> {
-        if let Piece::Seqs(seqs) = piece { Some(seqs) } else { None }
+impl FromPiece for Arc<Vec<Seq>> {
+    fn of(piece: CachedPiece) -> Option<Self> {
+        if let CachedPiece::Seqs(seqs) = piece { Some(seqs) } else { None }
     }
 }
 
-impl OfPiece for Weighed {
-    fn of(piece: Piece) -> Option<Weighed> {
-        if let Piece::Column(column) = piece { Some(column) } else { None }
+impl FromPiece for SizedColumn {
+    fn of(piece: CachedPiece) -> Option<SizedColumn> {
+        if let CachedPiece::Column(column) = piece { Some(column) } else { None }
     }
 }

@@ -1,7 +1,7 @@
 //! The event store's answer to a calculation: blocks and segments as one set of events, in the engine's order.
 //!
 //! A scan finds the runs that a request names in the footers of the segments, loads them range by range (`load`) from the
-//! cache or the files (`piece`, `columns`), takes the rows of merged persons out and those of blocks in (`side`), and puts
+//! cache or the files (`piece`, `columns`), takes the rows of merged persons out and those of blocks in (`delta`), and puts
 //! the sources of each share of the persons together (`merge`). Must stay true: what a scan gives does not depend on what
 //! has been compacted, imported or cached when; memory is bounded, larger questions are refused; nothing is decoded on a
 //! thread that must not block.
@@ -29,14 +29,14 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::persons::person_merge_cache::Resolved;
+use crate::persons::person_merge_cache::PersonMergeState;
 use crate::segments::writer::range_bits;
-use compiled_request::Wanted;
-use delta::Chunk;
-use load::{Loaded, Task, Took};
+use compiled_request::CompiledRequest;
+use delta::DeltaRows;
+use load::{LoadStats, Loaded, Task};
 use merge::Source;
-use partition_cache::{ByNumber, Keeping};
-use plan::{Budget, Planned};
+use partition_cache::{PartitionCacheKeys, SourcesByShare};
+use plan::{ScanBudget, ScanPlan};
 
 /// Rows of a partition of events that lie in blocks alone, about.
 const PARTITION_ROWS: usize = 65_536;
@@ -94,36 +94,37 @@ impl EventStore {
         self.inner.memory.question(self.inner.settings.scan_bytes)
     }
 
-    /// As [`EventStore::scan`], for one of several scans that share `room`.
+    /// As [`EventStore::scan`], for one of several scans that share `memory`.
     pub async fn scan_within(
         &self,
         project: ProjectId,
         group_types: &[String],
         request: &ScanRequest,
-        room: &QuestionMemory,
+        memory: &QuestionMemory,
     ) -> Result<Scan, EventStoreError> {
-        let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot_of(project, compiled_request::choice(&wanted, room)).await?;
+        let wanted = Arc::new(CompiledRequest::new(request, group_types));
+        let snapshot = self.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
-        let budget = Budget::new(room.clone(), &wanted);
+        let budget = ScanBudget::new(memory.clone(), &wanted);
         let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
         stats.segments = files.len() as u64;
-        let planned = plan::of(&files, &hot, &wanted);
-        stats.rows_touched = planned.rows();
-        budget.expect(planned.rows() + hot.len() as u64)?;
+        let scan_plan = plan::of(&files, &hot, &wanted);
+        stats.rows_touched = scan_plan.rows();
+        budget.expect(scan_plan.rows() + hot.len() as u64)?;
 
-        let hot = Chunk::of_rows(&hot, &planned.names, &wanted, &snapshot.resolution);
+        let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &wanted, &snapshot.person_merges);
         // What the rows took, of which these columns were made, is theirs.
         drop(snapshot.hot_taken);
         stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
-        let resolved = &snapshot.resolved;
-        let mut loaded = self.load_all(&planned, &wanted, resolved, room, &mut stats).await?;
+        let merge_state = &snapshot.merge_state;
+        let mut loaded = self.load_all(&scan_plan, &wanted, merge_state, memory, &mut stats).await?;
         if !hot.events.is_empty() {
-            loaded.side.push(hot);
+            loaded.delta.push(hot);
         }
-        let partitions = self.put_together(planned, loaded, &wanted, resolved, room, &mut stats).await?;
+        let partitions =
+            self.build_partitions(scan_plan, loaded, &wanted, merge_state, memory, &mut stats).await?;
         let runs = partitions.iter().flat_map(|partition| &partition.runs);
         stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
@@ -132,97 +133,102 @@ impl EventStore {
     /// Loads every task, and takes the rows of merged persons out.
     async fn load_all(
         &self,
-        planned: &Planned,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        room: &QuestionMemory,
+        scan_plan: &ScanPlan,
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        memory: &QuestionMemory,
         stats: &mut ScanStats,
-    ) -> Result<AllLoaded, EventStoreError> {
+    ) -> Result<LoadedRanges, EventStoreError> {
         let seqs = wanted.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, (seqs, room)));
+        let loads =
+            scan_plan.tasks.iter().map(|task| self.load_final(task, wanted, merge_state, (seqs, memory)));
         let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
-        let mut all = AllLoaded::default();
-        while let Some((loaded, chunks, took)) = loads.try_next().await? {
+        let mut all = LoadedRanges::default();
+        while let Some((loaded, deltas, took)) = loads.try_next().await? {
             stats.add(took);
-            if !chunks.is_empty() {
+            if !deltas.is_empty() {
                 all.touched.insert(all.ranges.len());
             }
             all.ranges.push(loaded);
-            all.side.extend(chunks);
+            all.delta.extend(deltas);
         }
         Ok(all)
     }
 
-    async fn load_resolved(
+    async fn load_final(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        (seqs, room): (bool, &QuestionMemory),
-    ) -> Result<(Loaded, Vec<Chunk>, Took), EventStoreError> {
-        let (loaded, mut took) = self.load(task, wanted, seqs, room).await?;
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        (seqs, memory): (bool, &QuestionMemory),
+    ) -> Result<(Loaded, Vec<DeltaRows>, LoadStats), EventStoreError> {
+        let (loaded, mut took) = self.load(task, wanted, seqs, memory).await?;
         took.bytes_held = loaded.bytes();
-        room.take(took.bytes_held)?;
-        let moved = resolved.moved(task.file.object(), task.group, &loaded.persons);
-        if moved.is_empty() || !loaded.runs.iter().any(|run| Chunk::has_any(run, &moved)) {
+        memory.take(took.bytes_held)?;
+        let moved = merge_state.moved(task.file.object(), task.group, &loaded.persons);
+        if moved.is_empty() || !loaded.runs.iter().any(|run| DeltaRows::has_any(run, &moved)) {
             return Ok((loaded, Vec::new(), took));
         }
         // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
         let (mut loaded, again) =
-            if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true, room).await? };
-        let memory = room.clone();
+            if seqs { (loaded, LoadStats::default()) } else { self.load(task, wanted, true, memory).await? };
+        let memory = memory.clone();
         let split = tokio::task::spawn_blocking(move || {
             memory.measured(|| {
-                let chunks =
-                    loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
+                let deltas = loaded
+                    .runs
+                    .iter_mut()
+                    .filter_map(|run| DeltaRows::split(run, &moved))
+                    .collect::<Vec<_>>();
                 loaded.runs.retain(|run| !run.core.codes.is_empty());
-                (loaded, chunks)
+                (loaded, deltas)
             })
         });
-        let (loaded, chunks) = split.await??;
-        Ok((loaded, chunks, took.and(again)))
+        let (loaded, deltas) = split.await??;
+        Ok((loaded, deltas, took.and(again)))
     }
 
     /// The partitions of what was loaded.
-    async fn put_together(
+    async fn build_partitions(
         &self,
-        planned: Planned,
-        loaded: AllLoaded,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        room: &QuestionMemory,
+        scan_plan: ScanPlan,
+        loaded: LoadedRanges,
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        memory: &QuestionMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
-        let mut shares = Shares::of(&planned, loaded.ranges, loaded.side);
-        let keeping = Keeping::of(&shares.of_number, shares.bits, &planned.tasks, &loaded.touched, wanted);
-        let mut partitions = keeping.take(&self.inner.pieces, &mut shares.of_number);
+        let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
+        let cache_keys =
+            PartitionCacheKeys::of(&shares.by_share, shares.bits, &scan_plan.tasks, &loaded.touched, wanted);
+        let mut partitions = cache_keys.take(&self.inner.pieces, &mut shares.by_share);
         if wanted.request.arrivals {
-            shares.by_seq = shares.of_number.keys().copied().collect();
-        } else if shares.of_number.values().any(|share| share.len() > 1) {
+            shares.by_seq = shares.by_share.keys().copied().collect();
+        } else if shares.by_share.values().any(|share| share.len() > 1) {
             shares = tokio::task::spawn_blocking(move || {
-                shares.find_meetings();
+                shares.find_overlapping_shares();
                 shares
             })
             .await?;
             // Where two sources meet, both are read again with the order of arrival.
-            for at in shares.to_read_again() {
-                let task = &planned.tasks[at];
-                let (loaded, _, took) = self.load_resolved(task, wanted, resolved, (true, room)).await?;
+            for at in shares.tasks_to_reload() {
+                let task = &scan_plan.tasks[at];
+                let (loaded, _, took) = self.load_final(task, wanted, merge_state, (true, memory)).await?;
                 stats.add(took);
                 shares.replace(at, task, loaded);
             }
         }
-        let names = Arc::new(planned.names);
+        let names = Arc::new(scan_plan.names);
         let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
-        let Shares { of_number, by_seq, .. } = shares;
-        let numbers = of_number.keys().copied().collect::<Vec<_>>();
-        let made = of_number.into_iter().map(|(number, share)| {
-            partition(share, by_seq.contains(&number), names.clone(), keys.clone(), room)
+        let Shares { by_share, by_seq, .. } = shares;
+        let numbers = by_share.keys().copied().collect::<Vec<_>>();
+        let made = by_share.into_iter().map(|(number, share)| {
+            partition(share, by_seq.contains(&number), names.clone(), keys.clone(), memory)
         });
         let made = futures::stream::iter(made.collect::<Vec<_>>()).buffered(cores());
         for (number, partition) in numbers.into_iter().zip(made.try_collect::<Vec<_>>().await?) {
-            keeping.put(&self.inner.pieces, number, &partition);
+            cache_keys.put(&self.inner.pieces, number, &partition);
             partitions.insert(number, partition);
         }
         Ok(partitions.into_values().collect())
@@ -231,10 +237,10 @@ impl EventStore {
 
 /// What was loaded.
 #[derive(Debug, Default)]
-struct AllLoaded {
+struct LoadedRanges {
     /// One for each task.
     ranges: Vec<Loaded>,
-    side: Vec<Chunk>,
+    delta: Vec<DeltaRows>,
     /// The tasks of which side rows were taken out.
     touched: BTreeSet<usize>,
 }
@@ -271,39 +277,39 @@ async fn partition(
 struct Shares {
     bits: u32,
     /// Each source with the index of the task that it was loaded for; side rows have none.
-    of_number: ByNumber,
+    by_share: SourcesByShare,
     /// Shares whose rows are told apart by their order of arrival.
     by_seq: BTreeSet<u64>,
 }
 
 impl Shares {
-    fn of(planned: &Planned, ranges: Vec<Loaded>, side: Vec<Chunk>) -> Shares {
-        let side_rows = side.iter().map(|chunk| chunk.events.len()).sum::<usize>();
-        let bits = match planned.tasks.iter().map(|task| task.file.footer.bits).max() {
+    fn of(scan_plan: &ScanPlan, ranges: Vec<Loaded>, delta: Vec<DeltaRows>) -> Shares {
+        let side_rows = delta.iter().map(|chunk| chunk.events.len()).sum::<usize>();
+        let bits = match scan_plan.tasks.iter().map(|task| task.file.footer.bits).max() {
             Some(bits) => bits,
             None => range_bits(side_rows, PARTITION_ROWS).min(PARTITION_BITS),
         };
-        let mut of_number = ByNumber::new();
-        for (at, (task, loaded)) in planned.tasks.iter().zip(ranges).enumerate() {
+        let mut by_share = SourcesByShare::new();
+        for (at, (task, loaded)) in scan_plan.tasks.iter().zip(ranges).enumerate() {
             for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
-                of_number.entry(number).or_default().push((Some(at), source));
+                by_share.entry(number).or_default().push((Some(at), source));
             }
         }
-        for (number, source) in delta::sources(&side, bits) {
-            of_number.entry(number).or_default().push((None, source));
+        for (number, source) in delta::sources(&delta, bits) {
+            by_share.entry(number).or_default().push((None, source));
         }
-        Shares { bits, of_number, by_seq: BTreeSet::new() }
+        Shares { bits, by_share, by_seq: BTreeSet::new() }
     }
 
-    fn find_meetings(&mut self) {
-        let met = self.of_number.iter().filter(|(_, share)| {
-            merge::may_meet(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
+    fn find_overlapping_shares(&mut self) {
+        let met = self.by_share.iter().filter(|(_, share)| {
+            merge::may_overlap(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
         });
         self.by_seq = met.map(|(number, _)| *number).collect();
     }
 
-    fn to_read_again(&self) -> BTreeSet<usize> {
-        let met = self.by_seq.iter().filter_map(|number| self.of_number.get(number));
+    fn tasks_to_reload(&self) -> BTreeSet<usize> {
+        let met = self.by_seq.iter().filter_map(|number| self.by_share.get(number));
         met.flatten().filter(|(_, source)| !source.has_seqs()).filter_map(|(at, _)| *at).collect()
     }
 
@@ -311,7 +317,7 @@ impl Shares {
     /// among these, and stay as they are.
     fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
         for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
-            let share = self.of_number.get_mut(&number);
+            let share = self.by_share.get_mut(&number);
             if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {
                 place.1 = source;
             }
@@ -320,7 +326,7 @@ impl Shares {
 }
 
 impl ScanStats {
-    fn add(&mut self, took: Took) {
+    fn add(&mut self, took: LoadStats) {
         self.bytes_held += took.bytes_held;
         self.cache_hits += took.hits;
         self.cache_misses += took.misses;

@@ -10,69 +10,72 @@ use std::sync::Arc;
 use pennon_engine::scan::{ColumnKey, Order, Partition, Seq};
 use uuid::Uuid;
 
-use super::compiled_request::{Origin, Wanted};
+use super::compiled_request::{CompiledRequest, Origin};
 use super::load::Task;
 use super::merge::Source;
-use super::piece::{self, Clip, Key, Part, Piece, Pieces, WHOLE};
+use super::piece::{self, CachedPiece, Clip, PieceCache, PieceKey, PieceKind, WHOLE};
 
 /// What a share was put together from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Ingredients {
+pub(crate) struct PartitionSources {
     /// Which share, of `2^bits`.
     number: u64,
     bits: u32,
     arrivals: bool,
-    sources: Vec<Ingredient>,
+    sources: Vec<SegmentRuns>,
     columns: Vec<(ColumnKey, Arc<Origin>)>,
 }
 
 /// Some runs of a range of a segment, and which of their times.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Ingredient {
+struct SegmentRuns {
     object: Arc<str>,
     range: usize,
     runs: Vec<(u32, Clip)>,
 }
 
 /// Shares by their numbers, with the task that each of their sources was loaded for.
-pub(crate) type ByNumber = BTreeMap<u64, Vec<(Option<usize>, Source)>>;
+pub(crate) type SourcesByShare = BTreeMap<u64, Vec<(Option<usize>, Source)>>;
 
 /// Which shares can be kept, and under what name.
-pub(crate) struct Keeping {
-    keys: BTreeMap<u64, Key>,
+pub(crate) struct PartitionCacheKeys {
+    keys: BTreeMap<u64, PieceKey>,
 }
 
-impl Keeping {
+impl PartitionCacheKeys {
     /// Of `shares` among `2^bits`. Tasks some rows of which are of others by now are `touched`.
     pub(crate) fn of(
-        shares: &ByNumber,
+        shares: &SourcesByShare,
         bits: u32,
         tasks: &[Arc<Task>],
         touched: &BTreeSet<usize>,
-        wanted: &Wanted,
-    ) -> Keeping {
+        wanted: &CompiledRequest,
+    ) -> PartitionCacheKeys {
         let several = shares.iter().filter(|(_, share)| share.len() > 1);
         let keys = several.filter_map(|(number, share)| {
             let ingredient = |at: &Option<usize>| {
                 let at = at.filter(|at| !touched.contains(at))?;
                 let task = &tasks[at];
                 let runs = task.runs.iter().map(|run| (run.run, run.clip.unwrap_or(WHOLE))).collect();
-                Some(Ingredient { object: task.file.object().clone(), range: task.group, runs })
+                Some(SegmentRuns { object: task.file.object().clone(), range: task.group, runs })
             };
             let sources = share.iter().map(|(at, _)| ingredient(at)).collect::<Option<Vec<_>>>()?;
             let (columns, arrivals) = (wanted.columns.clone(), wanted.request.arrivals);
-            let of = Ingredients { number: *number, bits, arrivals, sources, columns };
+            let of = PartitionSources { number: *number, bits, arrivals, sources, columns };
             let object = of.sources.first()?.object.clone();
-            Some((*number, Key { object, range: 0, run: 0, part: Part::Share(Arc::new(of)), clip: WHOLE }))
+            Some((
+                *number,
+                PieceKey { object, range: 0, run: 0, part: PieceKind::Share(Arc::new(of)), clip: WHOLE },
+            ))
         });
-        Keeping { keys: keys.collect() }
+        PartitionCacheKeys { keys: keys.collect() }
     }
 
     /// Takes those shares out of `shares` that are kept.
-    pub(crate) fn take(&self, pieces: &Pieces, shares: &mut ByNumber) -> BTreeMap<u64, Partition> {
+    pub(crate) fn take(&self, pieces: &PieceCache, shares: &mut SourcesByShare) -> BTreeMap<u64, Partition> {
         let mut kept = BTreeMap::new();
         for (number, key) in &self.keys {
-            if let Some(Piece::Share(partition, _)) = pieces.get(key) {
+            if let Some(CachedPiece::Share(partition, _)) = pieces.get(key) {
                 shares.remove(number);
                 kept.insert(*number, Partition::clone(&partition));
             }
@@ -81,9 +84,9 @@ impl Keeping {
     }
 
     /// Keeps a share that was put together, if it can be.
-    pub(crate) fn put(&self, pieces: &Pieces, number: u64, partition: &Partition) {
+    pub(crate) fn put(&self, pieces: &PieceCache, number: u64, partition: &Partition) {
         if let Some(key) = self.keys.get(&number) {
-            pieces.put(key.clone(), Piece::Share(Arc::new(partition.clone()), bytes_of(partition)));
+            pieces.put(key.clone(), CachedPiece::Share(Arc::new(partition.clone()), bytes_of(partition)));
         }
     }
 }

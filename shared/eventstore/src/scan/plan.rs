@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use pennon_engine::scan::{Column, Micros, Seq};
 
-use super::compiled_request::{Origin, Wanted};
+use super::compiled_request::{CompiledRequest, Origin};
 use super::load::{RunTask, Task};
 use super::piece::values_bytes;
 use crate::EventStore;
@@ -24,13 +24,13 @@ const OPENED_AT_ONCE: usize = 16;
 
 /// What a scan reads of segments.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct ScanPlan {
     /// Names of all events, ascending.
     pub names: Vec<String>,
     pub tasks: Vec<Arc<Task>>,
 }
 
-impl Planned {
+impl ScanPlan {
     /// Rows of the runs, those of other times included.
     pub(crate) fn rows(&self) -> u64 {
         let runs = self.tasks.iter().flat_map(|task| &task.runs);
@@ -43,7 +43,7 @@ impl EventStore {
     pub(crate) async fn wanted_segments(
         &self,
         manifest: &Manifest,
-        wanted: &Wanted,
+        wanted: &CompiledRequest,
     ) -> Result<Vec<Arc<SegmentFile>>, EventStoreError> {
         let request = &wanted.request;
         let entries = manifest.segments.iter();
@@ -55,7 +55,7 @@ impl EventStore {
 }
 
 /// The wanted runs of `files`; the names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &Wanted) -> Planned {
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| wanted.is_named(name)).map(String::as_str));
@@ -81,7 +81,7 @@ pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &Wanted) -> Pl
             }
         }
     }
-    Planned { names, tasks }
+    ScanPlan { names, tasks }
 }
 
 /// What of a run is wanted.
@@ -92,7 +92,7 @@ struct Clip {
 
 /// What of a run between these times is wanted; none when nothing is. A bound that leaves no row out is none, so that
 /// questions that differ in it alone share what is kept.
-fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
+fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Clip> {
     let (from, to) = (wanted.request.from, wanted.request.to);
     if from > last || to < first {
         return None;
@@ -105,7 +105,7 @@ fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
 
 /// How much memory the rows of a scan may take.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ScanBudget {
     room: QuestionMemory,
     /// Of one row, without the values of its columns.
     row: u64,
@@ -114,13 +114,13 @@ pub(crate) struct Budget {
     objects: bool,
 }
 
-impl Budget {
-    pub(crate) fn new(room: QuestionMemory, wanted: &Wanted) -> Budget {
+impl ScanBudget {
+    pub(crate) fn new(room: QuestionMemory, wanted: &CompiledRequest) -> ScanBudget {
         let columns = wanted.columns.len();
         let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
         let objects = wanted.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
-        Budget { room, row: row as u64, columns, objects }
+        ScanBudget { room, row: row as u64, columns, objects }
     }
 
     /// Refuses when so many rows are too many, whatever their values.

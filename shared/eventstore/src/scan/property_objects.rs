@@ -12,9 +12,9 @@ use parquet::arrow::arrow_reader::RowSelection;
 use pennon_engine::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
-use super::compiled_request::Wanted;
-use super::load::{Found, Slot, Task};
-use super::piece::{Part, Piece, WHOLE, Weighed, field_bytes, value_bytes};
+use super::compiled_request::CompiledRequest;
+use super::load::{Slot, Task, TaskState};
+use super::piece::{CachedPiece, PieceKind, SizedColumn, WHOLE, field_bytes, value_bytes};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::MemoryLease;
@@ -29,14 +29,14 @@ const ROWS: (usize, usize) = (1024, 65_536);
 /// The objects of the rows of several runs while they are made, one run behind the other.
 struct Objects {
     file: Arc<SegmentFile>,
-    runs: Vec<OfRun>,
+    runs: Vec<RunObjects>,
     /// The run of the next row, and how many rows it has had.
     next: (usize, usize),
     taken: MemoryLease,
 }
 
 /// The objects of a run.
-struct OfRun {
+struct RunObjects {
     rows: usize,
     /// Which rows are wanted, where not all are.
     wanted: Option<Vec<bool>>,
@@ -56,10 +56,10 @@ impl EventStore {
     /// Completes what was found by the objects of its rows, where they are asked for. The times of the rows are known.
     pub(super) async fn add_objects(
         &self,
-        mut found: Found,
-        (task, wanted): (&Arc<Task>, &Arc<Wanted>),
+        mut found: TaskState,
+        (task, wanted): (&Arc<Task>, &Arc<CompiledRequest>),
         taken: MemoryLease,
-    ) -> Result<(Found, MemoryLease), EventStoreError> {
+    ) -> Result<(TaskState, MemoryLease), EventStoreError> {
         let missing = found.missing_columns(wanted, true);
         let Some(column) = missing.columns.first().copied() else { return Ok((found, taken)) };
         let (objects, selection) = Objects::of(&found, task, &missing.runs, taken);
@@ -73,15 +73,15 @@ impl EventStore {
                 task.file.decode_by(&self.inner.objects, place, &places, at_once, objects, Objects::add);
             read.await.map_err(|error| task.file.named(error))?
         };
-        found.took.bytes_read += bytes_read;
+        found.stats.bytes_read += bytes_read;
         let (columns, taken) = objects.columns().map_err(|error| task.file.named(error))?;
         for (run, objects) in missing.runs.iter().zip(columns) {
             let (of, slot) = (&task.runs[*run], &mut found.runs[*run].columns[column]);
             *slot = if of.clip.is_some() {
                 Slot::Whole(objects)
             } else {
-                let part = Part::Column(wanted.columns[column].1.clone());
-                self.inner.pieces.put(task.key(of.run, part, WHOLE), Piece::Column(objects.clone()));
+                let part = PieceKind::Column(wanted.columns[column].1.clone());
+                self.inner.pieces.put(task.key(of.run, part, WHOLE), CachedPiece::Column(objects.clone()));
                 Slot::Ready(objects)
             };
         }
@@ -91,7 +91,7 @@ impl EventStore {
 
 impl Objects {
     /// None yet, of these runs of the task, and which rows they have.
-    fn of(found: &Found, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
+    fn of(found: &TaskState, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
         let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
         let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
         let of_run = |run: &usize| {
@@ -101,7 +101,7 @@ impl Objects {
                 }
                 _ => None,
             };
-            OfRun::new(task.runs[*run].rows.len(), wanted)
+            RunObjects::new(task.runs[*run].rows.len(), wanted)
         };
         let runs = runs.iter().map(of_run).collect();
         (Objects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
@@ -143,22 +143,22 @@ impl Objects {
         self
     }
 
-    fn columns(self) -> Result<(Vec<Weighed>, MemoryLease), EventStoreError> {
+    fn columns(self) -> Result<(Vec<SizedColumn>, MemoryLease), EventStoreError> {
         if self.next != (self.runs.len(), 0) {
             return Err(other_length());
         }
-        let columns = self
-            .runs
-            .into_iter()
-            .map(|run| Weighed { column: Column::new(run.codes, run.values), value_bytes: run.value_bytes });
+        let columns = self.runs.into_iter().map(|run| SizedColumn {
+            column: Column::new(run.codes, run.values),
+            value_bytes: run.value_bytes,
+        });
         Ok((columns.collect(), self.taken))
     }
 }
 
-impl OfRun {
-    fn new(rows: usize, wanted: Option<Vec<bool>>) -> OfRun {
+impl RunObjects {
+    fn new(rows: usize, wanted: Option<Vec<bool>>) -> RunObjects {
         let codes = Vec::with_capacity(rows);
-        OfRun { rows, wanted, codes, values: Vec::new(), value_bytes: 0, empty: None }
+        RunObjects { rows, wanted, codes, values: Vec::new(), value_bytes: 0, empty: None }
     }
 
     fn wants(&self, row: usize) -> bool {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use arrow::buffer::BooleanBuffer;
 use pennon_engine::scan::{Column, Seq};
 
-use super::piece::{Core, Weighed};
+use super::piece::{Core, SizedColumn};
 
 /// Which rows of a run are kept.
-pub(crate) struct Keep {
+pub(crate) struct RowMask {
     kept: BooleanBuffer,
     rows: usize,
 }
 
-impl Keep {
-    pub(crate) fn of<T: Copy>(rows: &[T], keep: impl Fn(T) -> bool) -> Keep {
+impl RowMask {
+    pub(crate) fn of<T: Copy>(rows: &[T], keep: impl Fn(T) -> bool) -> RowMask {
         let kept = BooleanBuffer::collect_bool(rows.len(), |row| keep(rows[row]));
-        Keep { rows: kept.count_set_bits(), kept }
+        RowMask { rows: kept.count_set_bits(), kept }
     }
 
     pub(crate) fn core(&self, whole: &Core) -> Core {
@@ -34,10 +34,10 @@ impl Keep {
     }
 
     /// Its values stay those of the whole run.
-    pub(crate) fn column(&self, whole: &Weighed) -> Weighed {
+    pub(crate) fn column(&self, whole: &SizedColumn) -> SizedColumn {
         let codes = self.of_rows(&whole.column.codes).into();
         let column = Column { codes, values: whole.column.values.clone() };
-        Weighed { column, value_bytes: whole.value_bytes }
+        SizedColumn { column, value_bytes: whole.value_bytes }
     }
 
     fn of_rows<T: Copy>(&self, rows: &[T]) -> Vec<T> {

@@ -12,7 +12,7 @@ use pennon_engine::scan::{Micros, Seq};
 use crate::error::EventStoreError;
 
 /// The columns that give the rows of a range their order.
-pub(super) struct Keys<'a> {
+pub(super) struct SortColumns<'a> {
     pub events: &'a DictionaryArray<Int32Type>,
     pub names: &'a StringArray,
     pub persons: &'a FixedSizeBinaryArray,
@@ -28,7 +28,7 @@ pub(super) struct Run {
 }
 
 /// What the order of the rows comes to.
-pub(super) struct Placed {
+pub(super) struct RunLayout {
     pub runs: Vec<Run>,
     /// Ascending, as numbers of 128 bits.
     pub persons: Vec<u128>,
@@ -38,7 +38,7 @@ pub(super) struct Placed {
     pub ties: Vec<u32>,
 }
 
-impl Keys<'_> {
+impl SortColumns<'_> {
     fn person(&self, row: usize) -> u128 {
         self.persons.value(row).try_into().map_or(0, u128::from_be_bytes)
     }
@@ -81,9 +81,9 @@ impl Keys<'_> {
     }
 }
 
-impl Placed {
+impl RunLayout {
     /// Of the rows with these keys.
-    pub(super) fn of(keys: &Keys<'_>) -> Result<Placed, EventStoreError> {
+    pub(super) fn of(keys: &SortColumns<'_>) -> Result<RunLayout, EventStoreError> {
         let of_rows = (0..keys.times.len()).map(|row| keys.person(row)).collect::<Vec<_>>();
         let runs = keys.runs(&of_rows)?;
         let mut persons = of_rows.clone();
@@ -102,7 +102,7 @@ impl Placed {
             }
         }
         let ties = ties(keys, &codes);
-        Ok(Placed { runs, persons, codes, ties })
+        Ok(RunLayout { runs, persons, codes, ties })
     }
 }
 
@@ -110,7 +110,7 @@ impl Placed {
 ///
 /// Most rows are alone at their time. Two passes over a bit map of hashes find those that may not be, and only these are
 /// sorted.
-fn ties(keys: &Keys<'_>, codes: &[u32]) -> Vec<u32> {
+fn ties(keys: &SortColumns<'_>, codes: &[u32]) -> Vec<u32> {
     let rows = codes.len();
     let bits = (rows.max(32) * 32).next_power_of_two().trailing_zeros();
     let hash = |row: usize| {

@@ -112,14 +112,14 @@ pub(crate) fn bytes_of(
 
 /// Parts of a file, as they were read.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ColumnBytes {
     /// Ascending by where they start.
     parts: Vec<(u64, Bytes)>,
 }
 
-impl Parts {
-    pub(crate) fn new(ranges: &[Range<u64>], parts: Vec<Bytes>) -> Parts {
-        Parts { parts: ranges.iter().map(|range| range.start).zip(parts).collect() }
+impl ColumnBytes {
+    pub(crate) fn new(ranges: &[Range<u64>], parts: Vec<Bytes>) -> ColumnBytes {
+        ColumnBytes { parts: ranges.iter().map(|range| range.start).zip(parts).collect() }
     }
 
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
@@ -133,13 +133,13 @@ impl Parts {
     }
 }
 
-impl Length for Parts {
+impl Length for ColumnBytes {
     fn len(&self) -> u64 {
         self.parts.last().map_or(0, |(start, bytes)| start + bytes.len() as u64)
     }
 }
 
-impl ChunkReader for Parts {
+impl ChunkReader for ColumnBytes {
     type T = std::io::Cursor<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
@@ -158,7 +158,7 @@ impl ChunkReader for Parts {
 /// What reads the rows of a row group out of parts of its file.
 pub(crate) struct Reader<'a> {
     pub metadata: &'a ParquetMetaData,
-    pub parts: Arc<Parts>,
+    pub parts: Arc<ColumnBytes>,
     pub group: usize,
     /// Ascending, none empty, and none beginning before the one before ends.
     pub rows: &'a [Range<usize>],

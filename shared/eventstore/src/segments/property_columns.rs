@@ -66,12 +66,12 @@ const KINDS: [Kind; 5] = [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, 
 
 /// How many values a key has, and how many of them each kind holds.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct TypeCounts {
     values: usize,
     fitting: [usize; KINDS.len()],
 }
 
-impl Tally {
+impl TypeCounts {
     /// Takes in `times` times `value`.
     pub(crate) fn add(&mut self, value: &Value, times: usize) {
         self.values += times;
@@ -110,14 +110,15 @@ impl Tally {
 }
 
 /// The columns for keys with these values, ordered by key.
-pub(crate) fn chosen<'a>(keys: impl Iterator<Item = (&'a str, &'a Tally)>) -> Vec<(String, Kind)> {
-    let mut columns =
-        keys.filter(|(key, tally)| key.len() <= KEY_BYTES_MAX && tally.values > 0).collect::<Vec<_>>();
+pub(crate) fn chosen<'a>(keys: impl Iterator<Item = (&'a str, &'a TypeCounts)>) -> Vec<(String, Kind)> {
+    let mut columns = keys
+        .filter(|(key, count_types)| key.len() <= KEY_BYTES_MAX && count_types.values > 0)
+        .collect::<Vec<_>>();
     // The most frequent keys get the columns; between equals the key decides, so that a segment is reproducible.
     columns.sort_by(|(a, left), (b, right)| right.values.cmp(&left.values).then(a.cmp(b)));
     columns.truncate(COLUMNS_MAX);
     columns.sort_by_key(|(key, _)| *key);
-    columns.into_iter().map(|(key, tally)| (key.to_owned(), tally.kind())).collect()
+    columns.into_iter().map(|(key, count_types)| (key.to_owned(), count_types.kind())).collect()
 }
 
 #[cfg(test)]
@@ -127,8 +128,8 @@ mod tests {
     use serde_json::json;
     use std::collections::HashMap;
 
-    fn tallies(events: &[Value]) -> HashMap<String, Tally> {
-        let mut tallies: HashMap<String, Tally> = HashMap::new();
+    fn tallies(events: &[Value]) -> HashMap<String, TypeCounts> {
+        let mut tallies: HashMap<String, TypeCounts> = HashMap::new();
         for (key, value) in events.iter().filter_map(Value::as_object).flatten() {
             tallies.entry(key.clone()).or_default().add_fitting(|kind| kind.fits(value));
         }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     fn plan(events: &[Value]) -> Vec<(String, Kind)> {
-        chosen(tallies(events).iter().map(|(key, tally)| (key.as_str(), tally)))
+        chosen(tallies(events).iter().map(|(key, count_types)| (key.as_str(), count_types)))
     }
 
     fn kind_of(values: &[Value]) -> (Kind, bool) {

@@ -18,7 +18,7 @@ use crate::event::{Event, Row};
 
 /// A dictionary-coded column while rows are added to it.
 #[derive(Debug, Default)]
-pub(crate) struct Coded {
+pub(crate) struct DictionaryColumn {
     /// One code a row, or [`MISSING`].
     pub codes: Vec<u32>,
     pub values: Vec<Value>,
@@ -65,11 +65,11 @@ pub(crate) fn property(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     key: &str,
-) -> Result<Coded, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     let own = footer.columns.iter().find(|column| column.key == key);
     let mut column = match own {
         Some(own) => typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-        None => Coded { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+        None => DictionaryColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
     };
     if in_overflow(footer, key) {
         for (code, map) in column.codes.iter_mut().zip(overflow) {
@@ -104,7 +104,11 @@ pub(crate) fn objects(
 }
 
 /// The column `name`, of this kind, one code a row.
-pub(crate) fn typed(batch: &RecordBatch, name: &str, kind: Kind) -> Result<Coded, EventStoreError> {
+pub(crate) fn typed(
+    batch: &RecordBatch,
+    name: &str,
+    kind: Kind,
+) -> Result<DictionaryColumn, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));
@@ -124,26 +128,29 @@ fn dictionary(
     batch: &RecordBatch,
     name: &str,
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
-) -> Result<Coded, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     let texts = texts(batch, name)?;
     // Where no row of a row group has a value, the reader's dictionary holds an empty text that nobody wrote.
     let mut used = vec![false; texts.values.len()];
     texts.codes.iter().flatten().for_each(|code| used[*code as usize] = true);
     let values = texts.values.iter().zip(used);
     let values = values.map(|(text, used)| if used { value(text) } else { Ok(Value::Null) });
-    Ok(Coded {
+    Ok(DictionaryColumn {
         values: values.collect::<Result<_, _>>()?,
         codes: texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect(),
     })
 }
 
-fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> Coded {
+fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> DictionaryColumn {
     coded(items.map(|item| item.map(f64::to_bits)), |bits| value(f64::from_bits(bits)))
 }
 
 /// Codes in order of first appearance.
-fn coded<T: Copy + Eq + Hash>(items: impl Iterator<Item = Option<T>>, value: impl Fn(T) -> Value) -> Coded {
-    let mut column = Coded::default();
+fn coded<T: Copy + Eq + Hash>(
+    items: impl Iterator<Item = Option<T>>,
+    value: impl Fn(T) -> Value,
+) -> DictionaryColumn {
+    let mut column = DictionaryColumn::default();
     let mut known = HashMap::new();
     for item in items {
         let code = item.map_or(MISSING, |item| {

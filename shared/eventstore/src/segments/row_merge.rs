@@ -19,19 +19,19 @@ use arrow::datatypes::{DataType, Int32Type, SchemaRef, UInt32Type};
 use pennon_engine::scan::{MISSING, Micros, Seq};
 use serde_json::{Map, Value};
 
-use super::property_columns::{COLUMNS_MAX, Kind, Tally};
-use super::property_values::{self, Coded};
+use super::property_columns::{COLUMNS_MAX, Kind, TypeCounts};
+use super::property_values::{self, DictionaryColumn};
 use super::reader::{seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
 
 /// Columns that the new segment makes itself.
-pub(crate) const MADE_ANEW: [&str; 2] = ["person", "tie"];
+pub(crate) const RECOMPUTED_COLUMNS: [&str; 2] = ["person", "tie"];
 /// Stands for a person whose rows are left out.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const DROPPED_PERSON: u32 = u32::MAX;
 
 /// Rows of one range of the new segment, as they lie in one source.
-pub(crate) struct Part {
+pub(crate) struct SourceRows {
     pub batch: RecordBatch,
     pub footer: Arc<Footer>,
     /// The final persons of the source's range, by person code.
@@ -58,20 +58,20 @@ pub(crate) fn rows_for(codes: &[u32], targets: &[u32], wanted: u32) -> Vec<Range
 pub(crate) type Counts = HashMap<String, u64>;
 
 /// The keys of which sources have columns of different kinds, if they may get a column at all.
-pub(crate) fn disagreed<'a>(footers: impl Iterator<Item = &'a Footer>) -> BTreeSet<String> {
+pub(crate) fn conflicting_keys<'a>(footers: impl Iterator<Item = &'a Footer>) -> BTreeSet<String> {
     let mut kinds: HashMap<&str, Kind> = HashMap::new();
-    let mut disagreed = BTreeSet::new();
+    let mut conflicting_keys = BTreeSet::new();
     for column in footers.flat_map(|footer| &footer.columns) {
         if *kinds.entry(&column.key).or_insert(column.kind) != column.kind {
-            disagreed.insert(column.key.clone());
+            conflicting_keys.insert(column.key.clone());
         }
     }
-    disagreed
+    conflicting_keys
 }
 
 /// Adds the values of property `key` in a batch to the tally of what kinds hold them.
-pub(crate) fn tally(
-    tally: &mut Tally,
+pub(crate) fn count_types(
+    count_types: &mut TypeCounts,
     batch: &RecordBatch,
     footer: &Footer,
     key: &str,
@@ -83,7 +83,7 @@ pub(crate) fn tally(
         times[*code as usize] += 1;
     }
     for (value, times) in column.values.iter().zip(times) {
-        tally.add(value, times);
+        count_types.add(value, times);
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(crate) fn tally(
 /// The property columns of the new segment, ascending by key.
 pub(crate) fn plan(
     sources: &[(Arc<Footer>, Counts)],
-    tallies: &BTreeMap<String, Tally>,
+    tallies: &BTreeMap<String, TypeCounts>,
 ) -> Vec<(String, Kind)> {
     let mut found: HashMap<&str, (Kind, u64)> = HashMap::new();
     for (footer, counts) in sources {
@@ -105,13 +105,13 @@ pub(crate) fn plan(
     columns.sort_by(|(a, left), (b, right)| right.1.cmp(&left.1).then(a.cmp(b)));
     columns.truncate(COLUMNS_MAX);
     columns.sort_by_key(|(key, _)| *key);
-    let kind = |key: &str, own: Kind| tallies.get(key).map_or(own, Tally::kind);
+    let kind = |key: &str, own: Kind| tallies.get(key).map_or(own, TypeCounts::kind);
     columns.into_iter().map(|(key, (own, _))| (key.to_owned(), kind(key, own))).collect()
 }
 
 /// The rows of all parts as one batch of the new segment, and how many were left out by time.
-pub(crate) fn assemble(
-    parts: &[Part],
+pub(crate) fn merge_sources(
+    parts: &[SourceRows],
     columns: &[(String, Kind)],
     schema: &SchemaRef,
 ) -> Result<RecordBatch, EventStoreError> {
@@ -129,7 +129,8 @@ pub(crate) fn assemble(
     // The rows of a source are in order already, but for overridden persons: the sort merges them.
     places.sort_by_key(|place| (place.event, place.person, place.time, place.seq));
     let order = places.iter().map(|place| (place.part as usize, place.row as usize)).collect::<Vec<_>>();
-    let normal = parts.iter().map(|part| Normal::of(part, columns)).collect::<Result<Vec<_>, _>>()?;
+    let normal =
+        parts.iter().map(|part| NormalizedProperties::of(part, columns)).collect::<Result<Vec<_>, _>>()?;
     let mut persons = FixedSizeBinaryBuilder::with_capacity(places.len(), 16);
     for place in &places {
         persons.append_value(place.person.to_be_bytes())?;
@@ -143,14 +144,14 @@ pub(crate) fn assemble(
                 Arc::new(DictionaryArray::new(ranks, Arc::new(StringArray::from_iter_values(names.keys()))))
             }
             "person" => Arc::new(persons.finish()),
-            "properties" => gathered(normal.iter().map(|part| part.overflow.clone()), &order)?,
+            "properties" => gather_column(normal.iter().map(|part| part.overflow.clone()), &order)?,
             name if name.starts_with(PROPERTY) => {
                 property += 1;
-                gathered(normal.iter().map(|part| part.columns[property - 1].clone()), &order)?
+                gather_column(normal.iter().map(|part| part.columns[property - 1].clone()), &order)?
             }
             name => {
                 let arrays = parts.iter().map(|part| column(&part.batch, name).cloned());
-                gathered(arrays.collect::<Result<Vec<_>, _>>()?.into_iter(), &order)?
+                gather_column(arrays.collect::<Result<Vec<_>, _>>()?.into_iter(), &order)?
             }
         });
     }
@@ -162,7 +163,7 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, EventS
 }
 
 /// Where a row lies, by what orders it.
-struct Place {
+struct RowOrder {
     event: i32,
     person: u128,
     time: Micros,
@@ -172,9 +173,9 @@ struct Place {
 }
 
 fn place(
-    places: &mut Vec<Place>,
+    places: &mut Vec<RowOrder>,
     at: usize,
-    part: &Part,
+    part: &SourceRows,
     codes: &[Option<u32>],
     ranks: &[i32],
 ) -> Result<(), EventStoreError> {
@@ -183,7 +184,7 @@ fn place(
     let (times, seqs) = (times(&part.batch)?, seqs(&part.batch)?);
     places.reserve(times.len());
     for (row, time) in times.iter().enumerate().filter(|(_, time)| **time >= part.from) {
-        places.push(Place {
+        places.push(RowOrder {
             event: ranks[codes[row].ok_or_else(wrong)? as usize],
             person: *part.finals.get(persons.value(row) as usize).ok_or_else(wrong)?,
             time: *time,
@@ -196,20 +197,20 @@ fn place(
 }
 
 /// One array of the rows named by array and place in it.
-fn gathered(
+fn gather_column(
     arrays: impl Iterator<Item = ArrayRef>,
     order: &[(usize, usize)],
 ) -> Result<ArrayRef, EventStoreError> {
     let arrays = arrays.collect::<Vec<_>>();
     if matches!(arrays.first().map(|array| array.data_type()), Some(DataType::Dictionary(_, _))) {
-        return texts_gathered(&arrays, order);
+        return gather_texts(&arrays, order);
     }
     let arrays = arrays.iter().map(|array| &**array).collect::<Vec<_>>();
     Ok(interleave(&arrays, order)?)
 }
 
 /// The same of dictionary columns: each value that is used once in the new dictionary.
-fn texts_gathered(arrays: &[ArrayRef], order: &[(usize, usize)]) -> Result<ArrayRef, EventStoreError> {
+fn gather_texts(arrays: &[ArrayRef], order: &[(usize, usize)]) -> Result<ArrayRef, EventStoreError> {
     let wrong = || EventStoreError::corrupt("a dictionary of an unexpected type");
     let mut sources = Vec::with_capacity(arrays.len());
     for array in arrays {
@@ -241,13 +242,13 @@ fn texts_gathered(arrays: &[ArrayRef], order: &[(usize, usize)]) -> Result<Array
 }
 
 /// The properties of a part in the columns of the new segment.
-struct Normal {
+struct NormalizedProperties {
     columns: Vec<ArrayRef>,
     overflow: ArrayRef,
 }
 
-impl Normal {
-    fn of(part: &Part, columns: &[(String, Kind)]) -> Result<Normal, EventStoreError> {
+impl NormalizedProperties {
+    fn of(part: &SourceRows, columns: &[(String, Kind)]) -> Result<NormalizedProperties, EventStoreError> {
         let (batch, footer) = (&part.batch, &*part.footer);
         let own = |key: &str| footer.columns.iter().find(|column| column.key == key);
         let stays = |key: &str, kind: Kind| own(key).is_some_and(|own| own.kind == kind);
@@ -267,9 +268,9 @@ impl Normal {
             } else {
                 let mut values = match own(key) {
                     Some(own) => property_values::typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-                    None => Coded { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+                    None => DictionaryColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
                 };
-                refit(&mut values, &mut overflow, key, *kind);
+                move_unfitting(&mut values, &mut overflow, key, *kind);
                 array(*kind, &values)?
             });
         }
@@ -281,7 +282,7 @@ impl Normal {
             }
         }
         let overflow = if as_it_is { column(batch, "properties")?.clone() } else { packed(&overflow)? };
-        Ok(Normal { columns: arrays, overflow })
+        Ok(NormalizedProperties { columns: arrays, overflow })
     }
 }
 
@@ -299,7 +300,12 @@ fn packed(overflow: &[Option<Map<String, Value>>]) -> Result<ArrayRef, EventStor
 }
 
 /// Moves values that a column of `kind` does not hold to `properties`, and those there that it does hold into it.
-fn refit(column: &mut Coded, overflow: &mut [Option<Map<String, Value>>], key: &str, kind: Kind) {
+fn move_unfitting(
+    column: &mut DictionaryColumn,
+    overflow: &mut [Option<Map<String, Value>>],
+    key: &str,
+    kind: Kind,
+) {
     let fits = column.values.iter().map(|value| kind.fits(value)).collect::<Vec<_>>();
     for (code, map) in column.codes.iter_mut().zip(overflow) {
         if *code == MISSING {
@@ -326,7 +332,7 @@ fn data_type(kind: Kind) -> DataType {
 }
 
 /// A property column; all its values fit `kind`.
-fn array(kind: Kind, column: &Coded) -> Result<ArrayRef, EventStoreError> {
+fn array(kind: Kind, column: &DictionaryColumn) -> Result<ArrayRef, EventStoreError> {
     let rows = || column.codes.iter().map(|code| column.values.get(*code as usize));
     Ok(match kind {
         Kind::Integer => Arc::new(Int64Array::from_iter(rows().map(|value| value.and_then(Value::as_i64)))),

@@ -22,7 +22,7 @@ pub(super) fn dictionary() -> DataType {
 }
 
 /// The columns that the writer takes, property columns of these keys and kinds last.
-pub(super) fn taken<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> SchemaRef {
+pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> SchemaRef {
     let mut fields = vec![
         Field::new("event", dictionary(), false),
         Field::new("person", DataType::FixedSizeBinary(16), false),
@@ -40,9 +40,9 @@ pub(super) fn taken<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> S
 }
 
 /// The columns of the file: those taken, and those that the writer makes.
-pub(super) fn written(taken: &Schema) -> SchemaRef {
+pub(super) fn written(input_schema: &Schema) -> SchemaRef {
     let mut fields = Vec::new();
-    for field in taken.fields() {
+    for field in input_schema.fields() {
         if field.name() == UUID {
             fields.push(Field::new(UUID, DataType::FixedSizeBinary(16), true));
             fields.push(Field::new(UUID_SOURCE, DataType::FixedSizeBinary(SOURCE_BYTES), true));

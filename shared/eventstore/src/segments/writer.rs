@@ -21,14 +21,14 @@ use parquet::file::metadata::KeyValue;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
-use super::event_runs::{Keys, Placed, Run};
+use super::event_runs::{Run, RunLayout, SortColumns};
 use super::overflow_keys::OverflowKeys;
 use super::property_columns::{Kind, PropertyColumn};
 use super::reader::ids;
 use super::{FOOTER, FORMAT, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
 use crate::manifest::state::SegmentEntry;
-use crate::segments::uuids::uuid_columns::{Split, UUID, UUID_SOURCE};
+use crate::segments::uuids::uuid_columns::{UUID, UUID_SOURCE, UuidColumns};
 use crate::segments::uuids::uuid_index;
 
 /// What a segment to be written replaces.
@@ -53,7 +53,7 @@ pub(crate) fn range_bits(rows: usize, rows_per_range: usize) -> u32 {
 
 /// A segment's files, and what the manifest says of them.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenSegment {
     /// The Parquet file.
     pub segment: Bytes,
     /// The persons of its ranges.
@@ -72,7 +72,7 @@ pub(crate) struct Written {
 pub(crate) struct SegmentWriter {
     columns: Vec<(String, Kind)>,
     bits: u32,
-    taken: SchemaRef,
+    input_schema: SchemaRef,
     written: SchemaRef,
     writer: ArrowWriter<Vec<u8>>,
     /// Numbers in order of appearance; [`Footer::names`] are in order of the names.
@@ -80,7 +80,7 @@ pub(crate) struct SegmentWriter {
     ranges: Vec<Range>,
     persons: Vec<u8>,
     rows: u64,
-    uuids: uuid_index::Uuids,
+    uuids: uuid_index::UuidIndexBuilder,
     overflow: OverflowKeys,
     times: Option<(Micros, Micros)>,
 }
@@ -94,28 +94,28 @@ impl std::fmt::Debug for SegmentWriter {
 impl SegmentWriter {
     /// A segment with property columns of these keys, ascending, and kinds.
     pub(crate) fn new(columns: Vec<(String, Kind)>, bits: u32) -> Result<SegmentWriter, EventStoreError> {
-        let taken = schema::taken(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
-        let written = schema::written(&taken);
+        let input_schema = schema::input_schema(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
+        let written = schema::written(&input_schema);
         let writer = ArrowWriter::try_new(Vec::new(), written.clone(), Some(schema::properties()?))?;
         Ok(SegmentWriter {
             overflow: OverflowKeys::new(columns.iter().map(|(key, _)| key.clone())),
             columns,
             bits,
-            taken,
+            input_schema,
             written,
             writer,
             names: HashMap::new(),
             ranges: Vec::new(),
             persons: Vec::new(),
             rows: 0,
-            uuids: uuid_index::Uuids::default(),
+            uuids: uuid_index::UuidIndexBuilder::default(),
             times: None,
         })
     }
 
     /// The columns that [`SegmentWriter::write`] takes.
     pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.taken
+        &self.input_schema
     }
 
     /// Writes all rows of the next range that has any.
@@ -125,21 +125,21 @@ impl SegmentWriter {
         }
         let rows = self.in_order_of_schema(rows)?;
         let keys = keys(&rows)?;
-        let placed = Placed::of(&keys)?;
-        let number = self.number(&placed)?;
-        let runs = placed.runs.iter().map(|run| self.run(run, keys.times)).collect();
+        let layout = RunLayout::of(&keys)?;
+        let number = self.number(&layout)?;
+        let runs = layout.runs.iter().map(|run| self.run(run, keys.times)).collect();
         self.rows += rows.num_rows() as u64;
         let uuids = ids(&rows, UUID)?;
         uuids.iter().for_each(|uuid| self.uuids.add(*uuid));
-        let split = Split::of(&uuids, keys.seq_low)?;
+        let split = UuidColumns::of(&uuids, keys.seq_low)?;
         self.overflow.take(&rows)?;
-        self.persons.extend(placed.persons.iter().flat_map(|person| person.to_be_bytes()));
-        let ties = placed.ties.iter().any(|tie| *tie > 0);
-        self.ranges.push(Range { number, persons: placed.persons.len() as u32, ties, runs });
+        self.persons.extend(layout.persons.iter().flat_map(|person| person.to_be_bytes()));
+        let ties = layout.ties.iter().any(|tie| *tie > 0);
+        self.ranges.push(Range { number, persons: layout.persons.len() as u32, ties, runs });
 
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.written.fields().len());
-        let codes: ArrayRef = Arc::new(UInt32Array::from(placed.codes));
-        let ties: ArrayRef = Arc::new(UInt32Array::from(placed.ties));
+        let codes: ArrayRef = Arc::new(UInt32Array::from(layout.codes));
+        let ties: ArrayRef = Arc::new(UInt32Array::from(layout.ties));
         for field in self.written.fields() {
             arrays.push(match field.name().as_str() {
                 "person_code" => codes.clone(),
@@ -155,7 +155,7 @@ impl SegmentWriter {
     }
 
     /// The files, and what the manifest says of them.
-    pub(crate) fn finish(mut self, replaces: &Replaces) -> Result<Written, EventStoreError> {
+    pub(crate) fn finish(mut self, replaces: &Replaces) -> Result<WrittenSegment, EventStoreError> {
         let mut names = self.names.iter().map(|(name, at)| (name.clone(), *at)).collect::<Vec<_>>();
         names.sort_unstable();
         let mut numbers = vec![0; names.len()];
@@ -180,7 +180,7 @@ impl SegmentWriter {
         self.writer.append_key_value_metadata(entry);
         let (min_time, max_time) = self.times.unwrap_or_default();
         let (uuids, hashed) = self.uuids.file();
-        Ok(Written {
+        Ok(WrittenSegment {
             segment: self.writer.into_inner()?.into(),
             persons: self.persons.into(),
             rows: self.rows,
@@ -193,14 +193,14 @@ impl SegmentWriter {
     }
 
     fn in_order_of_schema(&self, rows: &RecordBatch) -> Result<RecordBatch, EventStoreError> {
-        let arrays = self.taken.fields().iter().map(|field| Ok(column(rows, field.name())?.clone()));
-        Ok(RecordBatch::try_new(self.taken.clone(), arrays.collect::<Result<_, EventStoreError>>()?)?)
+        let arrays = self.input_schema.fields().iter().map(|field| Ok(column(rows, field.name())?.clone()));
+        Ok(RecordBatch::try_new(self.input_schema.clone(), arrays.collect::<Result<_, EventStoreError>>()?)?)
     }
 
     /// The number of the range that all persons are in.
-    fn number(&self, placed: &Placed) -> Result<u64, EventStoreError> {
+    fn number(&self, layout: &RunLayout) -> Result<u64, EventStoreError> {
         let of = |person: Option<&u128>| person.map(|person| range_of(Uuid::from_u128(*person), self.bits));
-        let (first, last) = (of(placed.persons.first()), of(placed.persons.last()));
+        let (first, last) = (of(layout.persons.first()), of(layout.persons.last()));
         match first {
             Some(number)
                 if first == last && self.ranges.last().is_none_or(|before| before.number < number) =>
@@ -227,7 +227,7 @@ fn column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, EventSt
     rows.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))
 }
 
-fn keys(rows: &RecordBatch) -> Result<Keys<'_>, EventStoreError> {
+fn keys(rows: &RecordBatch) -> Result<SortColumns<'_>, EventStoreError> {
     let wrong = || EventStoreError::corrupt("a column has an unexpected type");
     let events = column(rows, "event")?.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
     let number = |name| {
@@ -235,7 +235,7 @@ fn keys(rows: &RecordBatch) -> Result<Keys<'_>, EventStoreError> {
         Ok::<_, EventStoreError>(&array.values()[..])
     };
     let times = column(rows, "timestamp")?.as_primitive_opt::<TimestampMicrosecondType>();
-    Ok(Keys {
+    Ok(SortColumns {
         events,
         names: events.values().as_string_opt().ok_or_else(wrong)?,
         persons: column(rows, "person")?.as_fixed_size_binary_opt().ok_or_else(wrong)?,

@@ -19,7 +19,7 @@ fn without_checksum(block: &[u8]) -> Vec<u8> {
 fn decode(block: &[u8]) -> Result<Vec<Event>, BlockError> {
     let block = Block::open(block, PROJECT, &ID)?;
     let all = vec![true; block.keys.len()];
-    Ok((0..block.heads.len()).map(|index| block.event(index, &all)).collect::<Result<_, _>>()?)
+    Ok((0..block.headers.len()).map(|index| block.event(index, &all)).collect::<Result<_, _>>()?)
 }
 
 fn event(index: u128) -> Event {

@@ -16,17 +16,18 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::erasure::Erase;
+use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::manifest::state::SegmentEntry;
 use crate::objects::Objects;
-use crate::persons::person_merges::Resolution;
-use crate::segments::property_columns::{Kind, Tally};
+use crate::persons::person_merges::PersonMerges;
+use crate::segments::property_columns::{Kind, TypeCounts};
 use crate::segments::reader::SegmentFile;
 use crate::segments::row_merge::{
-    Counts, MADE_ANEW, NOBODY, Part, assemble, disagreed, plan, rows_for, tally,
+    Counts, DROPPED_PERSON, RECOMPUTED_COLUMNS, SourceRows, conflicting_keys, count_types, merge_sources,
+    plan, rows_for,
 };
-use crate::segments::writer::{Replaces, SegmentWriter, Written, range_bits, range_of};
+use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
 use crate::segments::{Footer, PROPERTY, RANGE_BYTES};
 
 /// A segment that is read.
@@ -70,12 +71,12 @@ struct SourceRange {
 impl SourceRange {
     /// Whether all its rows go to one range.
     fn is_whole(&self) -> bool {
-        self.present.len() == 1 && !self.targets.contains(&NOBODY)
+        self.present.len() == 1 && !self.targets.contains(&DROPPED_PERSON)
     }
 
     fn narrow(&mut self, bits: u32) {
         let target = |(person, before): (&u128, &u32)| match *before {
-            NOBODY => NOBODY,
+            DROPPED_PERSON => DROPPED_PERSON,
             _ => range_of(Uuid::from_u128(*person), bits) as u32,
         };
         self.targets = Arc::new(self.finals.iter().zip(self.targets.iter()).map(target).collect());
@@ -85,7 +86,7 @@ impl SourceRange {
 
 /// The ranges that rows go to.
 fn present(targets: &[u32]) -> BTreeSet<u32> {
-    targets.iter().copied().filter(|target| *target != NOBODY).collect()
+    targets.iter().copied().filter(|target| *target != DROPPED_PERSON).collect()
 }
 
 impl EventStore {
@@ -93,16 +94,16 @@ impl EventStore {
     ///
     /// [`EventStoreError::TooLarge`] before any row is read, where rows of several entries are too many for one range,
     /// however narrow.
-    pub(crate) async fn merged(
+    pub(crate) async fn merge_rows(
         &self,
         entries: &[SegmentEntry],
-        resolution: &Arc<Resolution>,
-        erase: &Erase,
-    ) -> Result<Option<Written>, EventStoreError> {
+        person_merges: &Arc<PersonMerges>,
+        erase: &ErasureFilter,
+    ) -> Result<Option<WrittenSegment>, EventStoreError> {
         let bits = self.bits_of(entries).await?;
         let mut sources = Vec::new();
         for entry in entries.iter().filter(|entry| entry.rows > 0) {
-            sources.push(self.source(entry, resolution, bits, erase).await?);
+            sources.push(self.source(entry, person_merges, bits, erase).await?);
         }
         let bits = self.bits_that_fit(&mut sources, bits).await?;
         let columns = self.columns_of(&sources).await?;
@@ -117,7 +118,7 @@ impl EventStore {
             }
             let columns = columns.clone();
             let written = tokio::task::spawn_blocking(move || {
-                let rows = assemble(&parts, &columns, writer.schema())?;
+                let rows = merge_sources(&parts, &columns, writer.schema())?;
                 drop(parts);
                 writer.write(&rows)?;
                 Ok::<_, EventStoreError>(writer)
@@ -151,26 +152,27 @@ impl EventStore {
     async fn source(
         &self,
         entry: &SegmentEntry,
-        resolution: &Arc<Resolution>,
+        person_merges: &Arc<PersonMerges>,
         bits: u32,
-        erase: &Erase,
+        erase: &ErasureFilter,
     ) -> Result<Source, EventStoreError> {
         let file = self.segment(entry).await?;
         let name = entry.persons.as_ref();
         let name = name.ok_or_else(|| EventStoreError::corrupt("a segment without its persons"))?;
         let bytes = self.inner.objects.get(name).await?;
         let footer = Arc::new(file.footer.clone());
-        let (of_footer, resolution, persons) = (footer.clone(), resolution.clone(), erase.persons.clone());
+        let (of_footer, person_merges, persons) =
+            (footer.clone(), person_merges.clone(), erase.persons.clone());
         let damaged = EventStoreError::Corrupt(format!("{name} does not have the persons of its segment"));
         let ranges = tokio::task::spawn_blocking(move || {
             let target = |id: Uuid, last: Uuid| {
                 if persons.contains(&id) || persons.contains(&last) {
-                    NOBODY
+                    DROPPED_PERSON
                 } else {
                     range_of(last, bits) as u32
                 }
             };
-            ranges(&of_footer, &bytes, &resolution, target)
+            ranges(&of_footer, &bytes, &person_merges, target)
         });
         let ranges = ranges.await?;
         let ranges =
@@ -180,14 +182,14 @@ impl EventStore {
 
     /// The property columns of the new segment.
     async fn columns_of(&self, sources: &[Source]) -> Result<Vec<(String, Kind)>, EventStoreError> {
-        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
-        for key in disagreed(sources.iter().map(|source| &*source.footer)) {
-            let mut of_key = Tally::default();
+        let mut tallies: BTreeMap<String, TypeCounts> = BTreeMap::new();
+        for key in conflicting_keys(sources.iter().map(|source| &*source.footer)) {
+            let mut of_key = TypeCounts::default();
             for source in sources {
                 let name = [format!("{PROPERTY}{key}")];
                 for group in 0..source.ranges.len() {
                     for batch in source.file.decode(&self.inner.objects, group, None, &name).await?.batches {
-                        tally(&mut of_key, &batch, &source.footer, &key)?;
+                        count_types(&mut of_key, &batch, &source.footer, &key)?;
                     }
                 }
             }
@@ -203,7 +205,7 @@ impl EventStore {
         sources: &[Source],
         range: u32,
         before: Option<Micros>,
-    ) -> Result<Vec<Part>, EventStoreError> {
+    ) -> Result<Vec<SourceRows>, EventStoreError> {
         let mut parts = Vec::new();
         for source in sources {
             for (group, of) in source.ranges.iter().enumerate() {
@@ -215,10 +217,10 @@ impl EventStore {
                 let columns = source.file.columns();
                 let columns = columns
                     .into_iter()
-                    .filter(|name| !MADE_ANEW.contains(&name.as_str()))
+                    .filter(|name| !RECOMPUTED_COLUMNS.contains(&name.as_str()))
                     .collect::<Vec<_>>();
                 let decoded = source.file.decode(&self.inner.objects, group, selection, &columns).await?;
-                let part = |batch| Part {
+                let part = |batch| SourceRows {
                     batch,
                     footer: source.footer.clone(),
                     finals: of.finals.clone(),
@@ -257,7 +259,7 @@ impl EventStore {
 fn ranges(
     footer: &Footer,
     persons: &[u8],
-    resolution: &Resolution,
+    person_merges: &PersonMerges,
     target: impl Fn(Uuid, Uuid) -> u32,
 ) -> Option<Vec<SourceRange>> {
     let (ids, []) = persons.as_chunks::<16>() else { return None };
@@ -269,7 +271,7 @@ fn ranges(
         let mut targets = Vec::with_capacity(own.len());
         for id in own {
             let id = Uuid::from_bytes(*id);
-            let last = resolution.person(id);
+            let last = person_merges.person(id);
             finals.push(last.as_u128());
             targets.push(target(id, last));
         }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Source, codes_of};
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::segments::row_merge::NOBODY;
+use crate::segments::row_merge::DROPPED_PERSON;
 use crate::segments::writer::{RANGE_BITS_MAX, range_of};
 
 /// So many bits more tell a range at most: who has many rows has them in whatever range.
@@ -73,7 +73,7 @@ impl EventStore {
         let (all, of_all) = (rows.iter().sum::<u64>().max(1), u128::from(decoded_bytes(metadata)));
         let range = &source.ranges[group];
         for ((person, target), rows) in range.finals.iter().zip(range.targets.iter()).zip(rows) {
-            if *target != NOBODY {
+            if *target != DROPPED_PERSON {
                 let share = (of_all * u128::from(rows)).div_ceil(u128::from(all));
                 let place = range_of(Uuid::from_u128(*person), bits) as usize;
                 bytes[place] = bytes[place].saturating_add(u64::try_from(share).unwrap_or(u64::MAX));

@@ -10,19 +10,19 @@ const PIECE: usize = 1 << 15;
 
 /// Numbers of rows, in their order.
 #[derive(Debug, Clone)]
-pub(super) struct Rows<T> {
+pub(super) struct ChunkedVec<T> {
     /// All full but the last. The first grows as lists do, because most keys are rare.
     pieces: Vec<Vec<T>>,
     len: usize,
 }
 
-impl<T> Default for Rows<T> {
-    fn default() -> Rows<T> {
-        Rows { pieces: Vec::new(), len: 0 }
+impl<T> Default for ChunkedVec<T> {
+    fn default() -> ChunkedVec<T> {
+        ChunkedVec { pieces: Vec::new(), len: 0 }
     }
 }
 
-impl<T: Copy> Rows<T> {
+impl<T: Copy> ChunkedVec<T> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -58,7 +58,7 @@ impl<T: Copy> Rows<T> {
     }
 }
 
-impl<T> Index<usize> for Rows<T> {
+impl<T> Index<usize> for ChunkedVec<T> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
@@ -66,9 +66,9 @@ impl<T> Index<usize> for Rows<T> {
     }
 }
 
-impl<T: Copy> FromIterator<T> for Rows<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Rows<T> {
-        let mut rows = Rows::default();
+impl<T: Copy> FromIterator<T> for ChunkedVec<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> ChunkedVec<T> {
+        let mut rows = ChunkedVec::default();
         elements.into_iter().for_each(|element| rows.push(element));
         rows
     }
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn elements_come_back_across_pieces() {
-        let mut rows = (0..3 * PIECE as u32).collect::<Rows<_>>();
+        let mut rows = (0..3 * PIECE as u32).collect::<ChunkedVec<_>>();
         assert!(rows.iter().copied().eq(0..3 * PIECE as u32));
         // Away over the edge of a piece, and back.
         (0..PIECE + 2).for_each(|_| rows.pop());
         assert_eq!((rows.len(), rows[rows.len() - 1]), (2 * PIECE - 2, 2 * PIECE as u32 - 3));
         (0..5).for_each(|n| rows.push(n));
         assert_eq!((rows.len(), rows[2 * PIECE - 1], rows[2 * PIECE]), (2 * PIECE + 3, 1, 2));
-        let mut few = Rows::default();
+        let mut few = ChunkedVec::default();
         few.pop();
         few.push(7_u64);
         assert!(few.memory() < 100, "a rare key takes little");

@@ -12,19 +12,19 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::segment_encoder::{Choice, encode};
+use super::segment_encoder::{SegmentRows, encode};
 use super::{EventColumns, TEXT_BYTES_MAX};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::duplicates::Compared;
+use crate::ingest::duplicates::DuplicateCheck;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, Ingested};
 use crate::manifest::commit::NewSegment;
-use crate::manifest::snapshot::Outline;
+use crate::manifest::snapshot::SnapshotOutline;
 use crate::persons::person_ids::derived;
-use crate::persons::person_merges::Resolution;
+use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::file::encode_presence;
-use crate::segments::uuids::uuid_index::{Wanted, hash};
+use crate::segments::uuids::uuid_index::{UuidQuery, hash};
 use crate::segments::writer::Replaces;
 
 impl EventStore {
@@ -61,13 +61,13 @@ impl EventStore {
         }
         let events = Arc::new(events);
         let single = events.clone();
-        let single = Arc::new(tokio::task::spawn_blocking(move || Single::of(&single)).await?);
+        let single = Arc::new(tokio::task::spawn_blocking(move || UniqueEvents::of(&single)).await?);
         self.mark_project(project).await?;
-        let mut turns = self.turns_of_a_command();
-        let mut made: Option<(NewSegment, Compared)> = None;
+        let mut retries = self.command_retries();
+        let mut made: Option<(NewSegment, DuplicateCheck)> = None;
         let outcome = loop {
-            let seen = self.compared(project, &single.wanted, made.as_ref()).await;
-            let (there, compared, is_same) = match turns.seen(seen).await {
+            let seen = self.duplicates(project, &single.wanted, made.as_ref()).await;
+            let (there, duplicates, is_same) = match retries.optimistic_read(seen).await {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => break Err(error),
@@ -78,7 +78,7 @@ impl EventStore {
                     if let Some((old, _)) = before {
                         self.drop_objects(&old).await?;
                     }
-                    match self.made(project, &events, &single, &compared, &there).await? {
+                    match self.made(project, &events, &single, &duplicates, &there).await? {
                         Some(new) => new,
                         None => break Ok(Ingested { stored: 0, copies: sent }),
                     }
@@ -88,8 +88,8 @@ impl EventStore {
             if self.list(project, &there.manifest, &new).await? {
                 break Ok(Ingested { stored, copies: sent - stored });
             }
-            made = Some((new, compared));
-            if let Err(error) = turns.lost().await {
+            made = Some((new, duplicates));
+            if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
         };
@@ -101,21 +101,21 @@ impl EventStore {
     }
 
     /// The project as it is now, compared with the events that are `wanted`; and whether what was `made` of them still holds.
-    async fn compared(
+    async fn duplicates(
         &self,
         project: ProjectId,
-        wanted: &Arc<Wanted>,
-        made: Option<&(NewSegment, Compared)>,
-    ) -> Result<(Outline, Compared, bool), EventStoreError> {
+        wanted: &Arc<UuidQuery>,
+        made: Option<&(NewSegment, DuplicateCheck)>,
+    ) -> Result<(SnapshotOutline, DuplicateCheck, bool), EventStoreError> {
         let there = self.outline(project).await?;
-        let before = made.map(|(_, compared)| compared).filter(|it| !it.is_stale(&there.manifest));
-        let mut compared = before.cloned().unwrap_or_else(|| Compared::new(&there.manifest));
+        let before = made.map(|(_, duplicates)| duplicates).filter(|it| !it.is_stale(&there.manifest));
+        let mut duplicates = before.cloned().unwrap_or_else(|| DuplicateCheck::new(&there.manifest));
         let held = before.map(|before| before.held.len());
         // An event that is there already stays the one that counts.
-        compared.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
-        self.compare(&mut compared, &there.manifest, wanted).await?;
-        let is_same = held == Some(compared.held.len());
-        Ok((there, compared, is_same))
+        duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
+        self.check_duplicates(&mut duplicates, &there.manifest, wanted).await?;
+        let is_same = held == Some(duplicates.held.len());
+        Ok((there, duplicates, is_same))
     }
 
     /// The segment of those events that are not held, its objects stored; none when all are held.
@@ -123,14 +123,14 @@ impl EventStore {
         &self,
         project: ProjectId,
         events: &Arc<EventColumns>,
-        single: &Arc<Single>,
-        compared: &Compared,
-        there: &Outline,
+        single: &Arc<UniqueEvents>,
+        duplicates: &DuplicateCheck,
+        there: &SnapshotOutline,
     ) -> Result<Option<NewSegment>, EventStoreError> {
-        let (events, single, held) = (events.clone(), single.clone(), compared.held.clone());
-        let (resolved, range_rows) = (there.resolved.clone(), self.range_rows());
+        let (events, single, held) = (events.clone(), single.clone(), duplicates.held.clone());
+        let (merge_state, range_rows) = (there.merge_state.clone(), self.range_rows());
         let made = tokio::task::spawn_blocking(move || {
-            segment(project, &events, &single, &held, &resolved.resolution, range_rows)
+            segment(project, &events, &single, &held, &merge_state.person_merges, range_rows)
         });
         let Some(mut made) = made.await?? else { return Ok(None) };
         self.write_objects(&made).await?;
@@ -156,15 +156,15 @@ pub(super) fn check(events: &EventColumns) -> Result<(), EventStoreError> {
 }
 
 /// The events without copies of each other.
-struct Single {
+struct UniqueEvents {
     /// Of each uuid the row that arrived first.
     rows: Vec<u32>,
     /// The uuids, to be looked for.
-    wanted: Arc<Wanted>,
+    wanted: Arc<UuidQuery>,
 }
 
-impl Single {
-    fn of(events: &EventColumns) -> Single {
+impl UniqueEvents {
+    fn of(events: &EventColumns) -> UniqueEvents {
         let mut order =
             (0..).zip(events.uuids.iter()).map(|(row, uuid)| (hash(*uuid), row)).collect::<Vec<(u64, u32)>>();
         let uuid = |row: u32| events.uuids[row as usize];
@@ -173,8 +173,8 @@ impl Single {
             a.0.cmp(&b.0).then_with(|| (uuid(a.1), seq(a.1), a.1).cmp(&(uuid(b.1), seq(b.1), b.1)))
         });
         order.dedup_by(|later, first| uuid(later.1) == uuid(first.1));
-        let wanted = Arc::new(Wanted::of(order.iter().map(|(_, row)| uuid(*row))));
-        Single { rows: order.into_iter().map(|(_, row)| row).collect(), wanted }
+        let wanted = Arc::new(UuidQuery::of(order.iter().map(|(_, row)| uuid(*row))));
+        UniqueEvents { rows: order.into_iter().map(|(_, row)| row).collect(), wanted }
     }
 }
 
@@ -182,9 +182,9 @@ impl Single {
 fn segment(
     project: ProjectId,
     events: &EventColumns,
-    single: &Single,
+    single: &UniqueEvents,
     held: &HashSet<Uuid>,
-    resolution: &Resolution,
+    person_merges: &PersonMerges,
     range_rows: usize,
 ) -> Result<Option<NewSegment>, EventStoreError> {
     let new = |row: &&u32| held.is_empty() || !held.contains(&events.uuids[**row as usize]);
@@ -192,11 +192,12 @@ fn segment(
     if rows.is_empty() {
         return Ok(None);
     }
-    let whos = 0..events.distinct_ids.len() as u32;
-    let own = whos.map(|who| derived(project, events.distinct_ids.text(who))).collect::<Vec<_>>();
+    let distinct_id_codes = 0..events.distinct_ids.len() as u32;
+    let own =
+        distinct_id_codes.map(|who| derived(project, events.distinct_ids.text(who))).collect::<Vec<_>>();
     let (ids, count) = presence(events, &rows, &own)?;
-    let persons = own.iter().map(|person| resolution.person(*person)).collect();
-    let written = encode(events, Choice { rows, persons }, range_rows, &Replaces::default())?;
+    let persons = own.iter().map(|person| person_merges.person(*person)).collect();
+    let written = encode(events, SegmentRows { rows, persons }, range_rows, &Replaces::default())?;
     let mut new = NewSegment::new(project, events.now);
     new.calls = events.flag_calls();
     new.put_ids(ids, count as u64);
@@ -213,7 +214,7 @@ fn presence(
     let mut first: Vec<Option<Seq>> = vec![None; own.len()];
     for row in rows {
         let seq = events.seqs[*row as usize];
-        let first = &mut first[events.whos[*row as usize] as usize];
+        let first = &mut first[events.distinct_id_codes[*row as usize] as usize];
         *first = Some(first.map_or(seq, |before| before.min(seq)));
     }
     let there = (0..).zip(own).zip(first);

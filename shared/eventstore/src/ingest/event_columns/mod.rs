@@ -18,12 +18,12 @@ use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 pub use cell::{Cell, Properties, read_properties};
-pub(crate) use from_blocks::Opened;
+pub(crate) use from_blocks::InflatedBlocks;
 
 use crate::event::{Event, seq_of_line};
-use chunked_vec::Rows;
+use chunked_vec::ChunkedVec;
 use interner::Interner;
-use property_column::{Column, Stored};
+use property_column::{PropertyValues, StoredValue};
 
 /// Keys beyond these get no column, however frequent they turn out to be; their values are kept one by one.
 const KEYS_MAX: usize = 20_000;
@@ -41,15 +41,15 @@ pub struct EventColumns {
     texts: Interner,
     keys: Interner,
     /// By row.
-    events: Rows<u32>,
-    whos: Rows<u32>,
-    times: Rows<Micros>,
-    seqs: Rows<Seq>,
-    uuids: Rows<Uuid>,
+    events: ChunkedVec<u32>,
+    distinct_id_codes: ChunkedVec<u32>,
+    times: ChunkedVec<Micros>,
+    seqs: ChunkedVec<Seq>,
+    uuids: ChunkedVec<Uuid>,
     /// By number of the key, the first [`KEYS_MAX`].
-    columns: Vec<Column>,
+    columns: Vec<PropertyValues>,
     /// Row, key and value of the others.
-    rest: Vec<(u32, u32, Stored)>,
+    rest: Vec<(u32, u32, StoredValue)>,
     /// The key before, of the event that is being taken.
     last_key: Option<u32>,
     text_bytes: usize,
@@ -71,11 +71,11 @@ impl EventColumns {
             distinct_ids: Interner::default(),
             texts: Interner::default(),
             keys: Interner::default(),
-            events: Rows::default(),
-            whos: Rows::default(),
-            times: Rows::default(),
-            seqs: Rows::default(),
-            uuids: Rows::default(),
+            events: ChunkedVec::default(),
+            distinct_id_codes: ChunkedVec::default(),
+            times: ChunkedVec::default(),
+            seqs: ChunkedVec::default(),
+            uuids: ChunkedVec::default(),
             columns: Vec::new(),
             rest: Vec::new(),
             last_key: None,
@@ -103,7 +103,7 @@ impl EventColumns {
 
     fn begin(&mut self, seq: Seq, uuid: Uuid, event: &str, distinct_id: &str, timestamp: Micros) {
         self.events.push(self.names.number(event));
-        self.whos.push(self.distinct_ids.number(distinct_id));
+        self.distinct_id_codes.push(self.distinct_ids.number(distinct_id));
         self.times.push(timestamp);
         self.seqs.push(seq);
         self.uuids.push(uuid);
@@ -126,12 +126,12 @@ impl EventColumns {
         let interned = [&self.names, &self.distinct_ids, &self.texts, &self.keys];
         interned.iter().map(|texts| texts.memory()).sum::<usize>()
             + self.events.memory()
-            + self.whos.memory()
+            + self.distinct_id_codes.memory()
             + self.times.memory()
             + self.seqs.memory()
             + self.uuids.memory()
-            + self.columns.iter().map(Column::memory).sum::<usize>()
-            + self.rest.capacity() * size_of::<(u32, u32, Stored)>()
+            + self.columns.iter().map(PropertyValues::memory).sum::<usize>()
+            + self.rest.capacity() * size_of::<(u32, u32, StoredValue)>()
     }
 
     /// How many bytes their texts would take if each were kept as often as it occurs.
@@ -169,19 +169,19 @@ impl Properties for EventColumns {
     fn property(&mut self, key: &str, cell: Cell<'_>) {
         let Some(row) = self.len().checked_sub(1) else { return };
         let number = self.key(key);
-        self.taken_bytes += key.len() + size_of::<Stored>();
+        self.taken_bytes += key.len() + size_of::<StoredValue>();
         if let Cell::Text(text) | Cell::Json(text) = &cell {
             self.text_bytes += text.len();
             self.taken_bytes += text.len();
         }
-        let value = Stored::of(&cell, &mut self.texts);
+        let value = StoredValue::of(&cell, &mut self.texts);
         if number as usize >= KEYS_MAX {
             self.text_bytes += key.len();
             self.rest.push((row as u32, number, value));
             return;
         }
         if number as usize == self.columns.len() {
-            self.columns.push(Column::new());
+            self.columns.push(PropertyValues::new());
         }
         self.columns[number as usize].push(row as u32, value);
     }

@@ -4,9 +4,9 @@
 //! ascending order, and of two values of one row the last counts.
 
 use super::cell::Cell;
-use super::chunked_vec::Rows;
+use super::chunked_vec::ChunkedVec;
 use super::interner::Interner;
-use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, Tally};
+use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, TypeCounts};
 
 /// What a stored number means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,13 +25,13 @@ pub(super) enum Tag {
 
 /// A stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Stored {
+pub(super) struct StoredValue {
     pub tag: Tag,
     pub bits: u64,
 }
 
-impl Stored {
-    pub(super) fn of(cell: &Cell<'_>, texts: &mut Interner) -> Stored {
+impl StoredValue {
+    pub(super) fn of(cell: &Cell<'_>, texts: &mut Interner) -> StoredValue {
         let (tag, bits) = match cell {
             Cell::Null => (Tag::Null, 0),
             Cell::Boolean(value) => (Tag::Boolean, u64::from(*value)),
@@ -40,7 +40,7 @@ impl Stored {
             Cell::Text(text) => (Tag::Text, u64::from(texts.number(text))),
             Cell::Json(text) => (Tag::Json, u64::from(texts.number(text))),
         };
-        Stored { tag, bits }
+        StoredValue { tag, bits }
     }
 
     /// Whether a column of this kind can hold it. The rule is that of [`Kind::fits`].
@@ -81,33 +81,33 @@ impl Stored {
 /// Numbers of 32 bits as long as nothing needs more.
 #[derive(Debug)]
 enum Numbers {
-    Narrow(Rows<u32>),
-    Wide(Rows<u64>),
+    Narrow(ChunkedVec<u32>),
+    Wide(ChunkedVec<u64>),
 }
 
 /// The values of one key.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct PropertyValues {
     /// The rows that have a value, ascending; none as long as all had one.
-    rows: Option<Rows<u32>>,
+    rows: Option<ChunkedVec<u32>>,
     /// Of all values, as long as they agree.
     tag: Tag,
     /// Of each value, once they do not.
-    tags: Option<Rows<Tag>>,
+    tags: Option<ChunkedVec<Tag>>,
     numbers: Numbers,
-    pub tally: Tally,
+    pub tally: TypeCounts,
     /// Which key came next in the event before.
     pub next: u32,
 }
 
-impl Column {
-    pub(super) fn new() -> Column {
-        Column {
+impl PropertyValues {
+    pub(super) fn new() -> PropertyValues {
+        PropertyValues {
             rows: None,
             tag: Tag::Null,
             tags: None,
-            numbers: Numbers::Narrow(Rows::default()),
-            tally: Tally::default(),
+            numbers: Numbers::Narrow(ChunkedVec::default()),
+            tally: TypeCounts::default(),
             next: 0,
         }
     }
@@ -126,17 +126,17 @@ impl Column {
             Numbers::Narrow(numbers) => numbers.memory(),
             Numbers::Wide(numbers) => numbers.memory(),
         };
-        let rows = self.rows.as_ref().map_or(0, Rows::memory);
-        size_of::<Column>() + numbers + rows + self.tags.as_ref().map_or(0, Rows::memory)
+        let rows = self.rows.as_ref().map_or(0, ChunkedVec::memory);
+        size_of::<PropertyValues>() + numbers + rows + self.tags.as_ref().map_or(0, ChunkedVec::memory)
     }
 
     /// The value at a place.
-    pub(super) fn at(&self, place: usize) -> Stored {
+    pub(super) fn at(&self, place: usize) -> StoredValue {
         let bits = match &self.numbers {
             Numbers::Narrow(numbers) => u64::from(numbers[place]),
             Numbers::Wide(numbers) => numbers[place],
         };
-        Stored { tag: self.tags.as_ref().map_or(self.tag, |tags| tags[place]), bits }
+        StoredValue { tag: self.tags.as_ref().map_or(self.tag, |tags| tags[place]), bits }
     }
 
     /// The row of a place.
@@ -145,7 +145,7 @@ impl Column {
     }
 
     /// Adds the value of `row`, which is not before the last one.
-    pub(super) fn push(&mut self, row: u32, value: Stored) {
+    pub(super) fn push(&mut self, row: u32, value: StoredValue) {
         let len = self.len();
         if len > 0 && self.row(len - 1) == row {
             self.pop();
@@ -169,7 +169,7 @@ impl Column {
             (Numbers::Narrow(numbers), Ok(narrow)) => numbers.push(narrow),
             (Numbers::Wide(numbers), _) => numbers.push(value.bits),
             (Numbers::Narrow(numbers), Err(_)) => {
-                let mut wide = numbers.iter().map(|number| u64::from(*number)).collect::<Rows<_>>();
+                let mut wide = numbers.iter().map(|number| u64::from(*number)).collect::<ChunkedVec<_>>();
                 wide.push(value.bits);
                 self.numbers = Numbers::Wide(wide);
             }
@@ -193,9 +193,9 @@ impl Column {
     }
 
     /// For finding the place of a row, when `rows` have come in all.
-    pub(super) fn places(&self, rows: usize) -> Places {
+    pub(super) fn places(&self, rows: usize) -> ValuePlaces {
         match &self.rows {
-            None => Places::All(self.len()),
+            None => ValuePlaces::All(self.len()),
             Some(own) => {
                 let mut words = vec![(0_u64, 0_u32); rows.div_ceil(64)];
                 for row in own.iter() {
@@ -206,26 +206,26 @@ impl Column {
                     *count = before;
                     before += bits.count_ones();
                 }
-                Places::Some(words)
+                ValuePlaces::Some(words)
             }
         }
     }
 }
 
 /// Which rows have a value, and where.
-pub(super) enum Places {
+pub(super) enum ValuePlaces {
     /// So many from the first on.
     All(usize),
     /// Bits of 64 rows each, and how many are set before.
     Some(Vec<(u64, u32)>),
 }
 
-impl Places {
+impl ValuePlaces {
     /// The place of the value of `row`, if it has one.
     pub(super) fn of(&self, row: u32) -> Option<usize> {
         match self {
-            Places::All(count) => Some(row as usize).filter(|row| row < count),
-            Places::Some(words) => {
+            ValuePlaces::All(count) => Some(row as usize).filter(|row| row < count),
+            ValuePlaces::Some(words) => {
                 let (bits, before) = words[row as usize / 64];
                 let bit = 1_u64 << (row % 64);
                 (bits & bit != 0).then(|| (before + (bits & (bit - 1)).count_ones()) as usize)

@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use super::EventColumns;
 use super::interner::Interner;
-use super::property_column::{Column, Places, Stored};
+use super::property_column::{PropertyValues, StoredValue, ValuePlaces};
 use crate::error::EventStoreError;
 use crate::segments::RANGE_BYTES;
 use crate::segments::property_columns::{Kind, chosen};
-use crate::segments::writer::{Replaces, SegmentWriter, Written, range_bits, range_of};
+use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
 
 /// Most bytes of an array of texts.
 const OFFSET_MAX: usize = i32::MAX as usize;
@@ -28,7 +28,7 @@ const OFFSET_MAX: usize = i32::MAX as usize;
 const NONE: u32 = u32::MAX;
 
 /// Which rows of the columns make a segment, and under which persons.
-pub(super) struct Choice {
+pub(super) struct SegmentRows {
     /// Rows, in any order.
     pub rows: Vec<u32>,
     /// By number of the distinct id.
@@ -38,24 +38,25 @@ pub(super) struct Choice {
 /// The files with the chosen rows, in ranges of about `range_rows`.
 pub(super) fn encode(
     events: &EventColumns,
-    choice: Choice,
+    segment_rows: SegmentRows,
     range_rows: usize,
     replaces: &Replaces,
-) -> Result<Written, EventStoreError> {
-    let bits = range_bits(choice.rows.len(), range_rows).max(range_bits(events.text_bytes(), RANGE_BYTES));
+) -> Result<WrittenSegment, EventStoreError> {
+    let bits =
+        range_bits(segment_rows.rows.len(), range_rows).max(range_bits(events.text_bytes(), RANGE_BYTES));
     let keys = (0..).zip(&events.columns).map(|(key, column)| (events.keys.text(key), &column.tally));
     let own = chosen(keys);
     let own = own.into_iter().filter_map(|(key, kind)| {
         let number = events.keys.known(&key)?;
         let column = &events.columns[number as usize];
-        Some(Own { key, number, kind, column, places: column.places(events.len()) })
+        Some(OwnColumn { key, number, kind, column, places: column.places(events.len()) })
     });
     let own = own.collect::<Vec<_>>();
     let overflow = Overflow::of(events, &own);
     let mut writer = SegmentWriter::new(own.iter().map(|own| (own.key.clone(), own.kind)).collect(), bits)?;
     let mut dictionary = Dictionary::default();
-    for rows in ordered(events, &choice, bits) {
-        let batch = batch(events, &choice, &rows, &own, &overflow, &mut dictionary, writer.schema())?;
+    for rows in ordered(events, &segment_rows, bits) {
+        let batch = batch(events, &segment_rows, &rows, &own, &overflow, &mut dictionary, writer.schema())?;
         drop(rows);
         writer.write(&batch)?;
     }
@@ -63,39 +64,41 @@ pub(super) fn encode(
 }
 
 /// A key with a column of its own.
-struct Own<'a> {
+struct OwnColumn<'a> {
     key: String,
     number: u32,
     kind: Kind,
-    column: &'a Column,
-    places: Places,
+    column: &'a PropertyValues,
+    places: ValuePlaces,
 }
 
-impl Own<'_> {
+impl OwnColumn<'_> {
     /// The value of a row, if the column holds it.
-    fn value(&self, row: u32) -> Option<Stored> {
+    fn value(&self, row: u32) -> Option<StoredValue> {
         self.places.of(row).map(|place| self.column.at(place)).filter(|value| value.fits(self.kind))
     }
 }
 
 /// The rows of each range that has any, in order.
-fn ordered(events: &EventColumns, choice: &Choice, bits: u32) -> impl Iterator<Item = Vec<u32>> {
+fn ordered(events: &EventColumns, segment_rows: &SegmentRows, bits: u32) -> impl Iterator<Item = Vec<u32>> {
     let mut names = (0..events.names.len() as u32).collect::<Vec<_>>();
     names.sort_unstable_by_key(|name| events.names.text(*name));
     let mut name_ranks = vec![0_u64; names.len()];
     (0..).zip(names).for_each(|(rank, name)| name_ranks[name as usize] = rank);
-    let mut sorted = choice.persons.clone();
+    let mut sorted = segment_rows.persons.clone();
     sorted.sort_unstable();
     sorted.dedup();
     // The place of its person, which orders like the person itself.
     let rank = |person: &Uuid| sorted.partition_point(|before| before < person) as u64;
-    let ranks = choice.persons.iter().map(rank).collect::<Vec<_>>();
+    let ranks = segment_rows.persons.iter().map(rank).collect::<Vec<_>>();
     let mut counts = vec![0; 1 << bits];
-    let range = |row: &u32| range_of(choice.persons[events.whos[*row as usize] as usize], bits) as usize;
-    choice.rows.iter().for_each(|row| counts[range(row)] += 1);
+    let range = |row: &u32| {
+        range_of(segment_rows.persons[events.distinct_id_codes[*row as usize] as usize], bits) as usize
+    };
+    segment_rows.rows.iter().for_each(|row| counts[range(row)] += 1);
     let mut ranges = counts.into_iter().map(Vec::with_capacity).collect::<Vec<_>>();
-    for row in &choice.rows {
-        let who = events.whos[*row as usize] as usize;
+    for row in &segment_rows.rows {
+        let who = events.distinct_id_codes[*row as usize] as usize;
         let name = name_ranks[events.events[*row as usize] as usize];
         let place = (name << 32) | ranks[who];
         ranges[range(row)].push((place, events.times[*row as usize], *row));
@@ -109,9 +112,9 @@ fn ordered(events: &EventColumns, choice: &Choice, bits: u32) -> impl Iterator<I
 
 fn batch(
     events: &EventColumns,
-    choice: &Choice,
+    segment_rows: &SegmentRows,
     rows: &[u32],
-    own: &[Own<'_>],
+    own: &[OwnColumn<'_>],
     overflow: &Overflow,
     dictionary: &mut Dictionary,
     schema: &SchemaRef,
@@ -119,13 +122,13 @@ fn batch(
     let at = |row: &u32| *row as usize;
     let names = rows.iter().map(|row| Some(events.events[at(row)]));
     let names = dictionary.array(names, &events.names);
-    let whos = rows.iter().map(|row| Some(events.whos[at(row)]));
-    let whos = dictionary.array(whos, &events.distinct_ids);
+    let distinct_id_codes = rows.iter().map(|row| Some(events.distinct_id_codes[at(row)]));
+    let distinct_id_codes = dictionary.array(distinct_id_codes, &events.distinct_ids);
     let times = rows.iter().map(|row| events.times[at(row)]).collect::<Vec<_>>();
     let mut arrays: Vec<ArrayRef> = vec![
         names,
-        ids(rows.iter().map(|row| choice.persons[events.whos[at(row)] as usize]))?,
-        whos,
+        ids(rows.iter().map(|row| segment_rows.persons[events.distinct_id_codes[at(row)] as usize]))?,
+        distinct_id_codes,
         Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")),
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| (events.seqs[at(row)] >> 64) as u64))),
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| events.seqs[at(row)] as u64))),
@@ -142,7 +145,7 @@ fn ids(ids: impl ExactSizeIterator<Item = Uuid>) -> Result<ArrayRef, EventStoreE
     Ok(Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None)?))
 }
 
-fn property(own: &Own<'_>, rows: &[u32], texts: &Interner, dictionary: &mut Dictionary) -> ArrayRef {
+fn property(own: &OwnColumn<'_>, rows: &[u32], texts: &Interner, dictionary: &mut Dictionary) -> ArrayRef {
     let values = rows.iter().map(|row| own.value(*row));
     match own.kind {
         Kind::Text => dictionary.array(values.map(|value| value.map(|value| value.bits as u32)), texts),
@@ -153,7 +156,7 @@ fn property(own: &Own<'_>, rows: &[u32], texts: &Interner, dictionary: &mut Dict
         }
         Kind::Float | Kind::Number => {
             let mut builder = Float64Builder::with_capacity(rows.len());
-            values.for_each(|value| builder.append_option(value.map(Stored::as_float)));
+            values.for_each(|value| builder.append_option(value.map(StoredValue::as_float)));
             Arc::new(builder.finish())
         }
         Kind::Boolean => {
@@ -166,8 +169,8 @@ fn property(own: &Own<'_>, rows: &[u32], texts: &Interner, dictionary: &mut Dict
 }
 
 /// A column of values as JSON.
-fn jsons(values: impl Iterator<Item = Option<Stored>>, texts: &Interner) -> ArrayRef {
-    let mut known: HashMap<Stored, i32> = HashMap::new();
+fn jsons(values: impl Iterator<Item = Option<StoredValue>>, texts: &Interner) -> ArrayRef {
+    let mut known: HashMap<StoredValue, i32> = HashMap::new();
     let (mut codes, mut written) = (PrimitiveBuilder::<Int32Type>::new(), StringBuilder::new());
     let mut text = String::new();
     for value in values {
@@ -218,11 +221,11 @@ impl Dictionary {
 
 /// The values that have no column or do not fit theirs, ascending by row.
 struct Overflow {
-    values: Vec<(u32, u32, Stored)>,
+    values: Vec<(u32, u32, StoredValue)>,
 }
 
 impl Overflow {
-    fn of(events: &EventColumns, own: &[Own<'_>]) -> Overflow {
+    fn of(events: &EventColumns, own: &[OwnColumn<'_>]) -> Overflow {
         let mut kinds = vec![None; events.columns.len()];
         own.iter().for_each(|own| kinds[own.number as usize] = Some(own.kind));
         let mut values = events.rest.clone();

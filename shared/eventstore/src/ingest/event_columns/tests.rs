@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::import::check;
-use super::segment_encoder::{Choice, encode};
+use super::segment_encoder::{SegmentRows, encode};
 use super::*;
 use crate::event::Row;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
@@ -41,11 +41,12 @@ fn value(array: &ArrayRef, kind: Kind, row: usize) -> Option<Value> {
 fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
     let mut columns = EventColumns::new(0);
     rows.iter().for_each(|row| columns.take(row.seq, &row.event));
-    let whos = 0..columns.distinct_ids.len() as u32;
-    let persons =
-        whos.map(|who| crate::persons::person_ids::derived(1, columns.distinct_ids.text(who))).collect();
-    let choice = Choice { rows: (0..columns.len() as u32).collect(), persons };
-    let written = encode(&columns, choice, range_rows, &Replaces::default()).unwrap();
+    let distinct_id_codes = 0..columns.distinct_ids.len() as u32;
+    let persons = distinct_id_codes
+        .map(|who| crate::persons::person_ids::derived(1, columns.distinct_ids.text(who)))
+        .collect();
+    let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
+    let written = encode(&columns, segment_rows, range_rows, &Replaces::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
     let entries = builder.metadata().file_metadata().key_value_metadata().unwrap();
     let entry = entries.iter().find(|entry| entry.key == FOOTER).unwrap();
@@ -171,7 +172,7 @@ proptest! {
     #[test]
     fn what_fits_a_column_is_one_rule(value in values()) {
         let mut texts = Interner::default();
-        let stored = Stored::of(&Cell::of(&value), &mut texts);
+        let stored = StoredValue::of(&Cell::of(&value), &mut texts);
         for kind in [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, Kind::Boolean, Kind::Json] {
             prop_assert_eq!(stored.fits(kind), kind.fits(&value), "{:?} {}", kind, value);
         }
@@ -197,7 +198,7 @@ fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
     read_properties(r#"{"k": "first", "other": 1, "k": 2.5}"#, &mut columns).unwrap();
     let column = &columns.columns[columns.keys.known("k").unwrap() as usize];
     assert_eq!(column.len(), 1);
-    assert_eq!(column.at(0), Stored::of(&Cell::Float(2.5), &mut Interner::default()));
+    assert_eq!(column.at(0), StoredValue::of(&Cell::Float(2.5), &mut Interner::default()));
     assert!(column.tally.all_fit(Kind::Float));
 }
 

@@ -13,10 +13,10 @@ use pennon_core::store::{Guard, Item, Key, Query, Raise, StoreError, Table, Writ
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Packed, Part, READS_AT_ONCE, Roster, members_of};
-use crate::erasure::Erase;
+use super::{ListPart, Packed, READS_AT_ONCE, Roster, members_of};
+use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
-use crate::objects::retry::Turns;
+use crate::objects::retry::RetryBudget;
 use crate::persons::person_ids::derived;
 use crate::segments::writer::range_of;
 
@@ -37,7 +37,7 @@ struct Changed {
 pub(crate) async fn naming(
     records: &Table,
     project: ProjectId,
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<usize, EventStoreError> {
     let mut count = 0;
     for item in cohorts(records, project).await? {
@@ -50,12 +50,12 @@ pub(crate) async fn naming(
 pub(crate) async fn erase(
     records: &Table,
     project: ProjectId,
-    erase: &Erase,
-    turns: &mut Turns,
+    erase: &ErasureFilter,
+    retries: &mut RetryBudget,
 ) -> Result<usize, EventStoreError> {
     let mut count = 0;
     for item in cohorts(records, project).await? {
-        count += usize::from(erase_from(records, project, item, erase, turns).await?);
+        count += usize::from(erase_from(records, project, item, erase, retries).await?);
     }
     Ok(count)
 }
@@ -68,8 +68,8 @@ async fn erase_from(
     records: &Table,
     project: ProjectId,
     mut item: Item,
-    erase: &Erase,
-    turns: &mut Turns,
+    erase: &ErasureFilter,
+    retries: &mut RetryBudget,
 ) -> Result<bool, EventStoreError> {
     loop {
         let Some(changed) = changed(records, project, &item, erase).await? else { return Ok(false) };
@@ -100,7 +100,7 @@ async fn erase_from(
             Err(error) => return Err(error.into()),
         }
         // Somebody else changed the cohort.
-        turns.lost().await?;
+        retries.after_conflict().await?;
         match records.get(&item.key).await? {
             Some(now) => item = now,
             None => return Ok(false),
@@ -113,14 +113,14 @@ async fn changed(
     records: &Table,
     project: ProjectId,
     item: &Item,
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<Option<Changed>, EventStoreError> {
     let body: Value = item.body()?;
     if body["is_static"] != true || !erase.is_of_persons() {
         return Ok(None);
     }
     let packed = match Roster::of_record(project, &body) {
-        Roster::Listed(_) => return without_listed(records, project, body, erase).await,
+        Roster::ManifestEntry(_) => return without_listed(records, project, body, erase).await,
         Roster::Packed(packed) => packed,
     };
     let Value::Object(mut record) = body else { return Ok(None) };
@@ -143,7 +143,7 @@ async fn without_listed(
     records: &Table,
     project: ProjectId,
     mut body: Value,
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<Option<Changed>, EventStoreError> {
     let gone = take_off(body.get_mut("distinct_ids"), project, erase)
         + take_off_persons(body.get_mut("person_ids"), erase);
@@ -162,7 +162,7 @@ async fn without_listed(
 }
 
 /// Takes those who go off a list of distinct ids. Returns how many that were.
-fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &Erase) -> u64 {
+fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &ErasureFilter) -> u64 {
     let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
     listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derived(project, id))));
@@ -170,7 +170,7 @@ fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &Erase) -> u64 
 }
 
 /// The same of a list of persons.
-fn take_off_persons(list: Option<&mut Value>, erase: &Erase) -> u64 {
+fn take_off_persons(list: Option<&mut Value>, erase: &ErasureFilter) -> u64 {
     let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
     listed.retain(|id| !id.as_str().and_then(|id| id.parse().ok()).is_some_and(|id: Uuid| erase.takes(id)));
@@ -182,7 +182,7 @@ async fn parts_without(
     records: &Table,
     project: ProjectId,
     (cohort, packed): (u64, Packed),
-    erase: &Erase,
+    erase: &ErasureFilter,
 ) -> Result<(Vec<Item>, u64), EventStoreError> {
     let wanted = erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();
     let wanted = wanted.into_iter().map(|part| packed.key(project, cohort, part));
@@ -190,14 +190,14 @@ async fn parts_without(
     let (mut parts, mut gone) = (Vec::new(), 0);
     for some in wanted.chunks(READS_AT_ONCE) {
         for item in records.batch_get(some).await?.into_iter().flatten() {
-            let Part { erased, .. } = item.body()?;
+            let ListPart { erased, .. } = item.body()?;
             let (out, stay): (Vec<Uuid>, Vec<Uuid>) =
                 members_of(&item)?.partition(|member| erase.takes(*member));
             if out.is_empty() {
                 continue;
             }
             let members = stay.iter().map(|member| member.simple().to_string()).collect();
-            let part = Part { members, erased: erased + out.len() as u64 };
+            let part = ListPart { members, erased: erased + out.len() as u64 };
             gone += out.len() as u64;
             parts.push(Item::new(item.key.clone(), &part)?.with_version(item.version + 1));
         }

@@ -36,7 +36,7 @@ const READS_AT_ONCE: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Roster {
     /// The persons that the listed distinct ids are by themselves.
-    Listed(BTreeSet<Uuid>),
+    ManifestEntry(BTreeSet<Uuid>),
     /// They lie beside the record.
     Packed(Packed),
 }
@@ -81,7 +81,7 @@ impl Packed {
 
 /// The body of a part.
 #[derive(Debug, Serialize, Deserialize)]
-struct Part {
+struct ListPart {
     /// Its members, 32 hexadecimal digits each.
     members: String,
     /// How many it had besides, who were erased.
@@ -102,7 +102,7 @@ impl Roster {
         };
         let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
         let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
-        Roster::Listed(listed.chain(persons).collect())
+        Roster::ManifestEntry(listed.chain(persons).collect())
     }
 
     /// Stores the parts of a list. Nobody sees them before a record says `packed`.
@@ -122,7 +122,7 @@ impl Roster {
             part.push_str(&member.simple().to_string());
         }
         let item = |(part, members): (u64, String)| {
-            Item::new(packed.key(project, cohort, part), &Part { members, erased: 0 })
+            Item::new(packed.key(project, cohort, part), &ListPart { members, erased: 0 })
         };
         let items = parts.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
         Ok(records.replace(items, Vec::new()).await?)
@@ -158,7 +158,7 @@ impl Roster {
         cohort: u64,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let packed = match self {
-            Roster::Listed(ids) => return Ok(ids.iter().copied().collect()),
+            Roster::ManifestEntry(ids) => return Ok(ids.iter().copied().collect()),
             Roster::Packed(packed) => packed,
         };
         let keys = packed.keys(project, cohort);
@@ -166,7 +166,7 @@ impl Roster {
         for some in keys.chunks(READS_AT_ONCE) {
             for item in records.batch_get(some).await?.iter().flatten() {
                 members.extend(members_of(item)?);
-                erased += item.body::<Part>()?.erased;
+                erased += item.body::<ListPart>()?.erased;
             }
         }
         let found = members.len() as u64 + erased;
@@ -195,8 +195,8 @@ pub async fn cohorts_with(
     let mut wanted = BTreeMap::new();
     for (cohort, roster) in rosters {
         match roster {
-            Roster::Listed(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
-            Roster::Listed(_) => {}
+            Roster::ManifestEntry(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
+            Roster::ManifestEntry(_) => {}
             Roster::Packed(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
@@ -217,7 +217,7 @@ pub async fn cohorts_with(
 }
 
 fn members_of(item: &Item) -> Result<impl Iterator<Item = Uuid>, EventStoreError> {
-    let Part { members, .. } = item.body()?;
+    let ListPart { members, .. } = item.body()?;
     let bytes = members.as_bytes().chunks(32);
     let ids = bytes.map(Uuid::try_parse_ascii).collect::<Result<Vec<_>, _>>();
     Ok(ids.map_err(EventStoreError::corrupt)?.into_iter())

@@ -28,18 +28,18 @@ pub(crate) struct RecordsEntry {
     pub head: u64,
     /// The objects that it had before records of theirs were erased, until nobody reads them any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "former")]
-    pub before: Vec<Former>,
+    pub before: Vec<FormerObject>,
 }
 
 /// An object that an entry of records had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Former {
+pub(crate) struct FormerObject {
     pub object: String,
     /// When another one took its place.
     pub at: Micros,
 }
 
-impl Former {
+impl FormerObject {
     /// The objects that are to go with it; the second is there only where it is of a form that has it.
     pub(crate) fn files(self) -> [String; 2] {
         let ids = beside(&self.object);
@@ -48,15 +48,15 @@ impl Former {
 }
 
 /// Earlier releases knew one, and did not say since when.
-fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<Former>, D::Error> {
+fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Before {
         One(String),
-        All(Vec<Former>),
+        All(Vec<FormerObject>),
     }
     Ok(match Before::deserialize(body)? {
-        Before::One(object) => vec![Former { object, at: 0 }],
+        Before::One(object) => vec![FormerObject { object, at: 0 }],
         Before::All(all) => all,
     })
 }
@@ -64,7 +64,7 @@ fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<Former>, D::E
 impl RecordsEntry {
     /// The entry with another object in the place of its own, as of `at`. Both are of one form.
     pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
-        let own = Former { object: self.object.clone(), at };
+        let own = FormerObject { object: self.object.clone(), at };
         let before = self.before.iter().cloned().chain([own]).collect();
         RecordsEntry { object, bytes, rows, at, before, ..self.clone() }
     }
@@ -119,7 +119,7 @@ mod tests {
         let mut earlier = body;
         earlier["before"] = json!("z");
         let entry: RecordsEntry = serde_json::from_value(earlier).unwrap();
-        assert_eq!(entry.before, [Former { object: "z".to_owned(), at: 0 }]);
-        assert_eq!(entry.emptied(9).before[1], Former { object: "a".to_owned(), at: 9 });
+        assert_eq!(entry.before, [FormerObject { object: "z".to_owned(), at: 0 }]);
+        assert_eq!(entry.emptied(9).before[1], FormerObject { object: "a".to_owned(), at: 9 });
     }
 }

@@ -25,7 +25,7 @@ const COUNT: usize = 4;
 const ID: usize = 16;
 
 /// Reads them out of records that have no such object beside them: an earlier release imported these.
-pub(crate) type ReadOlder = for<'a> fn(
+pub(crate) type LegacyIdsReader = for<'a> fn(
     &'a EventStore,
     ProjectId,
     &'a RecordsEntry,
@@ -119,12 +119,12 @@ impl EventStore {
         if let Some(known) = self.inner.record_ids.get(&entry.object) {
             return Ok(known);
         }
-        let read = match (entry.ids(), self.inner.read_older) {
+        let read = match (entry.ids(), self.inner.read_legacy_ids) {
             (Some(name), _) => {
                 let (bytes, records) = (self.inner.objects.get(&name).await?, entry.rows);
                 tokio::task::spawn_blocking(move || RecordIds::decode(&bytes, records)).await??
             }
-            (None, Some(read_older)) => read_older(self, project, entry).await?,
+            (None, Some(read_legacy_ids)) => read_legacy_ids(self, project, entry).await?,
             (None, None) => {
                 let told = "persons that an earlier release imported wait for compaction: pennon compact";
                 return Err(StoreError::Busy(told.to_owned()).into());

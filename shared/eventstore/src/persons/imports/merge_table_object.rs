@@ -1,4 +1,4 @@
-//! Who is who by imported persons, as one object: the pairs of [`Resolution::encode`].
+//! Who is who by imported persons, as one object: the pairs of [`PersonMerges::encode`].
 //!
 //! The ids beside the records of imports say it record by record. Putting all of them together costs a process that
 //! remembers nothing more than most questions do, so compaction makes this object whenever the imports have changed; who finds none of just
@@ -15,14 +15,14 @@ use crate::compaction::sweep::GRACE_MICROS;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::{Listed, Manifest, new_id};
+use crate::manifest::state::{Manifest, ManifestEntry, new_id};
 use crate::persons::imports::ids_sidecar::links;
-use crate::persons::person_merges::Resolution;
-use crate::time::Began;
+use crate::persons::person_merges::PersonMerges;
+use crate::time::WorkClock;
 
 /// The entry of an object that says who is who.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LinksEntry {
+pub(crate) struct ImportedMergesEntry {
     pub id: String,
     /// Form of the object.
     #[serde(default = "formats::first")]
@@ -38,9 +38,9 @@ pub(crate) struct LinksEntry {
     pub head: u64,
 }
 
-impl Listed for LinksEntry {
-    fn at_head(&self, head: u64) -> LinksEntry {
-        LinksEntry { head, ..self.clone() }
+impl ManifestEntry for ImportedMergesEntry {
+    fn at_head(&self, head: u64) -> ImportedMergesEntry {
+        ImportedMergesEntry { head, ..self.clone() }
     }
 }
 
@@ -56,7 +56,7 @@ fn digest(manifest: &Manifest) -> String {
 
 impl Manifest {
     /// The newest entry that was made of the imports that are listed, and is whole as far as is known.
-    fn links_of_imports(&self) -> Option<&LinksEntry> {
+    fn current_imported_merges(&self) -> Option<&ImportedMergesEntry> {
         let of = digest(self);
         self.links.iter().rev().find(|entry| entry.of == of && !self.damaged.contains(&entry.id))
     }
@@ -64,21 +64,21 @@ impl Manifest {
 
 impl EventStore {
     /// Who is who by imports alone.
-    pub(crate) async fn imported(
+    pub(crate) async fn imported_merges(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-    ) -> Result<Resolution, EventStoreError> {
+    ) -> Result<PersonMerges, EventStoreError> {
         if manifest.persons.is_empty() {
-            return Ok(Resolution::default());
+            return Ok(PersonMerges::default());
         }
-        let known = self.inner.resolutions.get(&project.to_string());
+        let known = self.inner.person_merge_cache.get(&project.to_string());
         if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
-            return Ok(known.imported.clone());
+            return Ok(known.imported_merges.clone());
         }
-        if let Some(entry) = manifest.links_of_imports() {
-            match self.read_links(entry).await {
-                Ok(resolution) => return Ok(resolution),
+        if let Some(entry) = manifest.current_imported_merges() {
+            match self.read_imported_merges(entry).await {
+                Ok(person_merges) => return Ok(person_merges),
                 // Contended: it was replaced and removed meanwhile.
                 Err(
                     error @ (EventStoreError::Damaged { .. }
@@ -98,42 +98,45 @@ impl EventStore {
         &self,
         project: ProjectId,
         manifest: &Manifest,
-    ) -> Result<Resolution, EventStoreError> {
+    ) -> Result<PersonMerges, EventStoreError> {
         let mut imports = Vec::with_capacity(manifest.persons.len());
         for entry in &manifest.persons {
             imports.push(self.record_ids(project, entry).await?);
         }
-        Ok(tokio::task::spawn_blocking(move || Resolution::of(links(&imports))).await?)
+        Ok(tokio::task::spawn_blocking(move || PersonMerges::of(links(&imports))).await?)
     }
 
-    async fn read_links(&self, entry: &LinksEntry) -> Result<Resolution, EventStoreError> {
-        let Some(object) = &entry.object else { return Ok(Resolution::default()) };
+    async fn read_imported_merges(
+        &self,
+        entry: &ImportedMergesEntry,
+    ) -> Result<PersonMerges, EventStoreError> {
+        let Some(object) = &entry.object else { return Ok(PersonMerges::default()) };
         let pairs = self.inner.objects.get(object).await?;
-        let read = tokio::task::spawn_blocking(move || Resolution::decode(pairs));
+        let read = tokio::task::spawn_blocking(move || PersonMerges::decode(pairs));
         read.await?
     }
 
     /// Makes the object of the imports that `manifest` lists, if there is none. True when the manifest has changed by it.
-    pub(crate) async fn write_links(
+    pub(crate) async fn write_imported_merges(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        began: Began,
+        clock: WorkClock,
     ) -> Result<bool, EventStoreError> {
         let nothing_to_say = manifest.persons.is_empty() && manifest.links.is_empty();
         let all_readable = manifest.persons.iter().all(|entry| !manifest.damaged.contains(&entry.id));
-        if nothing_to_say || !all_readable || manifest.links_of_imports().is_some() {
+        if nothing_to_say || !all_readable || manifest.current_imported_merges().is_some() {
             return Ok(false);
         }
-        let resolution = self.by_records(project, manifest).await?;
-        let pairs = tokio::task::spawn_blocking(move || resolution.encode()).await?;
-        let id = new_id(began.now());
+        let person_merges = self.by_records(project, manifest).await?;
+        let pairs = tokio::task::spawn_blocking(move || person_merges.encode()).await?;
+        let id = new_id(clock.now());
         let object = (!pairs.is_empty()).then(|| format!("project={project}/links/{id}.pairs"));
         let mut entry =
-            LinksEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
+            ImportedMergesEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
         self.inner.objects.create_all(&files).await?;
-        entry.at = began.now();
+        entry.at = clock.now();
         let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
         if !added {
             // Somebody else changed the manifest; the next run makes it.
@@ -143,7 +146,7 @@ impl EventStore {
     }
 
     /// Removes all but the newest object, once that has been there for the grace period.
-    pub(crate) async fn sweep_links(
+    pub(crate) async fn sweep_imported_merges(
         &self,
         project: ProjectId,
         manifest: &Manifest,

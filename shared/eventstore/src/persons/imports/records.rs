@@ -25,7 +25,7 @@ use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
 use crate::manifest::state::Manifest;
-use crate::objects::retry::Turns;
+use crate::objects::retry::RetryBudget;
 use crate::persons::imports::entry::RecordsEntry;
 use crate::persons::imports::ids_sidecar::{RecordIds, beside};
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
@@ -99,7 +99,7 @@ fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Res
 }
 
 /// The persons of records of the first form, which has nothing beside it.
-pub(crate) fn read_older<'a>(
+pub(crate) fn read_legacy_ids<'a>(
     events: &'a EventStore,
     project: ProjectId,
     entry: &'a RecordsEntry,
@@ -119,7 +119,7 @@ pub(crate) fn read_older<'a>(
 }
 
 /// The properties of a record that says nothing of them, as they are stored.
-pub(crate) const NOTHING_TOLD: &str = "{}";
+pub(crate) const EMPTY_PROPERTIES: &str = "{}";
 
 /// Persons or groups on their way into the manifest.
 struct NewRecords {
@@ -193,8 +193,8 @@ impl EventStore {
             return Ok(());
         }
         self.list_project(project).await?;
-        let mut turns = self.turns_of_a_command();
-        let mut manifest = self.manifest_in_turn(project, &mut turns).await?;
+        let mut retries = self.command_retries();
+        let mut manifest = self.load_manifest_with_retries(project, &mut retries).await?;
         let id = manifest.records_id(now);
         let object = format!("project={project}/{}/{id}.parquet", new.folder);
         let (rows, size) = (new.rows, new.bytes.len() as u64);
@@ -217,24 +217,24 @@ impl EventStore {
             if manifest.add(self, project, new.prefix, &id, &entry).await? {
                 return Ok(());
             }
-            if let Err(error) = turns.lost().await {
+            if let Err(error) = retries.after_conflict().await {
                 // The manifest has said no to it.
                 self.inner.objects.delete_all(entry.files().collect()).await?;
                 return Err(error);
             }
-            manifest = self.manifest_in_turn(project, &mut turns).await?;
+            manifest = self.load_manifest_with_retries(project, &mut retries).await?;
         }
     }
 
-    /// The manifest, for a writer who has `turns`.
-    async fn manifest_in_turn(
+    /// The manifest, for a writer who has `retries`.
+    async fn load_manifest_with_retries(
         &self,
         project: ProjectId,
-        turns: &mut Turns,
+        retries: &mut RetryBudget,
     ) -> Result<Manifest, EventStoreError> {
         loop {
             let seen = Manifest::load(&self.inner.store, project).await;
-            if let Some(manifest) = turns.seen(seen).await? {
+            if let Some(manifest) = retries.optimistic_read(seen).await? {
                 return Ok(manifest);
             }
         }

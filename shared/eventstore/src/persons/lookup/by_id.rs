@@ -9,13 +9,13 @@ use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::Now;
+use super::PersonsSnapshot;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::keys;
 use crate::persons::imports::records::PersonsObject;
-use crate::persons::profiles::changes::{Part, together};
+use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::texts;
 
 /// A person with all that is known of it.
@@ -34,7 +34,7 @@ pub struct PersonInFull {
 }
 
 /// What a record says of a person.
-struct Told {
+struct RecordedPerson {
     distinct_ids: Vec<String>,
     properties: Map<String, Value>,
     created_at: Option<Micros>,
@@ -58,27 +58,31 @@ impl EventStore {
     pub(super) async fn persons_at(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         wanted: &[Uuid],
     ) -> Result<Vec<PersonInFull>, EventStoreError> {
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
         let (profile, told, identified) = futures::try_join!(
             self.profile_of(project, now, &all),
-            self.told_of(project, now, &all),
+            self.recorded_persons(project, now, &all),
             self.identified(project, now, wanted)
         )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
         let mut found: HashMap<Uuid, PersonInFull> = HashMap::new();
-        let mut parts: HashMap<Uuid, BTreeMap<Uuid, Part>> = HashMap::new();
+        let mut parts: HashMap<Uuid, BTreeMap<Uuid, ProfilePart>> = HashMap::new();
         for (id, told) in told {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
             person.distinct_ids.extend(told.distinct_ids);
             person.created_at = person.created_at.into_iter().chain(told.created_at).min();
             // Of each part the last record tells that has something to tell.
-            let part = parts.entry(*owner).or_default().entry(now.resolved.imported.person(id)).or_default();
+            let part = parts
+                .entry(*owner)
+                .or_default()
+                .entry(now.merge_state.imported_merges.person(id))
+                .or_default();
             if !told.properties.is_empty() {
                 part.base = told.properties;
             }
@@ -91,7 +95,11 @@ impl EventStore {
             // By arrival, so the first of them is the first of all.
             person.created_at = person.created_at.or(Some(arrival(told.first)));
             person.distinct_ids.push(told.distinct_id);
-            let part = parts.entry(*owner).or_default().entry(now.resolved.imported.person(id)).or_default();
+            let part = parts
+                .entry(*owner)
+                .or_default()
+                .entry(now.merge_state.imported_merges.person(id))
+                .or_default();
             part.changes.merge(told.changes);
         }
         let persons = wanted.iter().map(|id| {
@@ -100,7 +108,7 @@ impl EventStore {
             person.distinct_ids.retain(|distinct_id| seen.insert(distinct_id.clone()));
             let ids = ids_of.get(id).cloned().unwrap_or_default();
             person.properties =
-                together(&parts.remove(id).unwrap_or_default(), &now.resolved.joined_of(&ids));
+                merged_properties(&parts.remove(id).unwrap_or_default(), &now.merge_state.joined_of(&ids));
             PersonInFull { id: *id, is_identified: identified.contains(id), ..person }
         });
         Ok(persons.collect())
@@ -110,11 +118,11 @@ impl EventStore {
     async fn identified(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         persons: &[Uuid],
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
         let (linked, alone): (Vec<Uuid>, Vec<Uuid>) =
-            persons.iter().copied().partition(|person| now.resolved.resolution.is_linked(*person));
+            persons.iter().copied().partition(|person| now.merge_state.person_merges.is_linked(*person));
         let rows = alone.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
         let found = self.inner.store.records.batch_get(&rows).await?;
         let marked = alone.into_iter().zip(found).filter(|(_, row)| row.is_some()).map(|(person, _)| person);
@@ -122,12 +130,12 @@ impl EventStore {
     }
 
     /// What records say, oldest first, each by one of `ids`.
-    async fn told_of(
+    async fn recorded_persons(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         ids: &BTreeSet<Uuid>,
-    ) -> Result<Vec<(Uuid, Told)>, EventStoreError> {
+    ) -> Result<Vec<(Uuid, RecordedPerson)>, EventStoreError> {
         let mut all = Vec::new();
         for object in self.persons_objects(project, &now.manifest).await? {
             let (wanted, searched) = (ids.clone(), object.clone());
@@ -139,14 +147,18 @@ impl EventStore {
             });
             let found = found.await?;
             let rows = found.iter().map(|(row, _)| *row).collect::<Vec<_>>();
-            let told = self.told_by(&object, &rows).await?;
+            let told = self.recorded_persons_in(&object, &rows).await?;
             all.extend(found.into_iter().map(|(_, id)| id).zip(told));
         }
         Ok(all)
     }
 
     /// What records `rows` (ascending) of `object` say.
-    async fn told_by(&self, object: &PersonsObject, rows: &[usize]) -> Result<Vec<Told>, EventStoreError> {
+    async fn recorded_persons_in(
+        &self,
+        object: &PersonsObject,
+        rows: &[usize],
+    ) -> Result<Vec<RecordedPerson>, EventStoreError> {
         let mut told = Vec::new();
         for (group, selection) in object.selections(rows) {
             let columns = ["distinct_ids", "properties", "created_at"];
@@ -158,7 +170,7 @@ impl EventStore {
                 let created =
                     created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
                 for row in 0..batch.num_rows() {
-                    told.push(Told {
+                    told.push(RecordedPerson {
                         distinct_ids: serde_json::from_str(distinct_ids.value(row))?,
                         properties: serde_json::from_str(properties.value(row))?,
                         created_at: created.filter(|times| times.is_valid(row)).map(|times| times.value(row)),
@@ -170,9 +182,9 @@ impl EventStore {
     }
 }
 
-impl Now {
+impl PersonsSnapshot {
     /// For each of some persons, everybody who is that person in the end.
     fn ids_of(&self, persons: &[Uuid]) -> BTreeMap<Uuid, BTreeSet<Uuid>> {
-        persons.iter().map(|person| (*person, self.resolved.resolution.members(*person))).collect()
+        persons.iter().map(|person| (*person, self.merge_state.person_merges.members(*person))).collect()
     }
 }

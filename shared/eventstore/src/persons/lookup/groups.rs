@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 
-use super::{FILES_AT_ONCE, Now};
+use super::{FILES_AT_ONCE, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::state::SegmentEntry;
@@ -42,11 +42,11 @@ pub struct Group {
 }
 
 /// What is known of wanted groups: what was imported, and what events changed.
-type Known = BTreeMap<(String, String), (Map<String, Value>, Changes)>;
+type KnownGroups = BTreeMap<(String, String), (Map<String, Value>, Changes)>;
 
 /// Which groups are wanted, and what of them.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct GroupSelection {
     /// Types, each with the one key that is wanted, or all.
     groups: Arc<[(GroupType, Option<String>)]>,
     /// Names of properties; none is all.
@@ -55,7 +55,7 @@ struct Wanted {
     rows_max: u64,
 }
 
-impl Wanted {
+impl GroupSelection {
     fn name(&self, key: &str, of: impl Fn(&GroupType) -> bool) -> Option<&str> {
         let mut groups = self.groups.iter();
         let found = groups.find(|(group, only)| of(group) && only.as_ref().is_none_or(|only| only == key));
@@ -63,7 +63,7 @@ impl Wanted {
     }
 
     /// Takes in an object with imported groups.
-    fn take_records(&self, known: &mut Known, bytes: Bytes) -> Result<(), EventStoreError> {
+    fn take_records(&self, known: &mut KnownGroups, bytes: Bytes) -> Result<(), EventStoreError> {
         each_group_record(bytes, |index, key, properties| {
             let Some(name) = self.name(key, |of| of.index == index) else { return Ok(()) };
             let mut properties: Map<String, Value> = serde_json::from_str(properties)?;
@@ -75,7 +75,7 @@ impl Wanted {
         })
     }
 
-    fn take_changes(&self, known: &mut Known, found: BTreeMap<(String, String), Changes>) {
+    fn take_changes(&self, known: &mut KnownGroups, found: BTreeMap<(String, String), Changes>) {
         for ((name, key), mut changes) in found {
             if self.name(&key, |of| of.name == name).is_some() {
                 if let Some(keys) = &self.keys {
@@ -126,7 +126,7 @@ impl EventStore {
         rows_max: u64,
     ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
-        let wanted = Wanted { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
+        let wanted = GroupSelection { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
         let known = self.known_groups(project, &now, wanted).await?;
         let made = tokio::task::spawn_blocking(move || {
             let group =
@@ -156,14 +156,14 @@ impl EventStore {
     pub(super) async fn groups_with_keys(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         groups: &[(GroupType, String)],
     ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
         if groups.is_empty() {
             return Ok(Vec::new());
         }
         let single = groups.iter().map(|(of, key)| (of.clone(), Some(key.clone())));
-        let wanted = Wanted { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
+        let wanted = GroupSelection { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
         let mut known = self.known_groups(project, now, wanted).await?;
         let of = |(of, key): &(GroupType, String)| {
             let (mut properties, changes) = known.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
@@ -176,9 +176,9 @@ impl EventStore {
     async fn known_groups(
         &self,
         project: ProjectId,
-        now: &Now,
-        wanted: Wanted,
-    ) -> Result<Known, EventStoreError> {
+        now: &PersonsSnapshot,
+        wanted: GroupSelection,
+    ) -> Result<KnownGroups, EventStoreError> {
         let segments = now.manifest.segments.iter();
         let in_segments = segments.clone().filter_map(|entry| entry.groups.as_ref()).map(|file| file.rows);
         let rows = now.manifest.groups.iter().map(|entry| entry.rows).chain(in_segments).sum::<u64>();
@@ -188,7 +188,7 @@ impl EventStore {
                 wanted.rows_max
             )));
         }
-        let mut known = Known::new();
+        let mut known = KnownGroups::new();
         for entry in &now.manifest.groups {
             let bytes = self.inner.objects.get(&entry.object).await?;
             let wanted = wanted.clone();

@@ -4,9 +4,9 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// Reads the wanted members of a JSON object (`keys` ascend) and skips the others.
-pub(super) struct Wanted<'a>(pub(super) &'a [String]);
+pub(super) struct SelectedMembers<'a>(pub(super) &'a [String]);
 
-impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+impl<'de> DeserializeSeed<'de> for SelectedMembers<'_> {
     type Value = Box<[(u16, Value)]>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -14,7 +14,7 @@ impl<'de> DeserializeSeed<'de> for Wanted<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Wanted<'_> {
+impl<'de> Visitor<'de> for SelectedMembers<'_> {
     type Value = Box<[(u16, Value)]>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

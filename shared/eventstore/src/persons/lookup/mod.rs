@@ -28,15 +28,15 @@ pub use pages::EveryPerson;
 pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
 use crate::EventStore;
-use crate::blocks::block_log::{RawBlock, slim_rows_of};
+use crate::blocks::block_log::{RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::persons::person_ids::{derived, merge_of};
-use crate::persons::person_merge_cache::Resolved;
-use crate::persons::profiles::changes::{Part, together};
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::{self, FileEntry, decode_ids};
-use crate::persons::profiles::{Origin, Profile, tells};
+use crate::persons::profiles::{Origin, Profile, is_profile_property};
 use crate::segments::parquet_io::file::{Index, ParquetFile};
 
 /// Most events that wait for compaction while persons are asked for.
@@ -67,20 +67,20 @@ pub struct Subject {
 pub struct Hot(Vec<RawBlock>);
 
 /// A project at one moment, as far as persons and groups are concerned.
-pub(crate) struct Now {
+pub(crate) struct PersonsSnapshot {
     manifest: Manifest,
-    resolved: Arc<Resolved>,
-    /// Events that wait for compaction, with the properties of [`tells`] alone. Some may be copies of events in segments.
+    merge_state: Arc<PersonMergeState>,
+    /// Events that wait for compaction, with the properties of [`is_profile_property`] alone. Some may be copies of events in segments.
     hot: Vec<Row>,
 }
 
 /// The ids of the person of whom `own` is one.
-async fn ids_of(resolved: Arc<Resolved>, own: Uuid) -> Result<BTreeSet<Uuid>, EventStoreError> {
-    if resolved.resolution.is_empty() {
+async fn ids_of(merge_state: Arc<PersonMergeState>, own: Uuid) -> Result<BTreeSet<Uuid>, EventStoreError> {
+    if merge_state.person_merges.is_empty() {
         return Ok(BTreeSet::from([own]));
     }
     let members = tokio::task::spawn_blocking(move || {
-        let mut ids = resolved.resolution.members(resolved.resolution.person(own));
+        let mut ids = merge_state.person_merges.members(merge_state.person_merges.person(own));
         ids.insert(own);
         ids
     });
@@ -90,7 +90,7 @@ async fn ids_of(resolved: Arc<Resolved>, own: Uuid) -> Result<BTreeSet<Uuid>, Ev
 impl EventStore {
     /// The blocks of a project if they are few, to be read before it is known whether they will be needed.
     pub async fn hot_if_few(&self, project: ProjectId) -> Result<Option<Hot>, EventStoreError> {
-        Ok(self.few_raw_blocks(project).await?.map(Hot))
+        Ok(self.raw_blocks_if_few(project).await?.map(Hot))
     }
 
     /// The ids of the person of `distinct_id`, as far as this process knows without reading anything: what is read beside
@@ -101,8 +101,8 @@ impl EventStore {
         distinct_id: &str,
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
         let own = derived(project, distinct_id);
-        match self.inner.resolutions.get(&project.to_string()) {
-            Some(resolved) => ids_of(resolved, own).await,
+        match self.inner.person_merge_cache.get(&project.to_string()) {
+            Some(merge_state) => ids_of(merge_state, own).await,
             None => Ok(BTreeSet::from([own])),
         }
     }
@@ -130,12 +130,12 @@ impl EventStore {
         let own = derived(project, distinct_id);
         if !with_properties && groups.is_empty() {
             // Merges are stored before the events that ask for them, so that no event has to be looked at.
-            let (_, resolved) = self.manifest_and_persons(project).await?;
-            let ids = ids_of(resolved, own).await?;
+            let (_, merge_state) = self.manifest_and_persons(project).await?;
+            let ids = ids_of(merge_state, own).await?;
             return Ok(Subject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
         }
         let now = self.now(project, hot).await?;
-        let ids = ids_of(now.resolved.clone(), own).await?;
+        let ids = ids_of(now.merge_state.clone(), own).await?;
         if !with_properties {
             let groups = self.groups_with_keys(project, &now, groups).await?;
             return Ok(Subject { person: Person { ids, ..Person::default() }, groups });
@@ -145,32 +145,33 @@ impl EventStore {
         let of_groups = self.groups_with_keys(project, &now, groups);
         let (profile, mut parts, groups) = futures::try_join!(of_events, of_records, of_groups)?;
         for (id, found) in profile.ids {
-            parts.entry(now.resolved.imported.person(id)).or_default().changes.merge(found.changes);
+            parts.entry(now.merge_state.imported_merges.person(id)).or_default().changes.merge(found.changes);
         }
-        let properties = together(&parts, &now.resolved.joined_of(&ids));
+        let properties = merged_properties(&parts, &now.merge_state.joined_of(&ids));
         Ok(Subject { person: Person { ids, properties }, groups })
     }
 
-    async fn now(&self, project: ProjectId, hot: Option<Hot>) -> Result<Now, EventStoreError> {
+    async fn now(&self, project: ProjectId, hot: Option<Hot>) -> Result<PersonsSnapshot, EventStoreError> {
         let blocks = match hot {
             Some(hot) => hot.0,
             None => self.raw_blocks(project).await?,
         };
-        let (manifest, resolved) = self.manifest_and_persons(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
         let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = self.read_of_blocks(slim_rows_of(project, blocks, tells).await).await?;
+        let hot =
+            self.read_of_blocks(rows_with_properties(project, blocks, is_profile_property).await).await?;
         if hot.len() > HOT_ROWS_MAX {
             let waiting = format!("{} events of project {project} wait for compaction", hot.len());
             return Err(StoreError::Busy(waiting).into());
         }
-        Ok(Now { manifest, resolved, hot })
+        Ok(PersonsSnapshot { manifest, merge_state, hot })
     }
 
     /// What events say of `ids`.
     async fn profile_of(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
         let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
@@ -180,7 +181,7 @@ impl EventStore {
         let own = self.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own, Origin::Captured);
         profile.ids.retain(|id, _| ids.contains(id));
-        let segments = now.manifest.segments.iter().filter(|entry| entry.tells());
+        let segments = now.manifest.segments.iter().filter(|entry| entry.has_profiles());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let found = segments.map(|entry| self.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
@@ -217,10 +218,10 @@ impl EventStore {
     async fn records_of(
         &self,
         project: ProjectId,
-        now: &Now,
+        now: &PersonsSnapshot,
         ids: &BTreeSet<Uuid>,
-    ) -> Result<BTreeMap<Uuid, Part>, EventStoreError> {
-        let mut parts: BTreeMap<Uuid, Part> = BTreeMap::new();
+    ) -> Result<BTreeMap<Uuid, ProfilePart>, EventStoreError> {
+        let mut parts: BTreeMap<Uuid, ProfilePart> = BTreeMap::new();
         for object in self.persons_objects(project, &now.manifest).await? {
             let (wanted, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
@@ -233,7 +234,7 @@ impl EventStore {
             let told = self.properties_of_records(&object, &rows).await?;
             // Of each part the last record tells that has something to tell.
             for (id, base) in own.into_iter().zip(told).filter(|(_, base)| !base.is_empty()) {
-                parts.entry(now.resolved.imported.person(id)).or_default().base = base;
+                parts.entry(now.merge_state.imported_merges.person(id)).or_default().base = base;
             }
         }
         Ok(parts)

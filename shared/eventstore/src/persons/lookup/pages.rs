@@ -9,7 +9,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::scan_all::{check_rows, too_many};
-use super::{Now, PersonInFull};
+use super::{PersonInFull, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::persons::profiles::{Origin, Profile};
@@ -22,7 +22,7 @@ const PAGE: usize = 10_000;
 /// The persons of a project as they were at one moment.
 pub struct EveryPerson {
     project: ProjectId,
-    now: Now,
+    now: PersonsSnapshot,
     /// Ascending.
     ids: Vec<Uuid>,
     at: usize,
@@ -70,29 +70,33 @@ impl EventStore {
     }
 
     /// Who there is.
-    async fn person_ids(&self, project: ProjectId, now: &Now) -> Result<HashSet<Uuid>, EventStoreError> {
+    async fn person_ids(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
         check_rows(now)?;
         let objects = self.persons_objects(project, &now.manifest).await?;
-        let resolved = now.resolved.clone();
+        let merge_state = now.merge_state.clone();
         let found = tokio::task::spawn_blocking(move || {
             let ids = objects.iter().flat_map(|object| object.records()).filter_map(<[Uuid]>::first);
-            ids.map(|id| resolved.resolution.person(*id)).collect::<HashSet<_>>()
+            ids.map(|id| merge_state.person_merges.person(*id)).collect::<HashSet<_>>()
         });
         let mut found = found.await?;
-        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
+        for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
             let Some(ids) = &entry.ids else {
                 let whole = self.whole_profile(project, entry).await?;
-                found.extend(whole.ids.keys().map(|id| now.resolved.resolution.person(*id)));
+                found.extend(whole.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
                 continue;
             };
             let file = self.opened(ids).await?;
             for group in 0..file.groups() {
                 let decoded = file.decode(&self.inner.objects, group, None, &["id"]).await?;
-                let resolved = now.resolved.clone();
+                let merge_state = now.merge_state.clone();
                 let added = tokio::task::spawn_blocking(move || {
                     for batch in &decoded.batches {
                         let ids = crate::segments::reader::ids(batch, "id")?;
-                        found.extend(ids.into_iter().map(|id| resolved.resolution.person(id)));
+                        found.extend(ids.into_iter().map(|id| merge_state.person_merges.person(id)));
                     }
                     Ok::<_, EventStoreError>(found)
                 });
@@ -105,7 +109,7 @@ impl EventStore {
         let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
         // As in segments, whom an event names beside its own id is there too.
         let hot = Profile::of_rows(project, &hot, Origin::Captured);
-        found.extend(hot.ids.keys().map(|id| now.resolved.resolution.person(*id)));
+        found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }
 }

@@ -12,16 +12,16 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::Now;
-use super::json_members::Wanted;
+use super::PersonsSnapshot;
+use super::json_members::SelectedMembers;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::state::SegmentEntry;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::persons::imports::records::{NOTHING_TOLD, PersonsObject};
-use crate::persons::person_merge_cache::Resolved;
-use crate::persons::profiles::changes::{Changes, Joined, Part, together, value_bytes};
+use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merged_properties, value_bytes};
 use crate::persons::profiles::file::{self, each_id, texts};
 use crate::persons::profiles::{Origin, Profile};
 
@@ -44,7 +44,7 @@ pub struct People {
     /// The places of all keys that were met; none where only named ones are wanted.
     places: Option<HashMap<String, u16>>,
     clusters: HashMap<Uuid, Cluster>,
-    resolved: Arc<Resolved>,
+    merge_state: Arc<PersonMergeState>,
     bytes: usize,
     /// What is reserved for all of it.
     lease: Option<MemoryLease>,
@@ -64,7 +64,7 @@ struct Cluster {
 }
 
 /// One of them.
-pub(super) struct One<'a> {
+pub(super) struct PersonEntry<'a> {
     pub id: Uuid,
     /// Its first distinct id.
     pub distinct_id: &'a str,
@@ -123,14 +123,14 @@ impl EventStore {
             keys,
             places,
             clusters: HashMap::new(),
-            resolved: now.resolved.clone(),
+            merge_state: now.merge_state.clone(),
             bytes: 0,
             lease,
         };
         for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
             people = self.add_records_of(people, place, object).await?;
         }
-        for entry in now.manifest.segments.iter().filter(|entry| entry.tells()) {
+        for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
             people = self.add_segment_to(people, project, entry).await?;
         }
         let hot = self.not_in_segments(&now.manifest, now.hot).await?;
@@ -201,7 +201,7 @@ pub(super) fn too_many(what: &str, most: usize) -> EventStoreError {
     EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to look at each."))
 }
 
-pub(super) fn check_rows(now: &Now) -> Result<(), EventStoreError> {
+pub(super) fn check_rows(now: &PersonsSnapshot) -> Result<(), EventStoreError> {
     let records = now.manifest.persons.iter().map(|entry| entry.rows);
     let rows = records.chain(now.manifest.segments.iter().filter_map(|entry| Some(entry.ids.as_ref()?.rows)));
     let rows = rows.sum::<u64>();
@@ -216,7 +216,7 @@ pub(super) fn check_rows(now: &Now) -> Result<(), EventStoreError> {
 impl People {
     /// The person that somebody is who by itself would be `id`.
     pub fn person(&self, id: Uuid) -> Uuid {
-        self.resolved.resolution.person(id)
+        self.merge_state.person_merges.person(id)
     }
 
     /// Calls `each` for every person, in no particular order, with its first distinct id and the wanted properties,
@@ -226,12 +226,12 @@ impl People {
     }
 
     /// The same, with all that is known of each.
-    pub(super) fn each_one(mut self, mut each: impl FnMut(One<'_>) -> ControlFlow<()>) {
+    pub(super) fn each_one(mut self, mut each: impl FnMut(PersonEntry<'_>) -> ControlFlow<()>) {
         let joined = self.joined();
         let mut merged: HashMap<Uuid, Vec<(Uuid, Cluster)>> = HashMap::new();
         let mut properties = Map::new();
         for (id, cluster) in std::mem::take(&mut self.clusters) {
-            let person = self.resolved.resolution.person(id);
+            let person = self.merge_state.person_merges.person(id);
             if joined.contains_key(&person) {
                 merged.entry(person).or_default().push((id, cluster));
                 continue;
@@ -241,7 +241,7 @@ impl People {
                 changes.apply(&mut properties);
             }
             let (distinct_id, created) = (&*cluster.distinct_id, cluster.created);
-            if each(One { id: person, distinct_id, properties: &properties, created }).is_break() {
+            if each(PersonEntry { id: person, distinct_id, properties: &properties, created }).is_break() {
                 return;
             }
         }
@@ -254,11 +254,11 @@ impl People {
                 let mut base = Map::new();
                 self.properties_of(&cluster.base, &mut base);
                 let changes = cluster.changes.map(|changes| *changes).unwrap_or_default();
-                parts.insert(id, Part { base, changes });
+                parts.insert(id, ProfilePart { base, changes });
             }
             let joined = joined.get(&person).map_or(&[][..], Vec::as_slice);
-            let properties = &together(&parts, joined);
-            if each(One { id: person, distinct_id: &distinct_id, properties, created }).is_break() {
+            let properties = &merged_properties(&parts, joined);
+            if each(PersonEntry { id: person, distinct_id: &distinct_id, properties, created }).is_break() {
                 return;
             }
         }
@@ -266,18 +266,18 @@ impl People {
 
     /// How many persons there are.
     pub fn count(&self) -> u64 {
-        let resolution = &self.resolved.resolution;
-        if self.resolved.is_unmerged() {
+        let person_merges = &self.merge_state.person_merges;
+        if self.merge_state.is_unmerged() {
             return self.clusters.len() as u64;
         }
-        self.clusters.keys().map(|id| resolution.person(*id)).collect::<HashSet<_>>().len() as u64
+        self.clusters.keys().map(|id| person_merges.person(*id)).collect::<HashSet<_>>().len() as u64
     }
 
     /// The captured merges, by the person that they come to.
-    fn joined(&self) -> HashMap<Uuid, Vec<Joined>> {
-        let mut joined: HashMap<Uuid, Vec<Joined>> = HashMap::new();
-        for one in self.resolved.all_joined() {
-            joined.entry(self.resolved.resolution.person(one.from)).or_default().push(one);
+    fn joined(&self) -> HashMap<Uuid, Vec<OrderedMerge>> {
+        let mut joined: HashMap<Uuid, Vec<OrderedMerge>> = HashMap::new();
+        for one in self.merge_state.all_joined() {
+            joined.entry(self.merge_state.person_merges.person(one.from)).or_default().push(one);
         }
         joined
     }
@@ -302,14 +302,14 @@ impl People {
         let told = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
-            let is_told = properties.value(row) != NOTHING_TOLD;
+            let is_told = properties.value(row) != EMPTY_PROPERTIES;
             let base = if self.wants_nothing() || !is_told {
                 Box::default()
             } else if self.places.is_some() {
                 self.placed(serde_json::from_str(properties.value(row))?)?
             } else {
                 let mut json = serde_json::Deserializer::from_str(properties.value(row));
-                Wanted(&self.keys).deserialize(&mut json)?
+                SelectedMembers(&self.keys).deserialize(&mut json)?
             };
             self.bytes += base.iter().map(|(_, value)| value_bytes(value)).sum::<usize>();
             let place = ((place as Seq) << 64) | (first_row + row) as Seq;
@@ -391,7 +391,7 @@ impl People {
         first: Seq,
         distinct_id: impl FnOnce() -> Result<String, EventStoreError>,
     ) -> Result<&mut Cluster, EventStoreError> {
-        let id = self.resolved.imported.person(id);
+        let id = self.merge_state.imported_merges.person(id);
         let cluster =
             self.clusters.entry(id).or_insert_with(|| Cluster { first: Seq::MAX, ..Cluster::default() });
         if first < cluster.first {
@@ -431,7 +431,7 @@ mod tests {
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
             places: None,
             clusters: HashMap::new(),
-            resolved: Arc::default(),
+            merge_state: Arc::default(),
             bytes: 0,
             lease: None,
         }
@@ -469,7 +469,7 @@ mod tests {
         let read = |keys: &[&str]| {
             let keys = keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
             let mut json = serde_json::Deserializer::from_str(&text);
-            Wanted(&keys).deserialize(&mut json).unwrap().into_vec()
+            SelectedMembers(&keys).deserialize(&mut json).unwrap().into_vec()
         };
         assert_eq!(read(&["a", "d", "z"]), [(0, json!([1, {"c": 2}])), (1, json!(null))]);
         assert_eq!(read(&["c"]), [(0, json!("x"))]);

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
 
-use super::merge_rules::{Asked, Judged, Known, judge};
-use super::{Merged, encode_row};
+use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
+use super::{PersonMerge, encode_row};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
@@ -25,29 +25,29 @@ use crate::persons::person_ids::merge_of;
 /// function has time for.
 pub const MERGES_MAX: usize = 1000;
 /// Most merges that are judged and written together: each takes three writes at most, of the hundred of a transaction.
-const TOGETHER_MAX: usize = 30;
+const BATCH_MAX: usize = 30;
 /// How often merges are judged again when others are faster.
 const TRIES: usize = 60;
 
 /// A project's last row, as far as this process knows; whoever holds it writes.
-type Tail = Arc<tokio::sync::Mutex<Option<u64>>>;
+type LogTail = Arc<tokio::sync::Mutex<Option<u64>>>;
 
 /// The last rows of the projects' logs.
 #[derive(Debug, Default)]
-pub(crate) struct Tails(Mutex<HashMap<ProjectId, Tail>>);
+pub(crate) struct LogTails(Mutex<HashMap<ProjectId, LogTail>>);
 
-impl Tails {
-    fn of(&self, project: ProjectId) -> Tail {
+impl LogTails {
+    fn of(&self, project: ProjectId) -> LogTail {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(project).or_default().clone()
     }
 }
 
 /// What a request in its turn goes by.
-struct Turn<'a> {
+struct LogWriter<'a> {
     /// The last row, as far as this process knows.
     last: &'a mut Option<u64>,
     /// What was known of everybody whom the request names when that was the last row.
-    known: Option<Known>,
+    known: Option<MergeFacts>,
 }
 
 impl EventStore {
@@ -60,62 +60,62 @@ impl EventStore {
         events: &[Event],
     ) -> Result<(), EventStoreError> {
         let mut seen = HashSet::new();
-        let asked = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
-        let asked: Vec<Asked> = asked.filter(|(merge, _)| seen.insert(*merge)).collect();
-        if asked.is_empty() {
+        let requests = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
+        let requests: Vec<TimedMergeRequest> = requests.filter(|(merge, _)| seen.insert(*merge)).collect();
+        if requests.is_empty() {
             return Ok(());
         }
-        if asked.len() > MERGES_MAX {
+        if requests.len() > MERGES_MAX {
             return Err(EventStoreError::TooLarge(format!(
                 "The events ask for {} merges of persons ($identify, $create_alias, $merge_dangerously); at most \
                  {MERGES_MAX} are taken at once.",
-                asked.len()
+                requests.len()
             )));
         }
-        let tail = self.inner.tails.of(project);
+        let tail = self.inner.log_tails.of(project);
         let before = tail.try_lock().ok().and_then(|last| *last);
-        let known = self.known(project, &asked).await?;
+        let known = self.known(project, &requests).await?;
         // Most have been made already.
-        if judge(&asked, known.clone()) == Judged::default() {
+        if decide_merges(&requests, known.clone()) == MergeDecision::default() {
             return Ok(());
         }
         let mut last = tail.lock().await;
         let known = Some(known).filter(|_| before.is_some() && *last == before);
-        let mut turn = Turn { last: &mut last, known };
-        for start in (0..asked.len()).step_by(TOGETHER_MAX) {
-            self.merge_some(project, &asked[start..], &mut turn).await?;
+        let mut writer = LogWriter { last: &mut last, known };
+        for start in (0..requests.len()).step_by(BATCH_MAX) {
+            self.merge_batch(project, &requests[start..], &mut writer).await?;
         }
         Ok(())
     }
 
-    /// Makes the first [`TOGETHER_MAX`] of `asked`.
-    async fn merge_some(
+    /// Makes the first [`BATCH_MAX`] of `requests`.
+    async fn merge_batch(
         &self,
         project: ProjectId,
-        asked: &[Asked],
-        turn: &mut Turn<'_>,
+        requests: &[TimedMergeRequest],
+        writer: &mut LogWriter<'_>,
     ) -> Result<(), EventStoreError> {
-        let some = &asked[..asked.len().min(TOGETHER_MAX)];
+        let some = &requests[..requests.len().min(BATCH_MAX)];
         for _ in 0..TRIES {
-            let last = match *turn.last {
+            let last = match *writer.last {
                 Some(last) => last,
                 // What came in between may be an erasure, after which somebody is no longer identified.
                 None => {
-                    turn.known = None;
-                    *turn.last.insert(self.last_row(project).await?)
+                    writer.known = None;
+                    *writer.last.insert(self.last_row(project).await?)
                 }
             };
-            let mut known = match turn.known.take() {
+            let mut known = match writer.known.take() {
                 Some(known) => known,
-                None => self.known(project, asked).await?,
+                None => self.known(project, requests).await?,
             };
-            let judged = judge(some, known.clone());
+            let decision = decide_merges(some, known.clone());
             // Marks are in nobody's way.
-            let row = match judged.merges.as_slice() {
+            let row = match decision.merges.as_slice() {
                 [] => Vec::new(),
                 merges => next_row(project, last + 1, merges).to_vec(),
             };
-            let (rows, marks) = (row.len(), marks(project, &judged));
+            let (rows, marks) = (row.len(), marks(project, &decision));
             let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
             let written = match writes.is_empty() {
                 true => Ok(()),
@@ -123,18 +123,18 @@ impl EventStore {
             };
             match written {
                 Ok(()) => {
-                    *turn.last = Some(last + u64::from(rows > 0));
-                    known.take(judged);
-                    turn.known = Some(known);
+                    *writer.last = Some(last + u64::from(rows > 0));
+                    known.take(decision);
+                    writer.known = Some(known);
                     return Ok(());
                 }
                 // The row is not the next one.
-                Err(StoreError::Condition { index }) if index < rows => *turn.last = None,
+                Err(StoreError::Condition { index }) if index < rows => *writer.last = None,
                 // What was judged no longer holds.
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => {
                     // It may have been written all the same.
-                    *turn.last = None;
+                    *writer.last = None;
                     return Err(error.into());
                 }
             }
@@ -149,26 +149,30 @@ impl EventStore {
         items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
     }
 
-    /// What rows say of those whom `asked` names.
-    async fn known(&self, project: ProjectId, asked: &[Asked]) -> Result<Known, EventStoreError> {
-        let links = || asked.iter().map(|(merge, _)| merge.link);
+    /// What rows say of those whom `requests` names.
+    async fn known(
+        &self,
+        project: ProjectId,
+        requests: &[TimedMergeRequest],
+    ) -> Result<MergeFacts, EventStoreError> {
+        let links = || requests.iter().map(|(merge, _)| merge.link);
         let persons = links().flat_map(|link| [link.from, link.to]).collect::<BTreeSet<_>>();
-        let forced = asked.iter().filter(|(merge, _)| merge.forced).map(|(merge, _)| merge.link);
+        let forced = requests.iter().filter(|(merge, _)| merge.forced).map(|(merge, _)| merge.link);
         let forced = forced.map(|link| (link.from, link.to)).collect::<BTreeSet<_>>();
         let rows = persons.iter().map(|person| keys::identified(project, *person));
         let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
         let rows = rows.collect::<Vec<Key>>();
         let found = async { Ok(self.inner.store.records.batch_get(&rows).await?) };
-        let imported = async {
+        let imported_merges = async {
             let manifest = Manifest::load_persons(&self.inner.store, project).await?;
-            self.imported(project, &manifest).await
+            self.imported_merges(project, &manifest).await
         };
-        let (found, imported) = futures::try_join!(found, imported)?;
+        let (found, imported_merges) = futures::try_join!(found, imported_merges)?;
         let mut there = found.iter().map(Option::is_some);
-        let mut known = Known::default();
+        let mut known = MergeFacts::default();
         known.identified.extend(persons.iter().filter(|_| there.next() == Some(true)));
         // Who came with several ids was identified where it came from.
-        known.identified.extend(persons.iter().filter(|person| imported.is_linked(**person)));
+        known.identified.extend(persons.iter().filter(|person| imported_merges.is_linked(**person)));
         known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
         Ok(known)
     }
@@ -176,7 +180,7 @@ impl EventStore {
 
 /// Row `number` of the log, where it is the next one: the row before is there, or for the first there has never been one.
 /// Rows go in their order and the last one never does, so no row after one that is there has been removed.
-pub(super) fn next_row(project: ProjectId, number: u64, merges: &[Merged]) -> [Write; 2] {
+pub(super) fn next_row(project: ProjectId, number: u64, merges: &[PersonMerge]) -> [Write; 2] {
     let before = match number {
         ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), Guard::Absent),
         _ => Write::Check(keys::merge(project, number - 1), Guard::Present),
@@ -186,12 +190,12 @@ pub(super) fn next_row(project: ProjectId, number: u64, merges: &[Merged]) -> [W
 }
 
 /// The rows that say who is identified and what was forced.
-fn marks(project: ProjectId, judged: &Judged) -> Vec<Write> {
-    let identified = judged.identified.iter().map(|(person, must)| {
+fn marks(project: ProjectId, decision: &MergeDecision) -> Vec<Write> {
+    let identified = decision.identified.iter().map(|(person, must)| {
         let guard = if *must { Guard::Absent } else { Guard::None };
         Write::Put(Item::empty(keys::identified(project, *person)), guard)
     });
-    let forced = judged.forced.iter();
+    let forced = decision.forced.iter();
     let forced = forced
         .map(|link| Write::Put(Item::empty(keys::forced_merge(project, link.from, link.to)), Guard::Absent));
     identified.chain(forced).collect()

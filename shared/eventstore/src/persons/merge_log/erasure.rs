@@ -15,15 +15,15 @@ use pennon_core::store::{Guard, Key, Query, Write};
 use pennon_engine::scan::Micros;
 
 use super::append::next_row;
-use super::folding::MergesEntry;
-use super::{Merged, encode};
+use super::folding::FoldedMergesEntry;
+use super::{PersonMerge, encode};
 use crate::EventStore;
-use crate::erasure::Erase;
+use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::{Manifest, Swap, Swapped, new_id};
-use crate::persons::person_merge_cache::Resolved;
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, new_id};
+use crate::persons::person_merge_cache::PersonMergeState;
 
 /// Most writes of the transaction but its head, its entry, and its row of the log with what has to hold for it.
 const WRITES_MAX: usize = 96;
@@ -31,8 +31,8 @@ const WRITES_MAX: usize = 96;
 const TRIES: usize = 20;
 
 /// What is to take the place of the log.
-struct Log<'a> {
-    left: &'a [Merged],
+struct ReplacementLog<'a> {
+    left: &'a [PersonMerge],
     /// Number of the last row that there is.
     through: u64,
     /// Rows that go beside those of the log.
@@ -40,45 +40,45 @@ struct Log<'a> {
 }
 
 impl EventStore {
-    /// Makes `swap`, and takes whom `erase` names out of the log in the same transaction. False, and nothing changes,
-    /// when the manifest has changed, or somebody was merged since `resolved` with one of those who go.
-    pub(crate) async fn forget(
+    /// Makes `change`, and takes whom `erase` names out of the log in the same transaction. False, and nothing changes,
+    /// when the manifest has changed, or somebody was merged since `merge_state` with one of those who go.
+    pub(crate) async fn erase_merges_of(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        resolved: &Resolved,
-        erase: &Erase,
-        swap: &Swap<'_>,
+        merge_state: &PersonMergeState,
+        erase: &ErasureFilter,
+        change: &ManifestChange<'_>,
         now: Micros,
     ) -> Result<bool, EventStoreError> {
         for _ in 0..TRIES {
-            let rows = self.merges_after(project, resolved.through).await?;
-            let through = rows.last().map_or(resolved.through, |row| row.number);
-            let is_next = rows.first().is_none_or(|row| row.number == resolved.through + 1);
+            let rows = self.merges_after(project, merge_state.through).await?;
+            let through = rows.last().map_or(merge_state.through, |row| row.number);
+            let is_next = rows.first().is_none_or(|row| row.number == merge_state.through + 1);
             let later = rows.into_iter().flat_map(|row| row.merges).collect::<Vec<_>>();
             if !is_next || later.iter().any(|merged| erase.names_merge(merged)) {
                 return Ok(false);
             }
-            let (left, gone): (Vec<Merged>, Vec<Merged>) =
-                resolved.log().chain(&later).partition(|merged| !erase.names_merge(merged));
+            let (left, gone): (Vec<PersonMerge>, Vec<PersonMerge>) =
+                merge_state.log().chain(&later).partition(|merged| !erase.names_merge(merged));
             let marks = Self::marks_of(project, erase, &gone);
-            let log = Log { left: &left, through, marks };
-            match self.swap_log(project, manifest, log, swap, now).await? {
-                Swapped::Done => return Ok(true),
-                Swapped::Changed => return Ok(false),
-                Swapped::Refused => {}
+            let log = ReplacementLog { left: &left, through, marks };
+            match self.swap_log(project, manifest, log, change, now).await? {
+                ChangeOutcome::Applied => return Ok(true),
+                ChangeOutcome::VersionConflict => return Ok(false),
+                ChangeOutcome::PreconditionFailed => {}
             }
         }
         Ok(false)
     }
 
-    /// Makes `swap`, and takes everybody out of the log in the same transaction, whatever it says. False, and nothing
+    /// Makes `change`, and takes everybody out of the log in the same transaction, whatever it says. False, and nothing
     /// changes, when the manifest has changed.
-    pub(crate) async fn forget_everybody(
+    pub(crate) async fn erase_all_merges(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        swap: &Swap<'_>,
+        change: &ManifestChange<'_>,
         now: Micros,
     ) -> Result<bool, EventStoreError> {
         let records = &self.inner.store.records;
@@ -90,42 +90,42 @@ impl EventStore {
             let (identified, forced) =
                 futures::try_join!(records.query(all(keys::IDENTIFIED)), records.query(all(keys::FORCED)))?;
             let marks = identified.into_iter().chain(forced).map(|item| item.key).collect();
-            let log = Log { left: &[], through: last.unwrap_or(0), marks };
-            match self.swap_log(project, manifest, log, swap, now).await? {
-                Swapped::Done => return Ok(true),
-                Swapped::Changed => return Ok(false),
-                Swapped::Refused => {}
+            let log = ReplacementLog { left: &[], through: last.unwrap_or(0), marks };
+            match self.swap_log(project, manifest, log, change, now).await? {
+                ChangeOutcome::Applied => return Ok(true),
+                ChangeOutcome::VersionConflict => return Ok(false),
+                ChangeOutcome::PreconditionFailed => {}
             }
         }
         Ok(false)
     }
 
-    /// Makes `swap`, and puts `log` in the place of the one that there is.
+    /// Makes `change`, and puts `log` in the place of the one that there is.
     async fn swap_log(
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        log: Log<'_>,
-        swap: &Swap<'_>,
+        log: ReplacementLog<'_>,
+        change: &ManifestChange<'_>,
         now: Micros,
-    ) -> Result<Swapped, EventStoreError> {
-        let Log { left, through, mut marks } = log;
-        let room = WRITES_MAX.saturating_sub(swap.segments.len() + swap.records.len());
+    ) -> Result<ChangeOutcome, EventStoreError> {
+        let ReplacementLog { left, through, mut marks } = log;
+        let room = WRITES_MAX.saturating_sub(change.segments.len() + change.records.len());
         let after = marks.split_off(marks.len().min(room));
         let entry = self.store_log(project, manifest, left, through + 1, now).await?;
         let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
-        let beside = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
-        let all = Swap { merges: Some(&entry), beside, ..swap.clone() };
-        let swapped = manifest.swap(self, project, &all).await?;
+        let extra_writes = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
+        let all = ManifestChange { merges: Some(&entry), extra_writes, ..change.clone() };
+        let swapped = manifest.apply(self, project, &all).await?;
         match swapped {
-            Swapped::Done => self.inner.store.records.sweep(after).await?,
+            ChangeOutcome::Applied => self.inner.store.records.sweep(after).await?,
             _ => self.inner.objects.delete_all(vec![entry.object]).await?,
         }
         Ok(swapped)
     }
 
     /// The rows that say of those who go that they have been identified, and what was forced on them.
-    fn marks_of(project: ProjectId, erase: &Erase, gone: &[Merged]) -> Vec<Key> {
+    fn marks_of(project: ProjectId, erase: &ErasureFilter, gone: &[PersonMerge]) -> Vec<Key> {
         let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
         let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
         let forced = pairs.into_iter().map(|(from, to)| keys::forced_merge(project, from, to));
@@ -137,12 +137,12 @@ impl EventStore {
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        merges: &[Merged],
+        merges: &[PersonMerge],
         through: u64,
         now: Micros,
-    ) -> Result<MergesEntry, EventStoreError> {
+    ) -> Result<FoldedMergesEntry, EventStoreError> {
         let id = new_id(now);
-        let entry = MergesEntry {
+        let entry = FoldedMergesEntry {
             format: formats::MERGES,
             object: format!("merges/project={project}/{id}.bin"),
             through,

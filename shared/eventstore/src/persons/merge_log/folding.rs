@@ -14,14 +14,14 @@ use pennon_core::store::{Guard, TRANSACTION_WRITES_MAX, Write};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
-use super::{MergeRow, Merged, decode, encode};
+use super::{MergeLogRow, PersonMerge, decode, encode};
 use crate::EventStore;
 use crate::compaction::sweep::GRACE_MICROS;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
 use crate::manifest::state::{Manifest, new_id};
-use crate::time::Began;
+use crate::time::WorkClock;
 
 /// Rows of the log that are left as they are: less than a page of the store.
 const ROWS_LEFT: usize = 256;
@@ -30,7 +30,7 @@ const MERGES_A_ROW: u64 = 64;
 
 /// The entry of an object with folded merges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MergesEntry {
+pub(crate) struct FoldedMergesEntry {
     pub id: String,
     /// Form of the object.
     #[serde(default = "formats::first")]
@@ -52,7 +52,7 @@ pub(crate) struct MergesEntry {
 
 /// The newest object that is not known to be damaged, or within that none where the log begins with its first row.
 /// None at all where somebody was erased from the log since: its rows would bring them back.
-fn whole(manifest: &Manifest) -> Option<Option<&MergesEntry>> {
+fn whole(manifest: &Manifest) -> Option<Option<&FoldedMergesEntry>> {
     let erasures = manifest.erasures();
     let mut of_now = manifest.merges.iter().rev().filter(|entry| entry.erasures == erasures);
     let whole = of_now.find(|entry| !manifest.damaged.contains(&entry.id));
@@ -60,27 +60,27 @@ fn whole(manifest: &Manifest) -> Option<Option<&MergesEntry>> {
 }
 
 /// What a sweep leaves.
-struct Kept<'a> {
-    newest: &'a MergesEntry,
+struct RetainedObjects<'a> {
+    newest: &'a FoldedMergesEntry,
     /// The object before, where there is one that nobody was erased since and that is not known to be damaged.
-    spare: Option<&'a MergesEntry>,
+    spare: Option<&'a FoldedMergesEntry>,
     /// Rows before this one are from before an erasure, or have gone already.
     erased_through: u64,
     /// Rows before this one are in both objects.
     held_through: u64,
 }
 
-impl Kept<'_> {
-    fn of(manifest: &Manifest) -> Option<Kept<'_>> {
+impl RetainedObjects<'_> {
+    fn of(manifest: &Manifest) -> Option<RetainedObjects<'_>> {
         let (newest, older) = manifest.merges.split_last()?;
-        let is_of_now = |entry: &&MergesEntry| entry.erasures == newest.erasures;
-        let is_whole = |entry: &&MergesEntry| !manifest.damaged.contains(&entry.id);
+        let is_of_now = |entry: &&FoldedMergesEntry| entry.erasures == newest.erasures;
+        let is_whole = |entry: &&FoldedMergesEntry| !manifest.damaged.contains(&entry.id);
         let spare = older.iter().rev().filter(is_of_now).find(is_whole);
         // The first object since the erasure, or if that is gone by now, one before which the rows went before it.
         let first = manifest.merges.iter().find(is_of_now).filter(|_| newest.erasures > 0);
         let erased_through = first.map_or(0, |first| first.through);
         let held_through = spare.map_or(0, |spare| spare.through);
-        Some(Kept { newest, spare, erased_through, held_through })
+        Some(RetainedObjects { newest, spare, erased_through, held_through })
     }
 }
 
@@ -89,7 +89,7 @@ impl EventStore {
     pub(crate) async fn fold_merges(
         &self,
         project: ProjectId,
-        began: Began,
+        clock: WorkClock,
     ) -> Result<usize, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         // Where the newest object is damaged, what the one before holds is folded with the rows that are kept for it.
@@ -117,8 +117,8 @@ impl EventStore {
         let (through, count) = (last, rows.len());
         merges.extend(rows.into_iter().flat_map(|row| row.merges));
         let bytes = Bytes::from(encode(&merges));
-        let id = new_id(began.now());
-        let mut entry = MergesEntry {
+        let id = new_id(clock.now());
+        let mut entry = FoldedMergesEntry {
             format: formats::MERGES,
             object: format!("merges/project={project}/{id}.bin"),
             through,
@@ -129,7 +129,7 @@ impl EventStore {
             id,
         };
         self.inner.objects.create_all(&[(entry.object.clone(), bytes)]).await?;
-        entry.at = began.now();
+        entry.at = clock.now();
         if manifest.add(self, project, keys::MERGES, &entry.id, &entry).await? {
             return Ok(count);
         }
@@ -146,9 +146,9 @@ impl EventStore {
         manifest: &Manifest,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        let Some(kept) = Kept::of(manifest) else { return Ok(()) };
+        let Some(kept) = RetainedObjects::of(manifest) else { return Ok(()) };
         let rows = self.merges_after(project, 0).await?;
-        let is_due = |of: &MergesEntry| of.at.saturating_add(GRACE_MICROS) <= now;
+        let is_due = |of: &FoldedMergesEntry| of.at.saturating_add(GRACE_MICROS) <= now;
         let erased = manifest.merges.iter().filter(|entry| {
             manifest.merges.iter().any(|later| later.erasures > entry.erasures && is_due(later))
         });
@@ -178,7 +178,7 @@ impl EventStore {
     async fn drop_merge_rows(
         &self,
         project: ProjectId,
-        rows: &[MergeRow],
+        rows: &[MergeLogRow],
         through: u64,
     ) -> Result<(), EventStoreError> {
         let held = rows.iter().filter(|row| row.number < through);
@@ -192,7 +192,11 @@ impl EventStore {
     }
 
     /// Removes objects, their entries and what is noted of them.
-    async fn drop_folded(&self, project: ProjectId, entries: &[&MergesEntry]) -> Result<(), EventStoreError> {
+    async fn drop_folded(
+        &self,
+        project: ProjectId,
+        entries: &[&FoldedMergesEntry],
+    ) -> Result<(), EventStoreError> {
         for entry in entries {
             self.inner.objects.delete_all(vec![entry.object.clone()]).await?;
             let keys = [keys::MERGES, keys::DAMAGED].map(|prefix| keys::entry(project, prefix, &entry.id));
@@ -202,7 +206,10 @@ impl EventStore {
     }
 
     /// The merges of an object.
-    pub(crate) async fn folded(&self, entry: &MergesEntry) -> Result<Vec<Merged>, EventStoreError> {
+    pub(crate) async fn folded(
+        &self,
+        entry: &FoldedMergesEntry,
+    ) -> Result<Vec<PersonMerge>, EventStoreError> {
         let bytes = self.inner.objects.get(&entry.object).await?;
         let read = tokio::task::spawn_blocking(move || decode(&bytes));
         read.await?

@@ -12,32 +12,32 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::Merged;
-use crate::persons::person_ids::{Link, Merge};
+use super::PersonMerge;
+use crate::persons::person_ids::{Link, MergeRequest};
 
 /// A merge that an event asks for, and when.
-pub(super) type Asked = (Merge, pennon_engine::scan::Micros);
+pub(super) type TimedMergeRequest = (MergeRequest, pennon_engine::scan::Micros);
 
 /// What is known of those whom merges name.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct MergeFacts {
     pub identified: BTreeSet<Uuid>,
     /// Forced merges that happened before.
     pub forced: BTreeSet<(Uuid, Uuid)>,
 }
 
-impl Known {
+impl MergeFacts {
     /// Knows what has happened by now, too.
-    pub(super) fn take(&mut self, judged: Judged) {
-        self.identified.extend(judged.identified.into_iter().map(|(person, _)| person));
-        self.forced.extend(judged.forced.iter().map(|link| (link.from, link.to)));
+    pub(super) fn take(&mut self, decision: MergeDecision) {
+        self.identified.extend(decision.identified.into_iter().map(|(person, _)| person));
+        self.forced.extend(decision.forced.iter().map(|link| (link.from, link.to)));
     }
 }
 
 /// What happens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub merges: Vec<Merged>,
+pub(super) struct MergeDecision {
+    pub merges: Vec<PersonMerge>,
     /// Who was not identified and is now. True where the merge of that person demands that nobody else identifies it
     /// meanwhile.
     pub identified: Vec<(Uuid, bool)>,
@@ -45,30 +45,30 @@ pub(super) struct Judged {
     pub forced: Vec<Link>,
 }
 
-/// What happens of `asked`, in its order.
-pub(super) fn judge(asked: &[Asked], mut known: Known) -> Judged {
-    let mut judged = Judged::default();
-    for (Merge { link, forced }, time) in asked.iter().copied() {
+/// What happens of `requests`, in its order.
+pub(super) fn decide_merges(requests: &[TimedMergeRequest], mut known: MergeFacts) -> MergeDecision {
+    let mut decision = MergeDecision::default();
+    for (MergeRequest { link, forced }, time) in requests.iter().copied() {
         let happens = if forced {
             known.forced.insert((link.from, link.to))
         } else {
             !known.identified.contains(&link.from)
         };
         if happens {
-            judged.merges.push(Merged { link, time });
+            decision.merges.push(PersonMerge { link, time });
             if forced {
-                judged.forced.push(link);
+                decision.forced.push(link);
             }
         }
         // A forced merge is remembered as such: it may happen to somebody identified.
         if happens && known.identified.insert(link.from) {
-            judged.identified.push((link.from, !forced));
+            decision.identified.push((link.from, !forced));
         }
         if known.identified.insert(link.to) {
-            judged.identified.push((link.to, false));
+            decision.identified.push((link.to, false));
         }
     }
-    judged
+    decision
 }
 
 #[cfg(test)]
@@ -105,12 +105,12 @@ mod tests {
     proptest! {
         #[test]
         fn who_is_one_person_is_as_it_is_told(
-            asked in prop::collection::vec((0..8_u8, 0..8_u8, prop::bool::weighted(0.2)), 0..25),
+            requests in prop::collection::vec((0..8_u8, 0..8_u8, prop::bool::weighted(0.2)), 0..25),
             cuts in prop::collection::vec(1..6_usize, 25),
         ) {
-            let asked = asked.into_iter().filter(|(from, to, _)| from != to).collect::<Vec<_>>();
+            let requests = requests.into_iter().filter(|(from, to, _)| from != to).collect::<Vec<_>>();
             let mut model = Model((0..8).map(|n| (BTreeSet::from([n]), false)).collect());
-            let (mut known, mut links, mut rest) = (Known::default(), Vec::new(), asked.as_slice());
+            let (mut known, mut links, mut rest) = (MergeFacts::default(), Vec::new(), requests.as_slice());
             for cut in cuts {
                 let (now, later) = rest.split_at(cut.min(rest.len()));
                 rest = later;
@@ -118,15 +118,15 @@ mod tests {
                     model.take(*from, *to, *forced);
                 }
                 let ask = |(from, to, forced): &(u8, u8, bool)| {
-                    (Merge { link: Link { from: person(*from), to: person(*to) }, forced: *forced }, 0)
+                    (MergeRequest { link: Link { from: person(*from), to: person(*to) }, forced: *forced }, 0)
                 };
                 let now = now.iter().map(ask).collect::<Vec<_>>();
-                let judged = judge(&now, known.clone());
-                links.extend(judged.merges.iter().map(|merged| merged.link));
-                known.take(judged);
-                prop_assert_eq!(judge(&now, known.clone()), Judged::default(), "a second time");
+                let decision = decide_merges(&now, known.clone());
+                links.extend(decision.merges.iter().map(|merged| merged.link));
+                known.take(decision);
+                prop_assert_eq!(decide_merges(&now, known.clone()), MergeDecision::default(), "a second time");
             }
-            let resolved = crate::persons::person_merges::Resolution::of(links);
+            let resolved = crate::persons::person_merges::PersonMerges::of(links);
             let mut groups = std::collections::BTreeMap::<Uuid, BTreeSet<u8>>::new();
             for id in 0..8 {
                 groups.entry(resolved.person(person(id))).or_default().insert(id);

@@ -4,9 +4,9 @@
 //! are no gaps and who has read up to a number needs nothing but the rows after it ([`EventStore::merges_after`]): that
 //! is the one small read by which a warm process proves what it remembers. Compaction folds the rows into one object
 //! ([`fold`]), so that who remembers nothing reads that and the few rows since. Must stay true: a merge that was
-//! acknowledged is in the log, once, until somebody whom it names is erased with all that is known of them ([`forget`]);
+//! acknowledged is in the log, once, until somebody whom it names is erased with all that is known of them ([`erase_merges_of`]);
 //! but for that, merges only bring persons together, so rows of segments that were written under a person stay right.
-//! What happens is decided in [`judge`] alone.
+//! What happens is decided in [`decide_merges`] alone.
 //!
 //! A row begins with `pnm1` and a CRC-32 (lowest byte first) of the project, its number and the merges behind it. Rows of
 //! the releases before are the merges alone: they begin with their number, at most 30, which no flipped bit makes of a `p`.
@@ -27,12 +27,12 @@ use crate::error::EventStoreError;
 use crate::keys;
 use crate::persons::person_ids::Link;
 
+pub(crate) use append::LogTails;
 pub use append::MERGES_MAX;
-pub(crate) use append::Tails;
 
 /// A merge that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Merged {
+pub(crate) struct PersonMerge {
     pub link: Link,
     /// When the event that asked for it happened.
     pub time: Micros,
@@ -40,17 +40,17 @@ pub(crate) struct Merged {
 
 /// A row of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MergeRow {
+pub(crate) struct MergeLogRow {
     /// Its number; the first is 1.
     pub number: u64,
-    pub merges: Vec<Merged>,
+    pub merges: Vec<PersonMerge>,
 }
 
 /// The bytes of some merges.
-fn encode(merges: &[Merged]) -> Vec<u8> {
+fn encode(merges: &[PersonMerge]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + 40 * merges.len());
     write_unsigned(&mut out, merges.len() as u64);
-    for Merged { link, time } in merges {
+    for PersonMerge { link, time } in merges {
         out.extend_from_slice(link.from.as_bytes());
         out.extend_from_slice(link.to.as_bytes());
         write_signed(&mut out, *time);
@@ -59,13 +59,13 @@ fn encode(merges: &[Merged]) -> Vec<u8> {
 }
 
 /// What [`encode`] wrote.
-fn decode(bytes: &[u8]) -> Result<Vec<Merged>, EventStoreError> {
+fn decode(bytes: &[u8]) -> Result<Vec<PersonMerge>, EventStoreError> {
     let mut reader = Reader::new(bytes);
     let mut merges = Vec::new();
     for _ in 0..reader.count()? {
         let from = Uuid::from_bytes(reader.array()?);
         let to = Uuid::from_bytes(reader.array()?);
-        merges.push(Merged { link: Link { from, to }, time: reader.signed()? });
+        merges.push(PersonMerge { link: Link { from, to }, time: reader.signed()? });
     }
     if !reader.is_empty() {
         return Err(EventStoreError::corrupt("merges with something behind them"));
@@ -77,14 +77,14 @@ fn decode(bytes: &[u8]) -> Result<Vec<Merged>, EventStoreError> {
 const ROW_MARK: &[u8; 4] = b"pnm1";
 
 /// The bytes of row `number` of the log.
-fn encode_row(project: ProjectId, number: u64, merges: &[Merged]) -> Vec<u8> {
+fn encode_row(project: ProjectId, number: u64, merges: &[PersonMerge]) -> Vec<u8> {
     let merges = encode(merges);
     let checksum = row_checksum(project, number, &merges).to_le_bytes();
     [&ROW_MARK[..], &checksum, &merges].concat()
 }
 
 /// What [`encode_row`] wrote, or a release before it.
-fn decode_row(project: ProjectId, number: u64, bytes: &[u8]) -> Result<Vec<Merged>, String> {
+fn decode_row(project: ProjectId, number: u64, bytes: &[u8]) -> Result<Vec<PersonMerge>, String> {
     let Some(rest) = bytes.strip_prefix(ROW_MARK) else {
         return decode(bytes).map_err(|error| error.to_string());
     };
@@ -102,14 +102,14 @@ fn row_checksum(project: ProjectId, number: u64, merges: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-impl MergeRow {
-    fn of(project: ProjectId, item: &Item) -> Result<MergeRow, EventStoreError> {
+impl MergeLogRow {
+    fn of(project: ProjectId, item: &Item) -> Result<MergeLogRow, EventStoreError> {
         let number = keys::merge_number(&item.key.sk)?;
         let merges = decode_row(project, number, &item.bytes).map_err(|what| EventStoreError::Damaged {
             object: format!("row {number} of the log of merged persons of project {project}"),
             what,
         })?;
-        Ok(MergeRow { number, merges })
+        Ok(MergeLogRow { number, merges })
     }
 }
 
@@ -120,13 +120,13 @@ impl EventStore {
         &self,
         project: ProjectId,
         after: u64,
-    ) -> Result<Vec<MergeRow>, EventStoreError> {
+    ) -> Result<Vec<MergeLogRow>, EventStoreError> {
         let mut query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE);
         if after > 0 {
             query = query.after(keys::merge(project, after).sk);
         }
         let items = self.inner.store.records.query(query).await?;
-        items.iter().map(|item| MergeRow::of(project, item)).collect()
+        items.iter().map(|item| MergeLogRow::of(project, item)).collect()
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_and_every_flipped_bit_is_noticed() {
-        let merged = |n: u128| Merged {
+        let merged = |n: u128| PersonMerge {
             link: Link { from: Uuid::from_u128(n << 64), to: Uuid::from_u128(n + 1) },
             time: 1_700_000_000_000_000 + n as i64,
         };
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn merges_come_back_and_no_bytes_make_the_reader_panic() {
-        let merged = |n: u128| Merged {
+        let merged = |n: u128| PersonMerge {
             link: Link { from: Uuid::from_u128(n), to: Uuid::from_u128(n + 1) },
             time: if n == 0 { i64::MIN } else { n as i64 },
         };

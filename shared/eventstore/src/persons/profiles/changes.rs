@@ -240,7 +240,7 @@ impl KeyChanges {
 
 /// One of several persons that became one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Part {
+pub(crate) struct ProfilePart {
     /// What was imported of it.
     pub base: Map<String, Value>,
     /// What events changed, of all its distinct ids together.
@@ -249,7 +249,7 @@ pub(crate) struct Part {
 
 /// That one part became another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Joined {
+pub(crate) struct OrderedMerge {
     /// Its place in the order in which merges came.
     pub place: usize,
     /// When it happened.
@@ -260,7 +260,10 @@ pub(crate) struct Joined {
 
 /// The properties of the person that `parts` are together after all of `joined`, in any order. A merge that came after
 /// another counts as happening after it, whatever its time: who stays is decided in that order.
-pub(crate) fn together(parts: &BTreeMap<Uuid, Part>, joined: &[Joined]) -> Map<String, Value> {
+pub(crate) fn merged_properties(
+    parts: &BTreeMap<Uuid, ProfilePart>,
+    joined: &[OrderedMerge],
+) -> Map<String, Value> {
     let mut joined = joined.to_vec();
     joined.sort_by_key(|joined| joined.place);
     let mut steps = Vec::new();
@@ -270,7 +273,7 @@ pub(crate) fn together(parts: &BTreeMap<Uuid, Part>, joined: &[Joined]) -> Map<S
         }
     }
     steps.sort_by_key(|(at, kind, id, key, _)| (*at, *kind, *id, *key));
-    let mut now = Standing::new(parts);
+    let mut now = MergeReplay::new(parts);
     let mut joined = joined.into_iter().peekable();
     for (at, kind, id, key, value) in steps {
         while let Some(join) = joined.next_if(|join| join.time <= at.time) {
@@ -294,15 +297,15 @@ pub(crate) fn together(parts: &BTreeMap<Uuid, Part>, joined: &[Joined]) -> Map<S
 }
 
 /// How the parts stand at one moment.
-struct Standing {
+struct MergeReplay {
     parents: HashMap<Uuid, Uuid>,
     properties: BTreeMap<Uuid, Map<String, Value>>,
 }
 
-impl Standing {
-    fn new(parts: &BTreeMap<Uuid, Part>) -> Standing {
+impl MergeReplay {
+    fn new(parts: &BTreeMap<Uuid, ProfilePart>) -> MergeReplay {
         let properties = parts.iter().map(|(id, part)| (*id, part.base.clone())).collect();
-        Standing { parents: HashMap::new(), properties }
+        MergeReplay { parents: HashMap::new(), properties }
     }
 
     fn root(&mut self, id: Uuid) -> Uuid {
@@ -315,7 +318,7 @@ impl Standing {
     }
 
     /// The properties of both stay; of a key that both have, those of the person that stays.
-    fn join(&mut self, join: Joined) {
+    fn join(&mut self, join: OrderedMerge) {
         let (from, to) = (self.root(join.from), self.root(join.to));
         if from == to {
             return;

@@ -127,7 +127,7 @@ pub(crate) fn named_by(event: &Event, seq: Seq) -> Option<(String, Seq)> {
 }
 
 /// Properties of an event that tell of persons and groups.
-pub(crate) fn tells(key: &str) -> bool {
+pub(crate) fn is_profile_property(key: &str) -> bool {
     const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
     TELLING.contains(&key) || names_a_merge(key)
 }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::objects::Objects;
-use crate::segments::parquet_io::page_index::PagePlaces;
+use crate::segments::parquet_io::page_index::PageIndex;
 
 /// What is read at first from the end of a file: footer and page index of most files.
 const TAIL_BYTES: u64 = 128 * 1024;
@@ -231,7 +231,7 @@ async fn metadata(
             (places.start, read.into_iter().next().unwrap_or_default())
         }
     };
-    let places = PagePlaces::new(&metadata, start, read);
+    let places = PageIndex::new(&metadata, start, read);
     Ok(metadata.into_builder().set_page_index(Some(Arc::new(places))).build())
 }
 

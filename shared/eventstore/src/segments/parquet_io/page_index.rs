@@ -15,7 +15,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 
 /// Where the pages of all columns lie.
 #[derive(Debug)]
-pub(crate) struct PagePlaces {
+pub(crate) struct PageIndex {
     /// The columns of a row group, one row group after the other.
     columns: Vec<Places>,
     /// How many columns a row group has.
@@ -29,9 +29,9 @@ struct Places {
     decoded: OnceLock<Option<OffsetIndexMetaData>>,
 }
 
-impl PagePlaces {
+impl PageIndex {
     /// Of the file with this footer; `bytes` are what it has from `start` on, as far as its index of places goes.
-    pub(crate) fn new(metadata: &ParquetMetaData, start: u64, bytes: Bytes) -> PagePlaces {
+    pub(crate) fn new(metadata: &ParquetMetaData, start: u64, bytes: Bytes) -> PageIndex {
         let width = metadata.file_metadata().schema_descr().num_columns();
         let places = |range: Option<std::ops::Range<u64>>| {
             let within = range.and_then(|range| {
@@ -43,11 +43,11 @@ impl PagePlaces {
         };
         let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
         let columns = columns.map(|column| places(column.offset_index_range())).collect();
-        PagePlaces { columns, width }
+        PageIndex { columns, width }
     }
 }
 
-impl PageIndexProvider for PagePlaces {
+impl PageIndexProvider for PageIndex {
     fn has_offset_indexes(&self) -> bool {
         true
     }

@@ -38,9 +38,9 @@ pub(crate) fn uuid_of(source: &Source, line: u64) -> Uuid {
 
 /// Lines of sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Numbered(BTreeMap<Source, Vec<Range<u64>>>);
+pub(crate) struct LineUuids(BTreeMap<Source, Vec<Range<u64>>>);
 
-impl Numbered {
+impl LineUuids {
     /// Adds lines of a source that it does not have yet.
     pub(crate) fn insert(&mut self, source: Source, lines: &[u64]) {
         let mut lines = lines.to_vec();
@@ -61,7 +61,7 @@ impl Numbered {
     }
 
     /// The uuids that both have.
-    pub(crate) fn both<'a>(&'a self, other: &'a Numbered) -> impl Iterator<Item = Uuid> + 'a {
+    pub(crate) fn both<'a>(&'a self, other: &'a LineUuids) -> impl Iterator<Item = Uuid> + 'a {
         let shared = self.0.iter().filter_map(|(source, runs)| Some((source, runs, other.0.get(source)?)));
         shared.flat_map(|(source, own, others)| {
             own.iter()
@@ -91,7 +91,7 @@ impl Numbered {
     }
 
     /// Reads its form; an error where the bytes are not of one.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Numbered, EventStoreError> {
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Result<LineUuids, EventStoreError> {
         let wrong = || EventStoreError::corrupt("the lines of uuids are not as they are written");
         let mut reader = Reader::new(bytes);
         let mut sources = BTreeMap::new();
@@ -110,7 +110,7 @@ impl Numbered {
                 return Err(wrong());
             }
         }
-        Ok(Numbered(sources))
+        Ok(LineUuids(sources))
     }
 }
 
@@ -123,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    fn of(lines: &BTreeSet<(u8, u64)>) -> Numbered {
-        let mut numbered = Numbered::default();
+    fn of(lines: &BTreeSet<(u8, u64)>) -> LineUuids {
+        let mut numbered = LineUuids::default();
         for source in lines.iter().map(|(source, _)| *source).collect::<BTreeSet<_>>() {
             let own = lines.iter().filter(|(of, _)| *of == source).map(|(_, line)| *line);
             numbered.insert([source; 10], &own.collect::<Vec<_>>());
@@ -143,12 +143,12 @@ mod tests {
             let both: BTreeSet<Uuid> = of(&left).both(&of(&right)).collect();
             let wanted = left.intersection(&right).map(|(source, line)| uuid_of(&[*source; 10], *line));
             prop_assert_eq!(both, wanted.collect::<BTreeSet<_>>());
-            prop_assert_eq!(Numbered::of_bytes(&of(&left).to_bytes()).unwrap(), of(&left));
+            prop_assert_eq!(LineUuids::of_bytes(&of(&left).to_bytes()).unwrap(), of(&left));
         }
 
         #[test]
         fn any_bytes_are_lines_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Numbered::of_bytes(&bytes);
+            let _ = LineUuids::of_bytes(&bytes);
         }
 
         #[test]
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_file_takes_a_few_bytes_however_long() {
-        let mut numbered = Numbered::default();
+        let mut numbered = LineUuids::default();
         numbered.insert([7; 10], &(1..=1_000_000).rev().collect::<Vec<_>>());
         assert!(numbered.to_bytes().len() <= 16);
     }

@@ -24,14 +24,14 @@ const LINE: &str = "seq_low";
 pub(crate) const SOURCE_BYTES: i32 = size_of::<Source>() as i32;
 
 /// The columns as they lie in the file.
-pub(crate) struct Split {
+pub(crate) struct UuidColumns {
     pub uuids: ArrayRef,
     pub sources: ArrayRef,
 }
 
-impl Split {
+impl UuidColumns {
     /// Of the uuids of rows, and the places of these among the arrivals.
-    pub(crate) fn of(uuids: &[Uuid], lines: &[u64]) -> Result<Split, EventStoreError> {
+    pub(crate) fn of(uuids: &[Uuid], lines: &[u64]) -> Result<UuidColumns, EventStoreError> {
         let mut own = FixedSizeBinaryBuilder::with_capacity(uuids.len(), 16);
         let mut sources = FixedSizeBinaryBuilder::with_capacity(uuids.len(), SOURCE_BYTES);
         for (uuid, at) in uuids.iter().zip(lines) {
@@ -46,7 +46,7 @@ impl Split {
                 }
             }
         }
-        Ok(Split { uuids: Arc::new(own.finish()), sources: Arc::new(sources.finish()) })
+        Ok(UuidColumns { uuids: Arc::new(own.finish()), sources: Arc::new(sources.finish()) })
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::segments::reader::ids;
 
-    fn batch(split: Split, lines: &[u64]) -> RecordBatch {
+    fn batch(split: UuidColumns, lines: &[u64]) -> RecordBatch {
         let lines: ArrayRef = Arc::new(UInt64Array::from(lines.to_vec()));
         let columns = [(UUID, split.uuids), (UUID_SOURCE, split.sources), (LINE, lines)];
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
@@ -118,7 +118,7 @@ mod tests {
                 uuids.push(if is_line { uuid_of(&[0x80 | source; 10], line) } else { Uuid::from_u128(number) });
                 lines.push(if source == 3 { line + 1 } else { line });
             }
-            let split = Split::of(&uuids, &lines).unwrap();
+            let split = UuidColumns::of(&uuids, &lines).unwrap();
             prop_assert_eq!(split.uuids.null_count() + split.sources.null_count(), uuids.len());
             prop_assert_eq!(ids(&joined(batch(split, &lines)).unwrap(), UUID).unwrap(), uuids);
         }
@@ -128,7 +128,7 @@ mod tests {
     fn a_row_without_either_is_an_error() {
         let missing = || Arc::new(FixedSizeBinaryArray::new_null(16, 1)) as ArrayRef;
         let sources = Arc::new(FixedSizeBinaryArray::new_null(SOURCE_BYTES, 1)) as ArrayRef;
-        assert!(joined(batch(Split { uuids: missing(), sources }, &[1])).is_err());
+        assert!(joined(batch(UuidColumns { uuids: missing(), sources }, &[1])).is_err());
         let alone = RecordBatch::try_from_iter_with_nullable([(UUID, missing(), true)]).unwrap();
         assert!(joined(alone).is_err());
     }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::manifest::state::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::uuids::line_uuids::{Numbered, Source, line_of, uuid_of};
+use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
 
 /// Bytes of an entry.
 const ENTRY: u64 = 4;
@@ -44,12 +44,12 @@ const LINES_BYTES_MAX: usize = 1 << 20;
 
 /// The uuids of a segment that is being written.
 #[derive(Debug, Default)]
-pub(crate) struct Uuids {
+pub(crate) struct UuidIndexBuilder {
     hashes: Vec<u64>,
     lines: HashMap<Source, Vec<u64>>,
 }
 
-impl Uuids {
+impl UuidIndexBuilder {
     pub(crate) fn add(&mut self, uuid: Uuid) {
         match line_of(uuid) {
             Some((source, line)) => self.lines.entry(source).or_default().push(line),
@@ -63,7 +63,7 @@ impl Uuids {
         sources.sort_unstable_by_key(|(source, _)| *source);
         let mut bytes = Vec::new();
         for (source, lines) in sources {
-            let mut of_source = Numbered::default();
+            let mut of_source = LineUuids::default();
             of_source.insert(source, &lines);
             let packed = of_source.to_bytes();
             let is_short = packed.len() as u64 <= lines.len() as u64 * ENTRY;
@@ -82,15 +82,15 @@ impl Uuids {
 
 /// Uuids that are looked for in segments.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct UuidQuery {
     /// The hashes of all of them, ascending.
     hashes: Vec<u64>,
     /// Those that are lines of files.
-    lines: Numbered,
+    lines: LineUuids,
 }
 
-impl Wanted {
-    pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> Wanted {
+impl UuidQuery {
+    pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> UuidQuery {
         let (mut hashes, mut sources) = (Vec::new(), HashMap::<Source, Vec<u64>>::new());
         for uuid in uuids {
             hashes.push(hash(uuid));
@@ -100,9 +100,9 @@ impl Wanted {
         }
         hashes.sort_unstable();
         hashes.dedup();
-        let mut lines = Numbered::default();
+        let mut lines = LineUuids::default();
         sources.into_iter().for_each(|(source, own)| lines.insert(source, &own));
-        Wanted { hashes, lines }
+        UuidQuery { hashes, lines }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,7 +117,7 @@ impl Wanted {
 
 /// What a segment's file says of uuids that are looked for.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct UuidMatches {
     /// Hashes that uuids of the segment have too.
     pub hashes: Vec<u64>,
     /// Uuids that the segment has.
@@ -233,7 +233,7 @@ fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
 
 /// A segment's file.
 #[derive(Debug, Clone)]
-pub(crate) struct HashFile {
+pub(crate) struct UuidIndexFile {
     objects: Objects,
     object: String,
     /// Of the hashes.
@@ -242,17 +242,17 @@ pub(crate) struct HashFile {
     has_lines: bool,
 }
 
-impl HashFile {
+impl UuidIndexFile {
     /// That of a segment; none when the segment holds no event.
-    pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<HashFile> {
+    pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<UuidIndexFile> {
         let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
         let hashed = segment.hashed.unwrap_or(segment.rows);
         let has_lines = hashed < segment.rows;
-        Some(HashFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
+        Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
     }
 
     /// What the file says of `wanted`.
-    pub(crate) async fn probe(&self, wanted: &Arc<Wanted>) -> Result<Found, EventStoreError> {
+    pub(crate) async fn probe(&self, wanted: &Arc<UuidQuery>) -> Result<UuidMatches, EventStoreError> {
         let size = self.objects.size(&self.object).await?;
         let lines = size.checked_sub(self.layout.size());
         let lines = lines.filter(|lines| (*lines > 0) == self.has_lines && *lines <= LINES_BYTES_MAX as u64);
@@ -263,7 +263,7 @@ impl HashFile {
         let uuids = if self.has_lines && !wanted.lines.is_empty() {
             let range = size - lines..size;
             let parts = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
-            let lines = Numbered::of_bytes(parts.first().map_or(&[], |part| part))?;
+            let lines = LineUuids::of_bytes(parts.first().map_or(&[], |part| part))?;
             wanted.lines.both(&lines).collect()
         } else {
             Vec::new()
@@ -271,11 +271,11 @@ impl HashFile {
         let hashes = if self.layout.rows == 0 {
             Vec::new()
         } else if wanted.hashes.len() as u64 * LOOKUP_BYTES < size {
-            self.look_up(&wanted.hashes).await?
+            self.probe_buckets(&wanted.hashes).await?
         } else {
-            self.go_through(wanted).await?
+            self.scan_file(wanted).await?
         };
-        Ok(Found { hashes, uuids })
+        Ok(UuidMatches { hashes, uuids })
     }
 
     fn wrong(&self) -> EventStoreError {
@@ -283,7 +283,7 @@ impl HashFile {
     }
 
     /// Reads the buckets of `hashes` alone.
-    async fn look_up(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
+    async fn probe_buckets(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
         let buckets = hashes.iter().map(|hash| self.layout.place(*hash).0).collect::<Vec<_>>();
         let wanted = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
         let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
@@ -297,7 +297,7 @@ impl HashFile {
     }
 
     /// Reads the whole file, a piece at a time.
-    async fn go_through(&self, wanted: &Arc<Wanted>) -> Result<Vec<u64>, EventStoreError> {
+    async fn scan_file(&self, wanted: &Arc<UuidQuery>) -> Result<Vec<u64>, EventStoreError> {
         let all = self.layout.fences(&(0..self.layout.buckets()));
         let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
         let fences = parts.first().and_then(|part| fences(part, self.layout.rows));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     struct Held {
-        file: HashFile,
+        file: UuidIndexFile,
         _directory: tempfile::TempDir,
     }
 
@@ -357,15 +357,15 @@ mod tests {
         let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
         let segment = SegmentEntry { hashed: Some(hashed), ..crate::segments::tests::entry("h", rows) };
         objects.create("h", file).await.unwrap();
-        Held { file: HashFile::of(&objects, &segment).unwrap(), _directory: directory }
+        Held { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
     }
 
     /// Looks all of `asked` up in both ways.
     async fn found(held: &Held, mut asked: Vec<u64>) -> Vec<u64> {
         asked.sort_unstable();
-        let asked = Arc::new(Wanted { hashes: asked, lines: Numbered::default() });
-        let found = held.file.go_through(&asked).await.unwrap();
-        assert_eq!(held.file.look_up(&asked.hashes).await.unwrap(), found);
+        let asked = Arc::new(UuidQuery { hashes: asked, lines: LineUuids::default() });
+        let found = held.file.scan_file(&asked).await.unwrap();
+        assert_eq!(held.file.probe_buckets(&asked.hashes).await.unwrap(), found);
         assert_eq!(held.file.probe(&asked).await.unwrap().hashes, found);
         found
     }
@@ -406,7 +406,7 @@ mod tests {
             bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
             uuid::Builder::from_custom_bytes(bytes).into_uuid()
         };
-        let mut uuids = Uuids::default();
+        let mut uuids = UuidIndexBuilder::default();
         // Of one file all but every thousandth line, of another too few to tell, and others.
         let lines = (1..=50_000).filter(|n| n % 1000 != 0).map(|n| line(1, n)).collect::<Vec<_>>();
         let few = (1..=10).map(|n| line(2, n)).collect::<Vec<_>>();
@@ -419,17 +419,17 @@ mod tests {
         let held = written(bytes.clone(), rows, hashed).await;
         let asked = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
         let asked = asked.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
-        let found = held.file.probe(&Arc::new(Wanted::of(asked))).await.unwrap();
+        let found = held.file.probe(&Arc::new(UuidQuery::of(asked))).await.unwrap();
         assert_eq!(found.uuids, lines);
         let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
         hashes.sort_unstable();
         assert_eq!(found.hashes, hashes);
         // One of none of them, and a file that is cut.
-        let none = Arc::new(Wanted::of((200..210).map(uuid)));
-        assert_eq!(held.file.probe(&none).await.unwrap(), Found::default());
+        let none = Arc::new(UuidQuery::of((200..210).map(uuid)));
+        assert_eq!(held.file.probe(&none).await.unwrap(), UuidMatches::default());
         for cut in [bytes.slice(..bytes.len() - 1), bytes.slice(..600), Bytes::new()] {
             let held = written(cut, rows, hashed).await;
-            let all = Arc::new(Wanted::of(lines.iter().copied()));
+            let all = Arc::new(UuidQuery::of(lines.iter().copied()));
             assert!(held.file.probe(&all).await.is_err());
         }
     }

@@ -20,13 +20,13 @@ fn batch(rows: &[Key], properties: &[Option<&str>]) -> RecordBatch {
         Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None).unwrap())
     };
     let events: DictionaryArray<Int32Type> = rows.iter().map(|row| row.0.as_str()).collect();
-    let whos: DictionaryArray<Int32Type> = rows.iter().map(|_| "who").collect();
+    let distinct_id_codes: DictionaryArray<Int32Type> = rows.iter().map(|_| "who").collect();
     let times = rows.iter().map(|row| row.2).collect::<Vec<_>>();
     let texts = (0..rows.len()).map(|row| properties.get(row).copied().flatten());
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("event", Arc::new(events), false),
         ("person", ids(rows.iter().map(|row| row.1).collect()), false),
-        ("distinct_id", Arc::new(whos), false),
+        ("distinct_id", Arc::new(distinct_id_codes), false),
         ("timestamp", Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")), false),
         (
             "seq_high",
@@ -45,7 +45,7 @@ fn writer(bits: u32) -> SegmentWriter {
     SegmentWriter::new(vec![("n".to_owned(), Kind::Integer)], bits).unwrap()
 }
 
-fn read(written: &Written) -> (Footer, Vec<RecordBatch>) {
+fn read(written: &WrittenSegment) -> (Footer, Vec<RecordBatch>) {
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment.clone()).unwrap();
     let entries = builder.metadata().file_metadata().key_value_metadata().unwrap();
     let entry = entries.iter().find(|entry| entry.key == FOOTER).unwrap();

@@ -101,7 +101,7 @@ fn parts(
     noise: &mut Noise,
     events: &[Said],
     bases: &BTreeMap<u64, Map<String, Value>>,
-) -> BTreeMap<Uuid, Part> {
+) -> BTreeMap<Uuid, ProfilePart> {
     let portions = 1 + noise.below(4);
     let mut files: Vec<BTreeMap<u64, Changes>> = vec![BTreeMap::new(); portions as usize];
     let mut events = events.to_vec();
@@ -112,7 +112,7 @@ fn parts(
         let file = &mut files[noise.below(portions) as usize];
         file.entry(event.id).or_default().take_event(&event.properties, event.at);
     }
-    let part = |base: &Map<String, Value>| Part { base: base.clone(), changes: Changes::default() };
+    let part = |base: &Map<String, Value>| ProfilePart { base: base.clone(), changes: Changes::default() };
     let mut parts = bases.iter().map(|(id, base)| (person(*id), part(base))).collect::<BTreeMap<_, _>>();
     for file in files {
         for (id, changes) in file {
@@ -143,14 +143,14 @@ fn what_is_kept_gives_what_the_events_give_one_after_the_other() {
         let bases = bases(&mut noise, ids);
         let joined = (1..ids).map(|id| (noise.below(12) as Micros, id, noise.below(id))).collect::<Vec<_>>();
         let want = told(&events, &bases, &joined);
-        let of = |(place, (time, from, to)): (usize, &(Micros, u64, u64))| Joined {
+        let of = |(place, (time, from, to)): (usize, &(Micros, u64, u64))| OrderedMerge {
             place,
             time: *time,
             from: person(*from),
             to: person(*to),
         };
         let joined = joined.iter().enumerate().map(of).collect::<Vec<_>>();
-        let got = together(&parts(&mut noise, &events, &bases), &joined);
+        let got = merged_properties(&parts(&mut noise, &events, &bases), &joined);
         assert_eq!(got, want, "round {round}: {events:?} {bases:?} {joined:?}");
     }
 }
@@ -162,9 +162,10 @@ fn it_does_not_matter_which_events_were_taken_together() {
         let count = noise.below(14);
         let events = (0..count).map(|seq| said(&mut noise, 2, seq, 5)).collect::<Vec<_>>();
         let bases = bases(&mut noise, 2);
-        let joined = [Joined { place: 0, time: noise.below(12) as Micros, from: person(1), to: person(0) }];
-        let once = together(&parts(&mut noise, &events, &bases), &joined);
-        assert_eq!(together(&parts(&mut noise, &events, &bases), &joined), once);
+        let joined =
+            [OrderedMerge { place: 0, time: noise.below(12) as Micros, from: person(1), to: person(0) }];
+        let once = merged_properties(&parts(&mut noise, &events, &bases), &joined);
+        assert_eq!(merged_properties(&parts(&mut noise, &events, &bases), &joined), once);
     }
 }
 
@@ -179,7 +180,7 @@ fn a_person_that_was_never_merged_is_its_base_and_its_changes() {
         let part = &parts[&person(0)];
         let mut direct = part.base.clone();
         part.changes.apply(&mut direct);
-        assert_eq!(direct, together(&parts, &[]));
+        assert_eq!(direct, merged_properties(&parts, &[]));
     }
 }
 
