@@ -1,18 +1,20 @@
-//! Events: in, durable at once, counted once, and out in the order that calculations rely on.
+//! The event store: durable capture, compaction to Parquet, import, erasure, and scans for queries.
 //!
-//! A captured batch becomes a *block* in DynamoDB ([`EventStore::append`]). Compaction turns blocks into *segments*,
-//! Parquet files on an object store; imported history goes straight there ([`EventStore::ingest`]). The *manifest*, rows
-//! in DynamoDB, says which segments there are and what each replaces. A scan ([`EventStore::scan`]) reads the manifest,
-//! the blocks and the wanted pages of the segments, applies merges of persons, and gives columns to the engine.
+//! A captured batch becomes a *block* in DynamoDB ([`EventStore::append`]). Compaction turns blocks into
+//! *segments*, Parquet files in an object store. Imported history is written directly as segments
+//! ([`EventStore::ingest`]). The *manifest*, a set of rows in DynamoDB, lists the segments and what each of
+//! them replaces. A scan ([`EventStore::scan`]) reads the manifest, the blocks and the needed pages of the
+//! segments, applies person merges, and returns columns to the engine.
 //!
-//! What must always hold:
+//! Invariants of the whole crate:
 //!
-//! 1. An event that was acknowledged is counted from then on, exactly once, whatever is compacted, re-sent or stopped.
-//! 2. An event is (project, uuid). Copies count once: the one that arrived first, and one in a segment before any in a
-//!    block, so that a copy that is sent later never changes an answer.
-//! 3. Equal times keep their arrival order: block by block as they came, line by line within an import.
-//! 4. Segments hold no copies of each other's events: whoever adds one has compared with all that the manifest lists,
-//!    and adds it only if the manifest is still that one.
+//! 1. An acknowledged event is counted from then on, exactly once, regardless of compaction, retries and
+//!    crashes.
+//! 2. The key of an event is (project, uuid). Duplicates count once: the one that arrived first wins, and one
+//!    in a segment wins over any in a block, so a duplicate that is sent later never changes a result.
+//! 3. Events with equal times keep their arrival order: by block in order of arrival, by line within an import.
+//! 4. Segments hold no duplicates of each other's events: a writer compares a new segment with all segments
+//!    that the manifest lists, and adds it only if the manifest has not changed since (optimistic concurrency).
 
 mod blocks;
 mod cache;
@@ -91,7 +93,7 @@ use scan::piece::PieceCache;
 use segments::parquet_io::file::ParquetFile;
 use segments::reader::SegmentFile;
 
-/// The events of all projects. Cheap to clone.
+/// The event store of all projects. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EventStore {
     inner: Arc<Inner>,
@@ -116,35 +118,36 @@ struct Inner {
     stale_person_checks: StalePersonChecks,
     merge_failures: MergeFailures,
     files: Cache<Arc<ParquetFile>>,
-    /// Uuids of segments, by segment and hash.
+    /// Uuids by segment and hash: confirms hash matches of the uuid index.
     uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
     pieces: Arc<PieceCache>,
-    /// For questions and the pieces.
+    /// Shared by queries and the piece cache.
     memory: MemoryBudget,
-    /// For what scans decode.
+    /// Limits the memory of pages that are being decoded.
     decode_budget: DecodeBudget,
     replaced: Cache<Arc<Vec<BlockId>>>,
 }
 
-/// Opened segments, and files beside them, that are remembered: footer and page index of each.
-const SEGMENTS_REMEMBERED: usize = 256;
-/// Objects with persons that are remembered.
-const PERSONS_REMEMBERED: usize = 32;
-/// Uuids of segments that are remembered, of which copies wait in blocks.
-const UUIDS_REMEMBERED: usize = 32_768;
-/// Projects whose merged persons are remembered.
+/// Cached open files: footer and page index of a segment or of a file beside it.
+const SEGMENTS_CACHED: usize = 256;
+/// Cached objects with imported persons.
+const PERSON_OBJECTS_CACHED: usize = 32;
+/// Cached uuids of segments that match events waiting in blocks.
+const UUIDS_CACHED: usize = 32_768;
+/// Projects whose person merges are cached.
 const PERSON_MERGES_CACHED: usize = 16;
-/// Lists of replaced blocks that are remembered.
-const REPLACED_REMEMBERED: usize = 64;
+/// Cached lists of replaced blocks.
+const REPLACED_LISTS_CACHED: usize = 64;
 
 impl EventStore {
-    /// The events in the tables of `store` and the objects at `events_url`: `file:///directory`, which is made when it
-    /// is missing, or `s3://bucket/prefix`, with credentials, region and endpoint from the environment.
+    /// Opens the event store on the tables of `store` and the objects at `events_url`: `file:///directory`
+    /// (created when it is missing) or `s3://bucket/prefix` (credentials, region and endpoint from the
+    /// environment).
     pub fn open(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
         EventStore::open_with(store, events_url, Settings::default())
     }
 
-    /// As [`EventStore::open`], with settings of the caller's.
+    /// As [`EventStore::open`], with the given settings.
     pub fn open_with(
         store: Store,
         events_url: &str,
@@ -154,16 +157,16 @@ impl EventStore {
         Ok(EventStore::with(store, objects, settings, Some(records::read_legacy_ids)))
     }
 
-    /// As [`EventStore::open`], for a process that only appends events: it needs no reader of Parquet. Events that merge
-    /// persons are refused as long as persons that a release before the second form of imports has imported wait for
-    /// their first compaction.
+    /// As [`EventStore::open`], for a process that only appends events and links no Parquet reader. Events that
+    /// merge persons are refused while persons imported by a release before import format 2 wait for their
+    /// first compaction.
     pub fn open_to_append(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
         let objects = Objects::open_trusting(events_url, store.roots)?;
         Ok(EventStore::with(store, objects, Settings::default(), None))
     }
 
-    /// The events in the tables of `store` and the objects of another object store, where calls that fail are tried
-    /// again after waits no longer than `longest_wait`.
+    /// Opens the event store on the tables of `store` and another object store. Failed calls are retried with
+    /// waits no longer than `longest_wait`.
     pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
         let objects = Objects::over(objects, "").with_longest_wait(longest_wait);
         EventStore::with(store, objects, Settings::default(), Some(records::read_legacy_ids))
@@ -181,47 +184,48 @@ impl EventStore {
             installation: installation::KnownInstallation::default(),
             store,
             settings,
-            // A start by chance, so that two processes do not count in step.
+            // Starts at a random value, so that two processes do not count in step.
             ties: AtomicU32::new(pennon_core::ids::random_below(1 << 31) as u32),
             marked: Mutex::default(),
             backlog: Backlog::default(),
             flag_calls: flag_calls::FlagCallCache::default(),
-            segments: Cache::new(SEGMENTS_REMEMBERED),
-            persons: Cache::new(PERSONS_REMEMBERED),
-            record_ids: Cache::new(PERSONS_REMEMBERED),
+            segments: Cache::new(SEGMENTS_CACHED),
+            persons: Cache::new(PERSON_OBJECTS_CACHED),
+            record_ids: Cache::new(PERSON_OBJECTS_CACHED),
             read_legacy_ids,
             person_merge_cache: Cache::new(PERSON_MERGES_CACHED),
             log_tails: LogTails::default(),
             stale_person_checks: StalePersonChecks::default(),
             merge_failures: MergeFailures::default(),
-            files: Cache::new(SEGMENTS_REMEMBERED),
-            uuids: quick_cache::sync::Cache::new(UUIDS_REMEMBERED),
+            files: Cache::new(SEGMENTS_CACHED),
+            uuids: quick_cache::sync::Cache::new(UUIDS_CACHED),
             memory: MemoryBudget::new(settings.memory_bytes, settings.cache_bytes, pieces.clone()),
             pieces,
             decode_budget: DecodeBudget::new(settings.scan_bytes / 2),
-            replaced: Cache::new(REPLACED_REMEMBERED),
+            replaced: Cache::new(REPLACED_LISTS_CACHED),
         };
         EventStore { inner: Arc::new(inner) }
     }
 
-    /// The tries of work that somebody waits for.
+    /// Retry budget of work that a user waits for.
     fn command_retries(&self) -> RetryBudget {
         RetryBudget::for_command(&self.inner.settings)
     }
 
-    /// The tries of work that comes again by itself.
+    /// Retry budget of background work, which runs again by itself.
     fn background_retries(&self) -> RetryBudget {
         RetryBudget::for_background_task(&self.inner.settings)
     }
 
-    /// Ascends within the process, for batches that arrive in one microsecond.
+    /// Increases within the process. Orders batches that arrive in the same microsecond.
     fn next_tie(&self) -> u32 {
         self.inner.ties.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl Inner {
-    /// The projects whose rows this process has made. A panic elsewhere leaves the set usable.
+    /// The projects whose marker rows this process has written. Recovers from a poisoned lock: the set stays
+    /// valid.
     fn marked(&self) -> MutexGuard<'_, HashSet<ProjectId>> {
         self.marked.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,9 @@
-//! Blocks: captured batches that no segment holds yet.
+//! The block log: appends captured batches as blocks, lists them, and reads their events.
 //!
-//! Must stay true: a batch is stored whole or not at all, in one transaction; once [`EventStore::append`] has returned,
-//! every later read sees it. A block of which a reader sees only some parts is being written and not acknowledged yet;
-//! it is ignored, unless it arrived more than [`WRITTEN_WITHIN`] ago or its parts cannot be those of such a block: then it
-//! is damaged.
+//! Must stay true: a batch is stored in one transaction, whole or not at all; once [`EventStore::append`] has
+//! returned, every later read sees it. A block of which a reader sees only some parts is still being written
+//! and not acknowledged: readers ignore it, unless it arrived more than [`WRITTEN_WITHIN`] ago or its parts
+//! cannot belong to such a block; then it is damaged.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,61 +24,63 @@ use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::persons::person_ids::derived;
 use crate::scan::piece::properties_bytes;
 
-/// Most blocks of a shard that wait for compaction and can still be read by one question.
+/// Most waiting blocks of a shard that one query reads.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
-/// Most compressed bytes of a shard's blocks that wait for compaction and can still be read by one question.
+/// Most compressed bytes of waiting blocks of a shard that one query reads.
 pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
-/// Most bytes of all waiting blocks after inflation, for one question.
+/// Most decompressed bytes of all waiting blocks that one query reads.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 
-/// What of a shard may be read before it is known that the asker may: a page of the store at most.
+/// Limits of a read before the caller is authorized: at most one page per shard.
 const FEW_PER_SHARD: usize = 200;
 const FEW_BYTES_PER_SHARD: usize = 512 << 10;
 
-/// Items of a shard that [`EventStore::newest_blocks`] reads at most.
+/// Most items of a shard that [`EventStore::newest_blocks`] reads.
 const NEWEST_PER_SHARD: usize = 500;
 
-/// Items of a shard that one run of compaction takes; above the parts of a block, so that a run gets on.
+/// Items of a shard that one compaction run reads; more than the parts of a block, so that a run makes
+/// progress.
 const COMPACTED_PER_SHARD: usize = 250;
-/// Compressed bytes of a shard that one run of compaction takes; above the largest block.
+/// Compressed bytes of a shard that one compaction run reads; more than the largest block.
 pub(crate) const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
 
-/// What a uuid takes in a set of those that were seen, about.
+/// Approximate bytes of a uuid in the set of seen ones.
 const SEEN_BYTES: usize = 24;
-/// What the allocator adds to the two texts of a row.
+/// Allocator overhead of the two texts of a row.
 const TEXTS_BYTES: usize = 32;
 
-/// Microseconds after its arrival within which the transaction of a block has been seen whole by every reader: a minute.
+/// Microseconds after its arrival within which every reader sees the transaction of a block completely: one
+/// minute.
 const WRITTEN_WITHIN: u64 = 60 * 1_000_000;
 
-/// A block's bytes as read.
+/// A block as stored, with its parts concatenated.
 #[derive(Debug)]
 pub(crate) struct RawBlock {
     project: ProjectId,
     pub id: BlockId,
     bytes: Vec<u8>,
-    /// How many parts there are.
+    /// Number of parts that were found.
     parts: usize,
 }
 
 impl RawBlock {
-    /// Size after inflation.
+    /// Decompressed size.
     pub(crate) fn inflated_len(&self) -> usize {
         block::inflated_len(&self.bytes)
     }
 
-    /// Size as it is stored.
+    /// Stored size.
     pub(crate) fn stored_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Inflates it.
+    /// Verifies and decompresses it.
     pub(crate) fn open(&self) -> Result<Block, EventStoreError> {
         self.require_parts()?;
         Block::open(&self.bytes, self.project, &self.id).map_err(|error| self.block_error(error))
     }
 
-    /// An error where it is not what was written.
+    /// Verifies the checksum.
     pub(crate) fn verify(&self) -> Result<(), EventStoreError> {
         self.require_parts()?;
         Block::verify(&self.bytes, self.project, &self.id).map_err(|error| self.block_error(error))
@@ -103,11 +105,8 @@ impl RawBlock {
 }
 
 impl EventStore {
-    /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and the
-    /// merges that they ask for have happened.
-    ///
-    /// [`EventStoreError::TooLarge`] when they do not fit into one transaction, or ask for more than
-    /// [`MERGES_MAX`](crate::MERGES_MAX) merges; nothing is stored then.
+    /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and
+    /// the person merges that they request are applied.
     pub async fn append(
         &self,
         project: ProjectId,
@@ -120,7 +119,7 @@ impl EventStore {
         self.append_sealed(project, Captured::of(events).sealed()?, now).await
     }
 
-    /// As [`EventStore::append`], of a batch that was made ready elsewhere.
+    /// As [`EventStore::append`], for a batch that was encoded before.
     pub async fn append_sealed(
         &self,
         project: ProjectId,
@@ -139,8 +138,8 @@ impl EventStore {
         let writes = parts.enumerate().map(|(part, bytes)| {
             Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
         });
-        // Merges first: made again they change nothing, while a batch that is sent again because they failed after it
-        // was stored would count twice where its events have no uuid of their own.
+        // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
+        // would resend it, and events without a uuid of their own would count twice.
         self.merge_persons(project, &batch.merging).await?;
         self.inner.store.blocks.transact(writes.collect()).await?;
         self.inner.backlog.add(batch.block.len());
@@ -148,7 +147,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Makes the rows that say that the project has events, once a process.
+    /// Writes the rows that mark the project as having events, once per process.
     pub(crate) async fn mark_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
         if self.inner.marked().contains(&project) {
             return Ok(());
@@ -159,8 +158,8 @@ impl EventStore {
         Ok(())
     }
 
-    /// Makes the row by which [`EventStore::projects`] lists the project, for imported persons and groups: without it, a
-    /// backup and an export would leave them out. The project has no events by that.
+    /// Writes the row by which [`EventStore::projects`] lists the project, for imported persons and groups.
+    /// Without it a backup and an export would skip them. It does not mark the project as having events.
     pub(crate) async fn list_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
         self.put_mark(keys::project_with_events(project)).await
     }
@@ -172,20 +171,20 @@ impl EventStore {
         }
     }
 
-    /// The projects that have events, imported persons or groups.
+    /// Lists the projects that have events, imported persons or groups.
     pub async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
         let items = self.inner.store.records.query(Query::partition(keys::PROJECTS_PK)).await?;
         Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
     }
 
-    /// All blocks of `project` that are not being written, oldest first; those that a segment replaces too.
+    /// All completely written blocks of `project`, oldest first, including those that a segment replaces.
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
         let most = self.inner.settings.shard_bytes;
         let shards = self.shards(project, None, BLOCKS_PER_SHARD_MAX + 1, most).await?;
         let has_more = shards.iter().any(|shard| shard.has_more);
         let blocks = assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items))?;
         if has_more || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
-            // A matter of time, not of the question.
+            // The condition passes, so it is no error of the query.
             self.inner.backlog.wake();
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
@@ -194,7 +193,7 @@ impl EventStore {
         Ok(blocks)
     }
 
-    /// As [`EventStore::raw_blocks`], if they are so few that one page of each shard has them all.
+    /// As [`EventStore::raw_blocks`], if one page of each shard holds them all.
     pub(crate) async fn raw_blocks_if_few(
         &self,
         project: ProjectId,
@@ -206,19 +205,19 @@ impl EventStore {
         assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items)).map(Some)
     }
 
-    /// The newest blocks of `project` that are not being written, oldest first; those that a segment replaces too. One round
-    /// trip, however many there are: of each shard at most a page of the store.
+    /// The newest completely written blocks of `project`, oldest first, including those that a segment
+    /// replaces. One round trip: at most one page per shard.
     pub(crate) async fn newest_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
         let pages = (0..keys::SHARDS).map(|shard| async move {
             let query = Query::partition(keys::shard_pk(project, shard)).descending().limit(NEWEST_PER_SHARD);
             self.inner.store.blocks.page(&query, None).await
         });
         let pages = futures::future::try_join_all(pages).await?;
-        // Parts of a block come in their order.
+        // Parts of a block in ascending order.
         assemble_blocks(project, pages.into_iter().flat_map(|page| page.items.into_iter().rev()))
     }
 
-    /// The ids of all blocks of `project` that are not being written, however many; their content is not looked at.
+    /// The ids of all completely written blocks of `project`, without a limit; their content is not checked.
     pub(crate) async fn block_ids(&self, project: ProjectId) -> Result<Vec<BlockId>, EventStoreError> {
         let mut parts: BTreeMap<BlockId, usize> = BTreeMap::new();
         for shard in 0..keys::SHARDS {
@@ -243,7 +242,7 @@ impl EventStore {
         Ok(written.map(|(id, _)| id).collect())
     }
 
-    /// Block `id` with those of its parts that are there; none where there is no part.
+    /// Gets block `id` with the parts that exist; none if there is no part.
     pub(crate) async fn raw_block(
         &self,
         project: ProjectId,
@@ -255,8 +254,8 @@ impl EventStore {
         Ok((!parts.is_empty()).then(|| RawBlock { project, id, bytes: parts.concat(), parts: parts.len() }))
     }
 
-    /// The oldest blocks of `project`, those before block `from` left out, and the block that the others begin with, if
-    /// there are more. No block that is left out behind `from` is older than one of them.
+    /// Reads the oldest blocks of `project`, from block `from` on, and the id to continue from if there are
+    /// more. Every block that is not returned is newer than all that are.
     pub(crate) async fn oldest_blocks(
         &self,
         project: ProjectId,
@@ -274,7 +273,8 @@ impl EventStore {
         Ok((blocks, first_cut))
     }
 
-    /// The oldest items of every shard, from block `from` on: at most `limit`, and about `bytes`, of each.
+    /// Reads the oldest items of every shard, from block `from` on: at most `limit` items and about `bytes`
+    /// bytes of each.
     async fn shards(
         &self,
         project: ProjectId,
@@ -284,7 +284,7 @@ impl EventStore {
     ) -> Result<Vec<ShardPage>, EventStoreError> {
         let shards = (0..keys::SHARDS).map(|shard| {
             let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
-            // The name of a block comes before the names of its parts.
+            // The id of a block sorts before the keys of its parts.
             let query = match from {
                 Some(from) => query.after(from.to_string()),
                 None => query,
@@ -300,19 +300,19 @@ impl EventStore {
     }
 }
 
-/// The oldest items of a shard.
+/// One read of a shard.
 struct ShardPage {
     items: Vec<Item>,
     /// Whether there may be more.
     has_more: bool,
 }
 
-/// The block that an item is a part of.
+/// Parses the block id of an item.
 fn block_of(project: ProjectId, item: &Item) -> Result<BlockId, EventStoreError> {
     part_of(project, item).map(|(id, _)| id)
 }
 
-/// The block that an item is a part of, and which one.
+/// Parses the block id and the part number of an item.
 fn part_of(project: ProjectId, item: &Item) -> Result<(BlockId, u8), EventStoreError> {
     BlockId::of_sk(&item.key.sk).map_err(|error| EventStoreError::DamagedBlock {
         project,
@@ -321,8 +321,7 @@ fn part_of(project: ProjectId, item: &Item) -> Result<(BlockId, u8), EventStoreE
     })
 }
 
-/// The blocks among `items`, those left out that are being written. Parts of a block come in their order, that of the sort
-/// keys.
+/// Assembles blocks from `items`, in order of the sort keys; skips those that are still being written.
 fn assemble_blocks(
     project: ProjectId,
     items: impl Iterator<Item = Item>,
@@ -341,9 +340,9 @@ fn assemble_blocks(
     Ok(written.map(block).collect())
 }
 
-/// Whether a block of which these `parts` are there may be one whose others are to come.
+/// Whether the missing parts of a block may still be in flight.
 fn is_being_written(id: &BlockId, parts: &[(u8, Vec<u8>)]) -> bool {
-    // All parts of a block but the last are full.
+    // All parts of a block except the last are full.
     let is_one = |(part, bytes): &(u8, Vec<u8>)| match id.parts.checked_sub(part + 1) {
         None => false,
         Some(0) => true,
@@ -352,53 +351,54 @@ fn is_being_written(id: &BlockId, parts: &[(u8, Vec<u8>)]) -> bool {
     parts.len() < usize::from(id.parts) && parts.iter().all(is_one) && !write_window_passed(id)
 }
 
-/// Whether a block has been there for so long that no part of it is to come.
+/// Whether a block is so old that no part of it can be in flight.
 fn write_window_passed(id: &BlockId) -> bool {
     let now = micros_u64(chrono::Utc::now().timestamp_micros());
     id.micros.saturating_add(WRITTEN_WITHIN) < now
 }
 
-/// Which events of blocks are wanted, and what of them. Asked once a name, not once an event.
+/// Which events of blocks to decode, and which of their properties. The predicates are called once per name,
+/// not per event.
 #[derive(Clone)]
 pub(crate) struct BlockFilter {
-    /// Whether events of this name are.
+    /// Selects events by name.
     pub event: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Earliest time that is.
+    /// Earliest timestamp.
     pub from: Micros,
-    /// Latest time that is.
+    /// Latest timestamp.
     pub to: Micros,
-    /// Whether the property of this name is.
+    /// Selects properties by name.
     pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// From what the memory of events and blocks is reserved, if anything limits it.
+    /// The query whose memory the decoded events reserve, if it is limited.
     pub memory: Option<QuestionMemory>,
 }
 
 impl BlockFilter {
-    /// Everything.
+    /// All events with all properties.
     pub(crate) fn all() -> BlockFilter {
         BlockFilter::properties(|_| true)
     }
 
-    /// All events, with those properties whose names are `wanted`.
+    /// All events, with the selected properties.
     pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> BlockFilter {
         let (from, to) = (Micros::MIN, Micros::MAX);
         BlockFilter { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), memory: None }
     }
 }
 
-/// What was found in blocks.
+/// The events of blocks that passed a filter.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingRows {
-    /// The events that were wanted, copies dropped, in order of arrival.
+    /// The events, deduplicated, in order of arrival.
     pub rows: Vec<Row>,
-    /// How many events there are, copies included.
+    /// Number of events before filtering, duplicates included.
     pub events: u64,
-    /// What the events and their properties take.
+    /// Memory that the events and their properties reserve.
     pub taken: Option<[MemoryLease; 2]>,
 }
 
-/// The events of `blocks` that are `wanted`. A copy is no event of its own, whatever its
-/// name and time are: the one that arrived first is the event, wanted or not.
+/// Decodes the events of `blocks` that pass the filter. Duplicates are dropped before filtering: the one that
+/// arrived first is the event, whether it passes or not.
 pub(crate) async fn filter_rows(
     project: ProjectId,
     blocks: Vec<RawBlock>,
@@ -410,7 +410,7 @@ pub(crate) async fn filter_rows(
     tokio::task::spawn_blocking(move || decode_rows(project, &blocks, &wanted)).await?
 }
 
-/// The events of `blocks`, copies dropped, in order of arrival; of each only the properties whose names are wanted.
+/// Decodes all events of `blocks`, deduplicated, in order of arrival, with the selected properties only.
 pub(crate) async fn rows_with_properties(
     project: ProjectId,
     blocks: Vec<RawBlock>,
@@ -419,7 +419,7 @@ pub(crate) async fn rows_with_properties(
     Ok(filter_rows(project, blocks, BlockFilter::properties(wanted)).await?.rows)
 }
 
-/// One block at a time is in memory as it was sent. Blocks come in the order in which they arrived.
+/// Decompresses one block at a time. `blocks` are in order of arrival.
 pub(crate) fn decode_rows(
     project: ProjectId,
     blocks: &[RawBlock],
@@ -452,7 +452,7 @@ pub(crate) fn decode_rows(
             }
         }
     }
-    // The blocks and the uuids go with this.
+    // The blocks and the uuids are freed on return.
     drop(seen);
     reserve(&mut others, held - compressed)?;
     Ok(WaitingRows { taken: properties.zip(others).map(<[MemoryLease; 2]>::from), ..found })
@@ -462,7 +462,7 @@ fn reserve(lease: &mut Option<MemoryLease>, bytes: usize) -> Result<(), EventSto
     lease.as_mut().map_or(Ok(()), |lease| lease.set(bytes as u64))
 }
 
-/// Uuid and time of the events of `blocks`, copies dropped, in order of arrival. Nothing else of them is built.
+/// Uuid and time of the events of `blocks`, deduplicated, in order of arrival. Decodes nothing else.
 pub(crate) async fn event_headers(blocks: Vec<RawBlock>) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
     if blocks.is_empty() {
         return Ok(Vec::new());

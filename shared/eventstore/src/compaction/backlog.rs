@@ -1,7 +1,7 @@
-//! When compaction should begin before its time: enough batches wait for it that questions would feel them.
+//! Wakes compaction early when so many batches wait that queries would become slow.
 //!
-//! Must stay true: whoever stores a batch never waits here; what is counted is this process's own share, so that nothing
-//! has to be read for it.
+//! Must stay true: a writer never waits here; only the batches of this process are counted, so that nothing has
+//! to be read.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 
 use crate::EventStore;
 
-/// Batches that may wait before compaction is woken: a twentieth of what one question reads.
+/// Waiting batches that wake compaction: a twentieth of what one query may read.
 pub(crate) const BLOCKS: usize = 1000;
-/// Compressed bytes that may.
+/// Waiting compressed bytes that wake compaction.
 pub(crate) const BYTES: usize = 8 << 20;
 
-/// What this process has stored since compaction was woken the last time.
+/// Batches that this process stored since it last woke compaction.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     blocks: AtomicUsize,

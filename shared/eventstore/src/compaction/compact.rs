@@ -1,10 +1,11 @@
-//! Blocks into segments, and small segments into larger ones.
+//! Compaction: turns waiting blocks into segments, and merges small segments into larger ones.
 //!
-//! Must stay true: doing it twice, at the same time or halfway changes no answer; a run takes a bounded number of
-//! blocks and rows, so that it ends. A merge adds and takes away no event, so it may be put on top of a manifest that has
-//! changed meanwhile, if what it replaces is still there. A damaged block becomes part of no segment: it stays where it is,
-//! and the others go on. A merge that cannot be done keeps no other one from its turn
-//! ([`crate::compaction::merge_failures`]). What is replaced is noted as replaced when that happens, however long making the new segment took.
+//! Must stay true: a run that is repeated, runs concurrently with another, or stops halfway changes no query
+//! result. A run takes a bounded number of blocks and rows, so it ends. A merge neither adds nor removes an
+//! event, so it may be committed on top of a changed manifest if the segments that it replaces are still
+//! listed. A damaged block becomes part of no segment: it stays where it is, and the others go on. A merge that
+//! fails does not block other merges ([`crate::compaction::merge_failures`]). The time at which something was
+//! replaced is taken at the commit, however long the new segment took to write.
 
 use std::sync::Arc;
 
@@ -34,43 +35,44 @@ use crate::segments::property_values;
 use crate::segments::uuids::uuid_index::UuidQuery;
 use crate::time::WorkClock;
 
-/// Most bytes of blocks of one run, after inflation; one block at least is taken.
+/// Most bytes of blocks in one run, after decompression. A run takes at least one block.
 pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
-/// Merges that may fail in one run. Each time half as many segments are tried, so that the one in the way is found.
+/// Most failed merges in one run. Each attempt takes half as many segments, so that the failing one is
+/// isolated.
 const FAILED_MERGES_MAX: usize = 8;
 
-/// What a compaction did.
+/// Counters of a compaction run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Blocks that segments hold now.
+    /// Blocks that were turned into segments.
     pub blocks: usize,
-    /// Events of them that were new.
+    /// New events in these blocks.
     pub events: u64,
-    /// Events of them that were copies.
+    /// Duplicate events in these blocks.
     pub copies: u64,
-    /// Bytes of the blocks of one run after inflation, at most: what the run had in memory at once, besides columns of the
-    /// same events.
+    /// Decompressed bytes of the blocks of one run, at most: what the run held in memory, besides columns of
+    /// the same events.
     pub inflated: u64,
-    /// Segments that were merged into a larger one, or written anew.
+    /// Segments that were merged into a larger one, or rewritten.
     pub merged_segments: usize,
     /// Rows of the segments that were merged.
     pub merged_rows: u64,
-    /// Merges that failed because of what was to be merged: it cannot be read, or its rows are not what they should be. The
-    /// log says which, once; other segments are merged, and these are tried again after an hour.
+    /// Merges that failed because a segment cannot be read or has invalid rows. The log names it, once. Other
+    /// segments are merged, and these are retried after an hour.
     pub failed_merges: usize,
-    /// Blocks that are damaged. They stay where they are, and nothing of them is in a segment.
+    /// Damaged blocks. They stay where they are, and no segment contains any of their events.
     pub damaged_blocks: usize,
     /// Whether blocks are left for another run.
     pub more: bool,
 }
 
 impl Compacted {
-    /// Whether another run would find something to do.
+    /// Whether another run would find work.
     pub fn goes_on(&self) -> bool {
         self.more || self.merged_segments > 0
     }
 
-    /// Adds what another run did.
+    /// Adds the counters of another run.
     pub fn add(&mut self, other: &Compacted) {
         self.blocks += other.blocks;
         self.events += other.events;
@@ -84,24 +86,24 @@ impl Compacted {
     }
 }
 
-/// What the blocks table holds for a run.
+/// The blocks that a run compacts.
 #[derive(Default)]
 struct PendingBlocks {
     manifest: Manifest,
-    /// The oldest ones that no segment of the manifest replaces and that are what was written.
+    /// The oldest blocks that are undamaged and not replaced by a segment of the manifest.
     intact: Vec<RawBlock>,
-    /// How many beside them are damaged.
+    /// Number of damaged blocks.
     damaged: usize,
-    /// Whether there are more.
+    /// Whether there are more blocks.
     more: bool,
 }
 
-/// Blocks on their way into a segment.
+/// Blocks and the segment made of them.
 struct Batch {
-    /// When they had been read.
+    /// When they were read.
     read: WorkClock,
     ids: Vec<BlockId>,
-    /// Events, copies included.
+    /// Number of events, duplicates included.
     sent: u64,
     inflated: u64,
     wanted: Arc<UuidQuery>,
@@ -110,7 +112,7 @@ struct Batch {
 }
 
 impl EventStore {
-    /// Compacts a project's events once: some blocks, and one merge. Does nothing, cheaply, when there is nothing to do.
+    /// Runs compaction once: some blocks, and one merge. Cheap when there is nothing to do.
     pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
         let blocks = self.compact_blocks(project, now).await?;
         let merged = self.merge_segments(project, now, Effort::Due).await?;
@@ -135,7 +137,7 @@ impl EventStore {
             }
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
             if let Some(entry) = self.list_or_discard(project, manifest, &batch, &mut retries).await? {
-                // Whoever read them before reads the manifest after, which lists the segment.
+                // A reader that read the blocks before reads the manifest after, which lists the segment.
                 self.remove_blocks(project, &batch.ids).await?;
                 let removed_at = Some(clock.now());
                 let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at, ..blocks });
@@ -157,8 +159,8 @@ impl EventStore {
         }
     }
 
-    /// The oldest blocks of a project. Where all of those are damaged, the ones behind them: whatever is damaged, others
-    /// become segments.
+    /// Reads the oldest blocks of a project. If all of those are damaged, continues behind them, so that damage
+    /// never stops compaction.
     async fn pending_blocks(&self, project: ProjectId) -> Result<PendingBlocks, EventStoreError> {
         let mut waiting = PendingBlocks::default();
         let mut from = None;
@@ -168,10 +170,10 @@ impl EventStore {
             if blocks.is_empty() {
                 return Ok(waiting);
             }
-            // After the blocks, as every reader does.
+            // After the blocks: the read order of every reader.
             waiting.manifest = Manifest::load(&self.inner.store, project).await?;
             let (blocks, replaced) = self.split_replaced(&waiting.manifest, blocks).await?;
-            // What an earlier run left behind when it stopped; it would be in the way of this one.
+            // Left by an earlier run that stopped; it would block this one.
             let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
             self.remove_blocks(project, &replaced).await?;
             let duplicates = self.verify_blocks(project, &waiting.manifest, blocks).await?;
@@ -186,7 +188,8 @@ impl EventStore {
         }
     }
 
-    /// The segment with those events of `blocks` that no segment of the manifest holds; its objects are stored.
+    /// Writes the segment with those events of `blocks` that no segment of the manifest holds. Its objects are
+    /// stored but not listed.
     async fn segment_of_blocks(
         &self,
         project: ProjectId,
@@ -210,8 +213,8 @@ impl EventStore {
         Ok(Batch { read, ids, sent, inflated, wanted, duplicates, new })
     }
 
-    /// Lists the segment of a batch, on top of `manifest` or of a later one that holds none of its events either. None, and
-    /// nothing stays of it, where it has to be made anew.
+    /// Lists the segment of a batch, on top of `manifest` or of a later one if that holds none of its events.
+    /// Returns none, and removes the objects, when the segment has to be rebuilt.
     async fn list_or_discard(
         &self,
         project: ProjectId,
@@ -230,7 +233,7 @@ impl EventStore {
             manifest = Manifest::load(&self.inner.store, project).await?;
             match self.is_still_valid(batch, &mut duplicates, &manifest).await {
                 Ok(true) => {}
-                // Also where something was replaced and removed while it was read.
+                // Contended: an object was replaced and removed while it was read.
                 Ok(false) | Err(EventStoreError::Contended) => break Ok(None),
                 Err(error) => break Err(error),
             }
@@ -239,16 +242,16 @@ impl EventStore {
         outcome
     }
 
-    /// Whether the segment of a batch is what it would be if it were made on top of `manifest`: its blocks wait, none of its
-    /// events is held, and nobody was erased.
+    /// Whether the segment would be the same if it were built on top of `manifest`: its blocks still wait, none
+    /// of its events is in a segment, and no person was erased since.
     async fn is_still_valid(
         &self,
         batch: &Batch,
         duplicates: &mut DuplicateCheck,
         manifest: &Manifest,
     ) -> Result<bool, EventStoreError> {
-        // Events that somebody else made a segment of may be erased already, and be held by none. Which blocks were
-        // replaced is told for as long as the grace period.
+        // Another run may have made a segment of these events that was erased since, so no segment holds them.
+        // Lists of replaced blocks are kept for the grace period only.
         let is_late = batch.read.elapsed() > GRACE_MICROS / 2;
         if duplicates.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
             return Ok(false);
@@ -257,8 +260,8 @@ impl EventStore {
         Ok(duplicates.held.len() == batch.duplicates.held.len())
     }
 
-    /// Merges the segments that are due first, or else writes one anew in which many persons are others by now. Does
-    /// nothing, cheaply, when none are.
+    /// Merges the segments that [`merge_policy`] selects, or else rewrites one segment with many merged
+    /// persons. Cheap when there is nothing to do.
     pub async fn merge_segments(
         &self,
         project: ProjectId,
@@ -277,7 +280,7 @@ impl EventStore {
             if entries.is_empty() {
                 break;
             }
-            // Where this fails it is of no segment, and no other merge would do better.
+            // An error here does not come from a segment, and any other merge would fail too.
             let person_merges = self.person_merges(project).await?;
             match self.merge(project, manifest, &entries, &person_merges, clock).await {
                 Ok(done) => return Ok(Compacted { failed_merges, ..done }),
@@ -290,14 +293,14 @@ impl EventStore {
         Ok(Compacted { failed_merges, ..Compacted::default() })
     }
 
-    /// The segments that are to be written as one, or the one that is to be written anew; none when none is.
+    /// The segments to merge, or the one to rewrite; empty when there is no work.
     async fn segments_to_merge(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         effort: Effort,
     ) -> Result<Vec<SegmentEntry>, EventStoreError> {
-        // What is damaged is left alone; the others go on.
+        // Damaged segments are skipped.
         let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
         let merge_candidates = merge_policy::next(
             &intact.cloned().collect::<Vec<_>>(),
@@ -310,8 +313,8 @@ impl EventStore {
         Ok(self.segment_with_stale_persons(project, manifest).await?.into_iter().collect())
     }
 
-    /// Sees to it that `entries` are not chosen again that could not be written as one, if that is because of what they are;
-    /// of a damaged one that no other has to suffer for it. Whether it is a failure: that they are too large for it is none.
+    /// Excludes `entries` from further merges if the error comes from their content. A damaged segment is
+    /// excluded alone. Returns whether it counts as a failure: being too large does not.
     fn record_merge_failure(
         &self,
         project: ProjectId,
@@ -330,20 +333,20 @@ impl EventStore {
         let segments = entries.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>().join(" ");
         let is_failure = match &error {
             EventStoreError::TooLarge(why) => {
-                tracing::info!(project, segments, why, "segments stay apart");
+                tracing::info!(project, segments, why, "segments are too large to merge");
                 false
             }
             EventStoreError::Damaged { .. } | EventStoreError::Corrupt(_) => {
-                tracing::error!(project, segments, %error, "segments could not be merged, and others are");
+                tracing::error!(project, segments, %error, "segments could not be merged; other merges continue");
                 true
             }
             _ => return Err(error),
         };
-        self.inner.merge_failures.note(entries);
+        self.inner.merge_failures.record(entries);
         Ok(is_failure)
     }
 
-    /// Writes `entries` of `manifest` as one segment, and puts it in their place.
+    /// Merges `entries` into one segment and replaces them in the manifest.
     async fn merge(
         &self,
         project: ProjectId,
@@ -356,7 +359,7 @@ impl EventStore {
             .merged_segment(project, entries, &ErasureFilter::default(), person_merges, clock.now())
             .await;
         let mut new = match made {
-            // Another run was faster, and what was read is gone already.
+            // Another run replaced them, and their objects are already removed.
             Err(EventStoreError::Contended) => return Ok(Compacted::default()),
             made => made?,
         };
@@ -367,10 +370,10 @@ impl EventStore {
             let are_there =
                 entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
             if !are_there {
-                // Another run was faster, with some of them at least.
+                // Another run replaced at least some of them.
                 break Ok(Compacted::default());
             }
-            // Whoever has begun with what is there reads on for the grace period, however long it took to come here.
+            // Readers of the old segments get the whole grace period, however long this merge took.
             new.entry.at = clock.now();
             if self.list(project, &manifest, &new).await? {
                 let merged_rows = entries.iter().map(|entry| entry.rows).sum();
@@ -385,7 +388,8 @@ impl EventStore {
         outcome
     }
 
-    /// The segment that holds the events of `entries` but those that `erase` names, under whom they are by `person_merges`.
+    /// Writes the segment with the events of `entries` except those that `erase` selects, under the canonical
+    /// persons of `person_merges`.
     pub(crate) async fn merged_segment(
         &self,
         project: ProjectId,
@@ -423,7 +427,7 @@ impl EventStore {
         Ok(new)
     }
 
-    /// All events of a segment.
+    /// Reads all events of a segment.
     pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
         if entry.rows == 0 {
             return Ok(Vec::new());
@@ -455,7 +459,7 @@ impl EventStore {
     }
 }
 
-/// Leaves as many blocks as one run takes, at least one. True when some are left out.
+/// Truncates to the blocks of one run, at least one. Returns whether some were dropped.
 fn truncate(blocks: &mut Vec<RawBlock>, most: u64) -> bool {
     let all = blocks.len();
     let mut bytes = 0;

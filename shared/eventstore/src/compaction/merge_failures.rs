@@ -1,8 +1,9 @@
-//! Segments that could not be written as one: others are chosen then.
+//! Segments whose merge failed; the policy then chooses others.
 //!
-//! Which of several segments is in the way is not known when writing them as one fails, so at most half of them meet again,
-//! until it is two; who has failed with two others is left alone. Must stay true: this is remembered by a process for a while
-//! and nowhere else, so that whatever was in the way is tried again; what is remembered is bounded.
+//! When a merge of several segments fails, the one that caused it is unknown. So at most half of them are
+//! merged together again, down to two; a segment that failed with two others is excluded. Must stay true:
+//! failures are kept in memory, for a limited time, so that every segment is retried; the number of entries is
+//! bounded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,22 +12,22 @@ use tokio::time::Instant;
 
 use crate::manifest::state::SegmentEntry;
 
-/// How long it is remembered.
+/// How long a failure is kept.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
-/// How much is.
+/// Most failures that are kept.
 const REMEMBERED: usize = 1024;
 
-/// What has failed in this process. Ids of segments are told apart over all projects.
+/// Failed merges of this process. Segment ids are unique over all projects.
 #[derive(Debug, Default)]
 pub(crate) struct MergeFailures(Mutex<Vec<(Instant, Vec<String>)>>);
 
-/// The same at one moment.
+/// A snapshot of the failures.
 #[derive(Debug, Default)]
 pub(crate) struct FailedMerges(Vec<Vec<String>>);
 
 impl MergeFailures {
-    /// Notes that these segments could not be written as one.
-    pub(crate) fn note(&self, entries: &[SegmentEntry]) {
+    /// Records that these segments could not be merged.
+    pub(crate) fn record(&self, entries: &[SegmentEntry]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.remove(0);
@@ -34,7 +35,7 @@ impl MergeFailures {
         known.push((Instant::now(), entries.iter().map(|entry| entry.id.clone()).collect()));
     }
 
-    /// What has failed not long ago.
+    /// The failures that have not expired.
     pub(crate) fn failed(&self) -> FailedMerges {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(at, _)| at.elapsed() < REMEMBERED_FOR);
@@ -43,13 +44,13 @@ impl MergeFailures {
 }
 
 impl FailedMerges {
-    /// Whether these may be written as one.
+    /// Whether these segments may be merged together.
     pub(crate) fn may_merge_together(&self, entries: &[&SegmentEntry]) -> bool {
         let of = |ids: &Vec<String>| entries.iter().filter(|entry| ids.contains(&entry.id)).count();
         self.0.iter().all(|ids| of(ids) <= (ids.len() / 2).max(1))
     }
 
-    /// Whether it is left alone: it failed by itself, or with two others in turn.
+    /// Whether the segment is excluded: it failed alone, or with two others in turn.
     pub(crate) fn is_excluded(&self, id: &str) -> bool {
         let few = self.0.iter().filter(|ids| ids.len() <= 3 && ids.iter().any(|other| other == id));
         few.clone().any(|ids| ids.len() == 1) || few.count() > 1
@@ -88,7 +89,7 @@ mod tests {
                 failures += 1;
                 assert!(failures < 100, "it never ends");
                 merge_failures
-                    .note(&entries[chosen].iter().map(|entry| (*entry).clone()).collect::<Vec<_>>());
+                    .record(&entries[chosen].iter().map(|entry| (*entry).clone()).collect::<Vec<_>>());
             } else {
                 left.retain(|of| !open[chosen.clone()].contains(of));
                 left.push(all);

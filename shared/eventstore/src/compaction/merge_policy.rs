@@ -1,30 +1,30 @@
-//! Which segments are due to be written as one: size tiers, neighbours in time first.
+//! Merge policy: which segments are merged next. Size-tiered, neighbours in time first.
 //!
-//! Segments of about one size are a tier, each four times the one below. [`FAN`] of a tier become one of the next, so that
-//! an event is written anew as often as there are tiers and a project is left with a few segments of each. Must stay true:
-//! what is merged has no more rows than [`MERGED_ROWS_MAX`] and no more bytes than [`MERGED_BYTES_MAX`]; every merge leaves
-//! fewer segments, so that merging ends.
+//! Segments of similar size are a tier; each tier is four times the one below. [`FAN`] segments of a tier
+//! become one of the next, so an event is rewritten once per tier and a project keeps a few segments of each.
+//! Must stay true: a merged segment has at most [`MERGED_ROWS_MAX`] rows and [`MERGED_BYTES_MAX`] bytes; every
+//! merge reduces the number of segments, so merging ends.
 
 use crate::compaction::merge_failures::FailedMerges;
 use crate::manifest::state::SegmentEntry;
 
 /// Most rows of a merged segment: 10 million events are one segment, 100 million about nine.
 pub(crate) const MERGED_ROWS_MAX: u64 = 12_000_000;
-/// Most bytes of the segments that are merged: the new one is put together in memory.
+/// Most bytes of the merged segments: the new one is built in memory.
 pub(crate) const MERGED_BYTES_MAX: u64 = 512 << 20;
-/// How many segments of a tier are due.
+/// Segments of a tier that trigger a merge (fan-in).
 pub(crate) const FAN: usize = 4;
 /// Most segments that are merged at once.
 const AT_ONCE: usize = 32;
 /// Rows of the first tier.
 const FIRST_ROWS: u64 = 65_536;
 
-/// How much is done.
+/// How eagerly segments are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// What keeps the number of segments low while events come in.
+    /// Only what keeps the number of segments low while events arrive.
     Due,
-    /// Whatever makes them fewer.
+    /// Any merge that reduces the number of segments.
     Fewest,
 }
 
@@ -32,12 +32,12 @@ fn tier(entry: &SegmentEntry) -> u32 {
     (entry.rows / FIRST_ROWS).max(1).ilog(FAN as u64)
 }
 
-/// Segments above this number of rows or bytes stay as they are: no two of them fit into one.
+/// Segments above half of a limit are not merged: no two of them fit into one.
 fn is_full(entry: &SegmentEntry) -> bool {
     entry.rows > MERGED_ROWS_MAX / 2 || entry.bytes > MERGED_BYTES_MAX / 2
 }
 
-/// The segments to be merged next, at least two, but for those that have `failed` to be; none when nothing is due.
+/// The segments to merge next, at least two, skipping those that `failed`; empty when there is no work.
 pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &FailedMerges) -> Vec<SegmentEntry> {
     let open = segments.iter().filter(|entry| effort == Effort::Fewest || !is_full(entry));
     let mut open = open.filter(|entry| !failed.is_excluded(&entry.id)).collect::<Vec<_>>();
@@ -48,7 +48,7 @@ pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &FailedMer
     let highest = open.iter().map(|entry| tier(entry)).max().unwrap_or(0);
     for at in 0..=highest {
         let of_tier = open.iter().copied().filter(|entry| tier(entry) == at).collect::<Vec<_>>();
-        // Where four of the highest tier do not fit into one, two do.
+        // If four of the highest tier do not fit into one segment, two do.
         let least = if of_tier.len() >= FAN { 2 } else { continue };
         let found = merge_candidates(&of_tier, least, failed);
         if !found.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &FailedMer
     Vec::new()
 }
 
-/// The longest stretch of neighbours that fits into one segment; of several the one of the shortest time.
+/// The longest run of neighbours that fits into one segment; of several, the one that spans the shortest time.
 fn merge_candidates(entries: &[&SegmentEntry], least: usize, failed: &FailedMerges) -> Vec<SegmentEntry> {
     let stretch = |first: usize| {
         let (mut rows, mut bytes) = (0, 0);

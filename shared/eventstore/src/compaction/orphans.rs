@@ -1,9 +1,10 @@
-//! Objects that no manifest names: their writer stopped before it listed them, or they could not be removed.
+//! Orphans: objects that no manifest names, because their writer stopped before listing them or they could not
+//! be deleted.
 //!
-//! They are moved to `orphans` first, under the day of that, and removed [`ORPHANS_KEPT_DAYS`] later, so that an
-//! operator who finds that the tables were the wrong ones can put them back. Must stay true: nothing is moved that a
-//! manifest names or a writer may still list; objects are listed before the manifest is read, only those go that are older
-//! than any writer takes, and only where tables and objects are of one installation.
+//! They are first moved to `orphans`, under the date of the move, and deleted [`ORPHANS_KEPT_DAYS`] later, so
+//! that an operator who used the wrong tables can restore them. Must stay true: no object is moved that a
+//! manifest names or a writer may still list. So objects are listed before the manifest is read, only objects
+//! older than any write takes are moved, and only if tables and objects belong to one installation.
 
 use std::collections::HashSet;
 
@@ -17,9 +18,9 @@ use crate::integrity::checksums;
 use crate::keys::PROJECT_FOLDER;
 use crate::manifest::state::Manifest;
 
-/// How old an object is that no writer is going to list any more, in microseconds: a day.
+/// Age from which no writer lists an object any more, in microseconds: one day.
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
-/// How many days an orphan is kept after it was moved.
+/// Days that an orphan is kept after it was moved.
 pub const ORPHANS_KEPT_DAYS: u64 = 30;
 
 const FOLDER: &str = "orphans";
@@ -27,24 +28,24 @@ const FOLDER: &str = "orphans";
 /// An object that no manifest named.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Orphan {
-    /// Where it lies now.
+    /// Its current name.
     pub object: String,
     /// Its size.
     pub bytes: u64,
-    /// It is removed after this moment.
+    /// It is deleted after this time.
     pub removed_after: DateTime<Utc>,
 }
 
 impl EventStore {
-    /// Moves objects of the project that no entry of the manifest has, written more than [`ORPHANED_MICROS`] before
-    /// `now`, and removes those that were moved long ago. Returns how many were moved.
+    /// Moves objects of the project that the manifest does not name and that were written more than
+    /// [`ORPHANED_MICROS`] before `now`, and deletes orphans that expired. Returns how many were moved.
     pub async fn sweep_orphans(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
         self.verify_installation().await?;
         let now_utc = DateTime::from_timestamp_micros(now).unwrap_or(DateTime::<Utc>::MAX_UTC);
         let over = self.orphans(project).await?.into_iter().filter(|orphan| orphan.removed_after <= now_utc);
         let over = over.map(|orphan| orphan.object).collect::<Vec<_>>();
         if !over.is_empty() {
-            tracing::info!(project, objects = over.len(), "objects that no manifest named are removed");
+            tracing::info!(project, objects = over.len(), "deleting orphaned objects");
             self.inner.objects.remove_standalone(&over).await?;
         }
         let mut listed = Vec::new();

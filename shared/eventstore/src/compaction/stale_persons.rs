@@ -1,10 +1,10 @@
-//! Segments in which many persons have become others since they were written.
+//! Finds segments in which many persons were merged since they were written.
 //!
-//! A question puts the rows of such persons where they belong, each time anew; so a segment with many of them is written
-//! once more, under the persons of now. Must stay true: a run looks at a bounded number of segments and writes one; a
-//! segment that was looked at is left alone until so many more persons have been linked that it may be due; once written
-//! anew it is not due by the same links, so that this ends. Links stay in the log whatever is folded into segments: they
-//! are also what tells who a distinct id is that comes again.
+//! A query moves the rows of such persons at read time, every time; so a segment with many of them is rewritten
+//! under the canonical persons. Must stay true: a run checks a bounded number of segments and selects one. A
+//! checked segment is not checked again before enough further persons were merged. A rewritten segment is not
+//! selected again for the same merges, so this ends. Merges stay in the log after the rewrite: they also map
+//! distinct ids that appear again later.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use crate::error::EventStoreError;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::persons::person_merges::PersonMerges;
 
-/// One in so many persons of a segment makes it worth writing anew.
+/// A segment is rewritten when one in so many of its persons was merged.
 const SHARE: usize = 8;
-/// Segments of which one run reads the persons.
+/// Segments whose persons one run reads.
 const LOOKED_AT_ONCE: usize = 8;
-/// A segment of fewer rows than this part of a person range is left to the tiers: it will be merged soon.
+/// Segments smaller than this fraction of a person range are left to the merge policy.
 const SMALL: u64 = 8;
-/// Segments that are remembered.
+/// Most remembered segments.
 const REMEMBERED: usize = 16_384;
 
-/// By id of a segment: at how many linked persons it may be due.
+/// By segment id: the number of merged persons from which the segment is checked again.
 #[derive(Debug, Default)]
 pub(crate) struct StalePersonChecks(Mutex<HashMap<String, usize>>);
 
@@ -41,7 +41,7 @@ impl StalePersonChecks {
 
     fn note(&self, id: &str, due: usize) {
         let mut known = self.known();
-        // Of segments that are gone by now nobody asks any more.
+        // Drops entries of segments that no longer exist, too.
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -50,7 +50,7 @@ impl StalePersonChecks {
 }
 
 impl EventStore {
-    /// A segment that is to be written anew because of its persons, if there is one.
+    /// Selects a segment to rewrite because of merged persons, if there is one.
     pub(crate) async fn segment_with_stale_persons(
         &self,
         project: ProjectId,
@@ -73,7 +73,7 @@ impl EventStore {
             let Some(persons) = &entry.persons else { continue };
             let bytes = match self.inner.objects.get(persons).await {
                 Ok(bytes) => bytes,
-                // That is noted; or it was replaced meanwhile. The others go on.
+                // Damage is recorded elsewhere; or the segment was replaced meanwhile. The others go on.
                 Err(EventStoreError::Damaged { .. } | EventStoreError::Contended) => continue,
                 Err(error) => return Err(error),
             };
@@ -82,7 +82,7 @@ impl EventStore {
             if moved > 0 && moved * SHARE >= all {
                 return Ok(Some(entry.clone()));
             }
-            // Each link moves one person, and those who are that person already.
+            // Each merge moves one person, and those merged into it before.
             self.inner
                 .stale_person_checks
                 .note(&entry.id, linked + (all.div_ceil(SHARE) - moved.min(all / SHARE)).max(1));
@@ -91,7 +91,7 @@ impl EventStore {
     }
 }
 
-/// How many of these persons, 16 bytes each, are others by now; and how many there are.
+/// Of these person ids, 16 bytes each: how many were merged, and how many there are.
 fn moved(persons: &[u8], person_merges: &PersonMerges) -> (usize, usize) {
     let (ids, _) = persons.as_chunks::<16>();
     let is_moved = |id: &&[u8; 16]| {

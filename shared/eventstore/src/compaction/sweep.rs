@@ -1,12 +1,14 @@
-//! Removing what segments have replaced.
+//! Sweep: deletes what segments have replaced.
 //!
-//! Blocks go at once, if the compaction that replaced them stopped before it removed them: readers read blocks before
-//! the manifest, so whoever misses one sees its segment. The list of them, and the objects and entries of replaced
-//! segments, go when blocks have been gone, or segments been replaced, for [`GRACE_MICROS`], because a reader may have just
-//! begun with them. Must stay true: a segment's entry goes only after the blocks and entries that it names, because
-//! readers ignore those by it, and so does what an entry names; both only in a later sweep, because a reader whose page
-//! with a removed entry is from before this one still has to find on another page that it was replaced. Any step may be
-//! the last, and the next sweep goes on.
+//! Blocks are deleted at once, if the compaction that replaced them stopped before doing so: readers read
+//! blocks before the manifest, so a reader that misses a block sees its segment. The list of replaced blocks,
+//! and objects and entries of replaced segments, are deleted [`GRACE_MICROS`] after the blocks were deleted or
+//! the segments replaced, because a reader may still use them.
+//!
+//! Must stay true: the entry of a segment is deleted only after the blocks and entries that it replaces,
+//! because readers ignore those because of it. Both happen only in a later sweep, because a reader whose
+//! manifest page predates this sweep must still find on another page that the entry was replaced. A sweep may
+//! stop after any step; the next one goes on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,10 +22,10 @@ use crate::keys;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::persons::imports::entry::FormerObject;
 
-/// How long a segment that was replaced stays readable, in microseconds: ten minutes.
+/// How long a replaced segment stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
 
-/// What a sweep removed.
+/// Counters of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Blocks.
@@ -33,7 +35,7 @@ pub struct Swept {
 }
 
 impl EventStore {
-    /// Removes the blocks that segments replace, and segments that have been replaced for longer than the grace period.
+    /// Deletes replaced blocks, and segments that were replaced longer than the grace period ago.
     pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<Swept, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let mut swept = Swept::default();
@@ -66,7 +68,7 @@ impl EventStore {
         Ok(swept)
     }
 
-    /// Removes blocks that may be left. Returns what the entry is to say of them.
+    /// Deletes remaining blocks. Returns the new state of the list.
     async fn sweep_blocks(
         &self,
         project: ProjectId,
@@ -83,7 +85,7 @@ impl EventStore {
         Ok(ReplacedBlocks { settled, ..blocks.clone() })
     }
 
-    /// Removes segments that have been replaced for long enough.
+    /// Deletes segments that were replaced long enough ago.
     async fn sweep_segments(
         &self,
         project: ProjectId,
@@ -99,7 +101,7 @@ impl EventStore {
                 continue;
             }
             for replaced in replaced_entries(entry, &by_id) {
-                // Readers ignore by it what it replaces itself, blocks and segments.
+                // Readers need it to ignore the blocks and segments that it replaced itself.
                 let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
                     && !replaced.replaces_segments.iter().any(|id| by_id.contains_key(id.as_str()));
                 if is_last && gone.insert(replaced.id.clone()) {
@@ -124,8 +126,7 @@ impl EventStore {
     }
 }
 
-/// The entries that `entry` replaces, directly or through others, the deepest first. Does not rely on clocks: entries may
-/// carry times in any order.
+/// The entries that `entry` replaces, directly or indirectly, deepest first. Independent of clocks.
 fn replaced_entries<'a>(
     entry: &SegmentEntry,
     by_id: &HashMap<&str, &'a SegmentEntry>,

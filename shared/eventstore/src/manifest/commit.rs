@@ -1,7 +1,7 @@
-//! A segment on its way into the manifest: its objects first, then, in one transaction, its entry.
+//! Commit of a new segment: its objects first, then, in one transaction, its manifest entry.
 //!
-//! Must stay true: nothing is listed before all its objects lie safely in the store; only after a definite no of the
-//! manifest are the objects removed again, because a call that failed may have been carried out.
+//! Must stay true: an entry is listed only after all its objects are durable. Objects are removed again only
+//! after the manifest definitely rejected the entry, because a call that failed may have been carried out.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
@@ -16,11 +16,11 @@ use crate::manifest::state::{Manifest, SegmentEntry, new_id};
 use crate::persons::profiles::file::FileEntry;
 use crate::segments::writer::{Replaces, WrittenSegment};
 
-/// A segment and its objects.
+/// A segment that is not listed yet, and its objects.
 pub(crate) struct NewSegment {
     pub entry: SegmentEntry,
     pub files: Vec<(String, Bytes)>,
-    /// The calls of flags among its events.
+    /// Flag calls among its events.
     pub calls: CallsByKey,
     /// The newest block that it replaces.
     pub newest_block: Option<BlockId>,
@@ -46,7 +46,7 @@ impl NewSegment {
         object
     }
 
-    /// Says what it replaces; the blocks in a list beside it.
+    /// Sets what it replaces. The replaced blocks go to a list object beside the segment.
     pub(crate) fn replace(&mut self, replaces: &Replaces) -> Result<(), EventStoreError> {
         self.entry.replaces_segments.clone_from(&replaces.segments);
         let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
@@ -58,7 +58,7 @@ impl NewSegment {
         Ok(())
     }
 
-    /// Gives it its events.
+    /// Sets its events.
     pub(crate) fn put(&mut self, written: WrittenSegment) {
         self.entry.rows = written.rows;
         self.entry.events = written.events;
@@ -70,17 +70,17 @@ impl NewSegment {
         self.entry.persons = Some(self.file("persons", written.persons));
     }
 
-    /// Gives it the file of its distinct ids.
+    /// Sets the file of its distinct ids.
     pub(crate) fn put_ids(&mut self, bytes: Bytes, rows: u64) {
         self.entry.ids = Some(self.profile("ids", bytes, rows));
     }
 
-    /// Forgets what lies safely in the store; the names of the objects stay.
+    /// Frees the content of objects that are stored; their names stay.
     pub(crate) fn forget_content(&mut self) {
         self.files.iter_mut().for_each(|(_, bytes)| *bytes = Bytes::new());
     }
 
-    /// Gives it the file of its groups.
+    /// Sets the file of its groups.
     pub(crate) fn put_groups(&mut self, bytes: Bytes, rows: u64) {
         self.entry.groups = Some(self.profile("groups", bytes, rows));
     }
@@ -97,19 +97,20 @@ impl EventStore {
         self.inner.objects.create_all(&new.files).await
     }
 
-    /// Lists a segment on top of `manifest`. False, and nothing is written, when the manifest has changed.
+    /// Adds the entry of a segment on top of `manifest`. Returns false, and writes nothing, when the manifest
+    /// has changed.
     pub(crate) async fn list(
         &self,
         project: ProjectId,
         manifest: &Manifest,
         new: &NewSegment,
     ) -> Result<bool, EventStoreError> {
-        // Before the segment is listed, so that no crash loses a call: counting a call twice changes nothing.
+        // Before the segment is listed, so that a crash loses no call: counting a call twice changes nothing.
         self.count_flag_calls(project, &new.calls, new.newest_block, new.entry.at).await?;
         manifest.add(self, project, keys::SEGMENT, &new.entry.id, &new.entry).await
     }
 
-    /// Removes the objects of a segment that was not listed, and is not going to be.
+    /// Removes the objects of a segment that is not listed and will not be.
     pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
         self.inner.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
     }

@@ -1,7 +1,7 @@
-//! The files of a project, for engines that read them without the store.
+//! The live files of a project, for engines that read Parquet without this store.
 //!
-//! Must stay true: the files named are exactly those that the manifest lists as live; what a reader of files alone would
-//! miss is told beside them: events that wait in blocks, and persons who are somebody else by now.
+//! Must stay true: the result names exactly the files that the manifest lists as live, and reports what the
+//! files alone lack: the number of events waiting in blocks, and person ids that were merged since.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ use crate::persons::person_merges::PersonMerges;
 use crate::segments::Footer;
 use crate::segments::property_columns::Kind;
 
-/// The live files of a project, and what they do not tell.
+/// The live files of a project, and what they lack.
 #[derive(Debug, Clone, Default)]
 pub struct LiveFiles {
     /// The segments.
     pub segments: Vec<Segment>,
-    /// Events that are counted but lie in no segment yet.
+    /// Events that count but are in no segment yet.
     pub waiting: u64,
-    /// Persons in the files who are somebody else by now, and who they are.
+    /// Person ids in the files that were merged, with their canonical ids.
     pub merged: Vec<(Uuid, Uuid)>,
 }
 
 impl EventStore {
-    /// The live files of a project at this moment.
+    /// Lists the live files of a project.
     pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
         let SnapshotOutline { manifest, merge_state, hot } = self.outline(project).await?;
         let waiting = self.headers_not_in_segments(&manifest, hot).await?.len() as u64;
@@ -42,7 +42,11 @@ impl EventStore {
             if !merge_state.person_merges.is_empty()
                 && let Some(persons) = &entry.persons
             {
-                take_merged(&self.inner.objects.get(persons).await?, &merge_state.person_merges, &mut merged);
+                collect_merged(
+                    &self.inner.objects.get(persons).await?,
+                    &merge_state.person_merges,
+                    &mut merged,
+                );
             }
         }
         files.merged = merged.into_iter().collect();
@@ -50,8 +54,8 @@ impl EventStore {
     }
 }
 
-/// The persons of a file of 16-byte ids who are somebody else.
-fn take_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BTreeMap<Uuid, Uuid>) {
+/// Collects the merged persons of a file of 16-byte ids.
+fn collect_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BTreeMap<Uuid, Uuid>) {
     for id in persons.as_chunks::<16>().0 {
         let id = Uuid::from_bytes(*id);
         let now = person_merges.person(id);

@@ -1,7 +1,7 @@
-//! The objects that belong to the events of a project at one moment, by their names: what a copy of them needs.
+//! Names of the objects that belong to a project at one moment: what a backup has to copy.
 //!
-//! Must stay true: with the tables of the moment and the objects that are named here, every question has the answer that it
-//! had then. What a listed segment has replaced is not needed, except for the lists of blocks that readers still ask for.
+//! Must stay true: with the tables of that moment and these objects, every query returns what it returned then.
+//! Objects of replaced segments are not needed, except the lists of replaced blocks that readers still use.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::integrity::checksums;
 use crate::manifest::state::Manifest;
 
 impl EventStore {
-    /// The names of all objects that the manifest of `project` needs, with the checksums beside them, ascending. They are
-    /// there for [`crate::GRACE_MICROS`] from the moment of the manifest on, whatever is compacted.
+    /// Names of all objects that the manifest of `project` needs, including checksum files, ascending. They
+    /// exist for at least [`crate::GRACE_MICROS`] after the manifest was read, regardless of compaction.
     pub async fn named_objects(&self, project: ProjectId) -> Result<Vec<String>, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let live = manifest.segments.iter().flat_map(|entry| entry.objects());
@@ -27,7 +27,7 @@ impl EventStore {
         Ok(named.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
-    /// The names of the objects with results of calculations that are there now. One that is gone is calculated anew.
+    /// Names of the objects with calculation results. A missing one is recalculated.
     pub async fn named_results(&self) -> Result<Vec<String>, EventStoreError> {
         Ok(self.list_results(None).await?.iter().map(|(object, _)| object.name()).collect())
     }

@@ -1,14 +1,14 @@
-//! What a manifest says of names of objects.
+//! Ids and object names of a manifest.
 
 use super::state::{Manifest, SegmentEntry};
 use crate::compaction::orphans::id_of;
 use crate::persons::imports::entry::RecordsEntry;
 
 impl Manifest {
-    /// The ids that the names of its objects begin with.
+    /// Ids that the names of its objects start with.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         let segments = self.all_segments.iter().map(|(_, entry)| entry.id.as_str());
-        // Records that some were erased from lie under another name than their entry's.
+        // An import that was rewritten by an erasure has objects with another id than its entry.
         let rewritten = self.rewritten.iter().map(|(_, _, entry)| entry);
         let records = self.persons.iter().chain(&self.groups).chain(rewritten);
         let records = records.flat_map(RecordsEntry::objects).map(|name| id_of(name));
@@ -17,7 +17,7 @@ impl Manifest {
         segments.chain(records).chain(links).chain(merges)
     }
 
-    /// The objects that are read, checksums not counted.
+    /// Names of all objects that readers use, checksum files excluded.
     pub(crate) fn object_names(&self) -> impl Iterator<Item = &str> {
         let segments = self.segments.iter().flat_map(SegmentEntry::objects);
         let records = self.persons.iter().chain(&self.groups).flat_map(RecordsEntry::objects);

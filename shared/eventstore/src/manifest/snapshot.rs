@@ -1,7 +1,7 @@
-//! What a reader sees of a project at one moment: manifest, blocks, merged persons.
+//! The view of a reader on a project at one moment: manifest, blocks, person merges.
 //!
-//! Must stay true: blocks are read before the manifest. A block that is already gone by then has been replaced by a
-//! segment that the manifest, read later, is sure to list; one that is still there is ignored if the manifest lists its
+//! Must stay true: blocks are read before the manifest. A block that is gone by then was replaced by a segment
+//! that the manifest, read later, lists; a block that is still there is ignored if the manifest lists its
 //! segment. Objects of replaced segments stay for the grace period, so that a reader can finish.
 
 use std::sync::Arc;
@@ -21,45 +21,46 @@ use crate::persons::person_merge_cache::PersonMergeState;
 use crate::persons::person_merges::PersonMerges;
 use crate::segments::reader::SegmentFile;
 
-/// A project at one moment.
+/// A consistent view of a project.
 pub(crate) struct Snapshot {
     pub manifest: Manifest,
-    /// Events of blocks, without copies of each other; some may be copies of events in segments.
+    /// Events of blocks, deduplicated among themselves; some may duplicate events in segments.
     pub hot: Vec<Row>,
-    /// How many events blocks hold, whether they were asked for or not.
+    /// Number of events in blocks, including those that the filter dropped.
     pub hot_events: u64,
-    /// What they take of the memory of the question.
+    /// Memory that these rows reserve of the query.
     pub hot_taken: Option<[MemoryLease; 2]>,
     pub person_merges: Arc<PersonMerges>,
     pub merge_state: Arc<PersonMergeState>,
 }
 
-/// A project at one moment, without the content of the events that wait.
+/// A consistent view of a project, without the content of waiting events.
 pub(crate) struct SnapshotOutline {
     pub manifest: Manifest,
     pub merge_state: Arc<PersonMergeState>,
-    /// Uuid and time of the events of blocks, without copies of each other; some may be copies of events in segments.
+    /// Uuid and time of the events of blocks, deduplicated among themselves; some may duplicate events in
+    /// segments.
     pub hot: Vec<(Uuid, Micros)>,
 }
 
-/// Who is who at one moment.
+/// The canonical person of every person id at one moment.
 #[derive(Debug, Clone)]
 pub struct FinalPersons(Arc<PersonMergeState>);
 
 impl FinalPersons {
-    /// The person that somebody is who by itself would be `id`.
+    /// The canonical person of the person id `id`.
     pub fn of(&self, id: Uuid) -> Uuid {
         self.0.person_merges.person(id)
     }
 }
 
 impl EventStore {
-    /// The project as it is now.
+    /// Reads a snapshot with all events of blocks.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
         self.snapshot_of(project, BlockFilter::all()).await
     }
 
-    /// The project as it is now; of the events in blocks those that are `wanted`.
+    /// Reads a snapshot with those events of blocks that pass the filter.
     pub(crate) async fn snapshot_of(
         &self,
         project: ProjectId,
@@ -79,7 +80,7 @@ impl EventStore {
         })
     }
 
-    /// The project as it is now; of the events in blocks uuid and time alone.
+    /// Reads a snapshot with only uuid and time of the events of blocks.
     pub(crate) async fn outline(&self, project: ProjectId) -> Result<SnapshotOutline, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, merge_state) = self.manifest_and_persons(project).await?;
@@ -88,7 +89,7 @@ impl EventStore {
         Ok(SnapshotOutline { manifest, merge_state, hot })
     }
 
-    /// The opened segment of an entry.
+    /// Opens the segment of an entry, from the cache if possible.
     pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
         let name = entry.object.as_deref().unwrap_or_default();
         if let Some(file) = self.inner.segments.get(name) {
@@ -104,19 +105,20 @@ impl EventStore {
         let SnapshotOutline { manifest, mut hot, .. } = self.outline(project).await?;
         let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
         let of_segments = segments.map(|entry| entry.min_time).min();
-        // A copy of an event that a segment holds is none, whatever its time; others cannot come before those.
+        // A duplicate of an event in a segment does not count, whatever its time. Only events before the first
+        // segment matter.
         hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
         let waiting = self.headers_not_in_segments(&manifest, hot).await?;
         Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
     }
 
-    /// Who is who by now, for many questions.
+    /// The canonical persons as of now, for many lookups.
     pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
         let (_, merge_state) = self.manifest_and_persons(project).await?;
         Ok(FinalPersons(merge_state))
     }
 
-    /// The person that events of `distinct_id` count as.
+    /// The canonical person of a distinct id.
     pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
         let (_, merge_state) = self.manifest_and_persons(project).await?;
         Ok(merge_state.person_merges.person(derived(project, distinct_id)))

@@ -1,12 +1,12 @@
-//! Which segments, person objects and group objects a project has, and the one way to change that.
+//! The manifest of a project: its segments and imports, and the only way to change them.
 //!
-//! Must stay true: whatever is added raises the project's `HEAD` in the same transaction, guarded by the version that the
-//! writer built on, so that of two writers with the same base only one wins (a sweep, which takes away only what others
-//! replaced, does not); what a listed segment replaces is ignored
-//! by readers although its rows and objects are still there, until [`crate::EventStore::sweep`] removes them. A manifest
-//! of many entries is read in pages, and no page tells what was written since the one before: each entry carries the
-//! version that it came with, and `HEAD` says how many came with the last one, so that a reader that has read of two states
-//! notices and reads again.
+//! Must stay true: every addition raises the version of the project's `HEAD` row in the same transaction, with
+//! the version that the writer read as precondition, so that of two concurrent writers only one succeeds. (A
+//! sweep only removes what others replaced and does not raise it.) Readers ignore what a listed segment
+//! replaces, although its rows and objects exist until [`crate::EventStore::sweep`] removes them. A manifest of
+//! many entries is read in pages, which are not one snapshot: each entry carries the version that it was added
+//! with, and `HEAD` holds how many entries came with the last version, so a reader that mixed two states
+//! detects it and reads again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,52 +29,53 @@ use crate::segments::FORMAT;
 
 /// Most event names that a segment's entry lists.
 const EVENT_NAMES_MAX: usize = 500;
-/// How often a manifest is read that changes meanwhile.
+/// Read attempts while the manifest keeps changing.
 const READ_ATTEMPTS: usize = 8;
 
 /// The entry of a segment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SegmentEntry {
     pub id: String,
-    /// Form of the objects, `segment::FORMAT`.
+    /// Format number of the objects, `segment::FORMAT`.
     pub format: u32,
-    /// The Parquet object; none when the segment holds no event but still replaces something.
+    /// The Parquet object; none when the segment holds no event but still replaces others.
     pub object: Option<String>,
-    /// The object that tells its uuids.
+    /// The uuid index object.
     pub hashes: Option<String>,
-    /// Of how many of them it has hashes; of all where this is not said.
+    /// Number of uuids that have a hash in the index; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hashed: Option<u64>,
-    /// The object with the persons of its ranges.
+    /// The object with the person ids of its ranges.
     #[serde(default)]
     pub persons: Option<String>,
     pub rows: u64,
     pub bytes: u64,
     pub min_time: Micros,
     pub max_time: Micros,
-    /// Names of its events; none when there are more than are worth listing.
+    /// Names of its events; none above [`EVENT_NAMES_MAX`].
     pub events: Option<Vec<String>>,
-    /// Blocks that it replaces, until they have been gone for a while.
+    /// Blocks that it replaces, until they have been removed for the grace period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<ReplacedBlocks>,
     /// Segments that it replaces; emptied when they have been removed.
     pub replaces_segments: Vec<String>,
-    /// What its events say of persons; none where an earlier release wrote it, or it holds no event.
+    /// File of distinct ids and profile changes; none where an earlier release wrote the segment, or it holds
+    /// no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<FileEntry>,
-    /// What its events say of groups, if they do.
+    /// File of group changes, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<FileEntry>,
-    /// When it was written; where it replaces segments, when it took their place.
+    /// When it was written, or, if it replaces segments, when it replaced them.
     pub at: Micros,
-    /// The version of the manifest that it came with.
+    /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
 }
 
-/// What the manifest lists: it carries the version of the manifest that it came with.
+/// An entry of the manifest. It carries the manifest version that it was added with.
 pub(crate) trait ManifestEntry: Serialize + Clone {
-    /// The same, with its version.
+    /// A copy with that version.
     fn at_head(&self, head: u64) -> Self;
 }
 
@@ -99,15 +100,15 @@ impl ManifestEntry for FoldedMergesEntry {
 /// The body of `HEAD`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
-    /// How many entries came with its version.
+    /// How many entries were added with its version.
     entries: usize,
-    /// The form of the manifest as a whole: a new kind of entry that must not be passed over makes it another one.
+    /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
     #[serde(default = "formats::first")]
     format: u32,
 }
 
 impl SegmentEntry {
-    /// A segment without objects, events, and anything that it replaces.
+    /// A segment without objects and events that replaces nothing.
     pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
         SegmentEntry {
             id,
@@ -130,19 +131,19 @@ impl SegmentEntry {
         }
     }
 
-    /// Its objects.
+    /// The names of its objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
         let blocks = self.blocks.iter().map(|blocks| &blocks.object);
         self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
     }
 
-    /// Whether anything is known of persons or groups by it: its events may be gone while that stays.
+    /// Whether it has data of persons or groups. Its events may be erased while that stays.
     pub(crate) fn has_profiles(&self) -> bool {
         self.rows > 0 || self.ids.is_some() || self.groups.is_some()
     }
 
-    /// Whether some event of one of `names` (all when none is given) may lie in it between the two instants.
+    /// Whether it may hold an event with one of `names` (any name if none) between the two instants.
     pub(crate) fn may_have(
         &self,
         names: Option<&std::collections::BTreeSet<String>>,
@@ -156,77 +157,77 @@ impl SegmentEntry {
         self.rows > 0 && named && self.max_time >= from && self.min_time <= to
     }
 
-    /// The names for the entry of a segment that has events called `names`.
+    /// The event names for an entry, or none when there are too many.
     pub(crate) fn listed(names: &std::collections::BTreeSet<&str>) -> Option<Vec<String>> {
         (names.len() <= EVENT_NAMES_MAX).then(|| names.iter().map(|name| (*name).to_owned()).collect())
     }
 }
 
-/// A project's manifest, as one query read it.
+/// The manifest of a project, from one query.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manifest {
     /// Version of `HEAD`; none before the first change.
     pub head: Option<u64>,
-    /// Segments to read, in order of their ids, which is the order in which they were written.
+    /// Live segments, in order of their ids, which is the order in which they were written.
     pub segments: Vec<SegmentEntry>,
-    /// All entries of segments with their versions, replaced ones included.
+    /// All segment entries with their row versions, replaced ones included.
     pub all_segments: Vec<(u64, SegmentEntry)>,
-    /// Objects with persons, oldest first.
+    /// Imports of persons, oldest first.
     pub persons: Vec<RecordsEntry>,
-    /// The versions of the entries of records, by their ids.
+    /// Row versions of import entries, by id.
     pub versions: HashMap<String, u64>,
-    /// Objects with groups, oldest first.
+    /// Imports of groups, oldest first.
     pub groups: Vec<RecordsEntry>,
-    /// Objects with folded merges, oldest first; each holds all that those before hold.
+    /// Objects with folded merges, oldest first; each contains the merges of all before it.
     pub merges: Vec<FoldedMergesEntry>,
-    /// What says who is who by imports, oldest first.
+    /// Objects with the merges of all imports, oldest first.
     pub links: Vec<ImportedMergesEntry>,
-    /// Entries of records that had other objects before, with all that is to be known of them.
+    /// Import entries with former objects that still have to be removed.
     pub rewritten: Vec<(u64, Key, RecordsEntry)>,
-    /// Ids of segments that are known to be damaged.
+    /// Ids of damaged segments.
     pub damaged: HashSet<String>,
 }
 
-/// What is to come into the manifest at once.
+/// A change of the manifest that is applied in one transaction.
 #[derive(Clone, Default)]
 pub(crate) struct ManifestChange<'a> {
     pub segments: &'a [SegmentEntry],
-    /// Entries in the place of those with these versions, and what their sort keys begin with.
+    /// Import entries that replace those with these versions, with the prefixes of their sort keys.
     pub records: &'a [(&'static str, u64, RecordsEntry)],
     pub merges: Option<&'a FoldedMergesEntry>,
-    /// Other rows, and their conditions.
+    /// Other rows to write in the same transaction, with their preconditions.
     pub extra_writes: Vec<Write>,
 }
 
-/// What became of it.
+/// Outcome of a [`ManifestChange`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeOutcome {
     Applied,
-    /// Somebody else changed the manifest.
+    /// Another writer changed the manifest since it was read.
     VersionConflict,
-    /// A condition of the other rows does not hold.
+    /// A precondition of one of the extra rows does not hold.
     PreconditionFailed,
 }
 
-/// A fresh id of a segment or another object: sorts by time.
+/// A new id of a segment or another object. Ids sort by time.
 pub(crate) fn new_id(now: Micros) -> String {
     format!("{:020}-{:016x}", micros_u64(now), pennon_core::ids::random_below(u64::MAX))
 }
 
-/// The time that an id of [`new_id`] begins with.
+/// The time at the start of an id from [`new_id`].
 fn time_of(id: &str) -> Option<Micros> {
     id.split('-').next()?.parse().ok()
 }
 
 impl Manifest {
-    /// A fresh id for imported records: sorts by time, and behind those of all records that are listed. So the order of
-    /// ids is the order in which records were told, also within one instant, and whatever the clocks of two machines say.
+    /// A new id for an import. It sorts after the ids of all listed imports, so the order of ids is the order
+    /// of imports even within one instant and with clocks that differ.
     pub(crate) fn records_id(&self, now: Micros) -> String {
         let last = self.versions.keys().filter_map(|id| time_of(id)).max();
         new_id(last.map_or(now, |last| now.max(last.saturating_add(1))))
     }
 
-    /// Reads the manifest of `project`, as it was at one moment.
+    /// Reads a consistent manifest of `project`.
     pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
         for _ in 0..READ_ATTEMPTS {
             let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
@@ -239,7 +240,7 @@ impl Manifest {
             .into())
     }
 
-    /// What the manifest lists of imported persons alone, and of who is who by them.
+    /// Reads only the entries of imported persons and of their merges.
     pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
         let listed =
             |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
@@ -280,13 +281,13 @@ impl Manifest {
             .map(|(_, entry)| entry)
             .filter(|entry| !replaced.contains(&entry.id));
         manifest.segments = live.cloned().collect();
-        // Clocks of two writers may differ; what the objects hold does not.
+        // Not by id: clocks of two writers may differ.
         manifest.merges.sort_by_key(|entry| entry.through);
         manifest.links.sort_by_key(|entry| entry.head);
         Ok(manifest)
     }
 
-    /// The entry of records that `item` is; none where its records have been erased.
+    /// Parses an import entry; none where all its records were erased.
     fn records(&mut self, item: &Item) -> Result<Option<RecordsEntry>, EventStoreError> {
         let entry: RecordsEntry = item.body()?;
         self.versions.insert(entry.id.clone(), item.version);
@@ -296,28 +297,28 @@ impl Manifest {
         Ok((entry.rows > 0).then_some(entry))
     }
 
-    /// The version that the next change makes.
+    /// The manifest version after the next change.
     pub(crate) fn next_version(&self) -> u64 {
         self.head.unwrap_or(0) + 1
     }
 
-    /// The entries of imported persons and groups, with what their sort keys begin with.
+    /// All import entries of persons and groups, with the prefixes of their sort keys.
     pub(crate) fn all_records(&self) -> impl Iterator<Item = (&'static str, &RecordsEntry)> {
         let persons = self.persons.iter().map(|entry| (keys::PERSONS, entry));
         persons.chain(self.groups.iter().map(|entry| (keys::GROUPS, entry)))
     }
 
-    /// The version of an entry of records.
+    /// The row version of an import entry.
     pub(crate) fn version_of(&self, id: &str) -> u64 {
         self.versions.get(id).copied().unwrap_or(0)
     }
 
-    /// How many erasures the log of merges has been through.
+    /// How many erasures rewrote the merge log.
     pub(crate) fn erasures(&self) -> u64 {
         self.merges.last().map_or(0, |entry| entry.erasures)
     }
 
-    /// What entries say of blocks that they replace.
+    /// The lists of replaced blocks that readers still need.
     pub(crate) fn replaced_blocks(&self) -> impl Iterator<Item = &ReplacedBlocks> {
         self.all_segments
             .iter()
@@ -325,8 +326,7 @@ impl Manifest {
             .filter(|blocks| !blocks.settled)
     }
 
-    /// Adds an entry on top of this manifest. False when somebody else changed the manifest since; nothing is written
-    /// then.
+    /// Adds one entry. Returns false, and writes nothing, when another writer changed the manifest since.
     pub(crate) async fn add<T: ManifestEntry>(
         &self,
         events: &EventStore,
@@ -341,7 +341,7 @@ impl Manifest {
         Ok(self.write_entries(events, project, entries, Vec::new()).await? == ChangeOutcome::Applied)
     }
 
-    /// Makes all of `change`, all at once, on top of this manifest; nothing is written where that is not possible.
+    /// Applies the whole change in one transaction on top of this manifest, or nothing.
     pub(crate) async fn apply(
         &self,
         events: &EventStore,
@@ -365,7 +365,7 @@ impl Manifest {
         self.write_entries(events, project, entries, change.extra_writes.clone()).await
     }
 
-    /// Makes `entries`, which come with the next version, together with that version and with what is written `extra_writes`.
+    /// Writes `entries` with the next version of `HEAD` and `extra_writes`, in one transaction.
     async fn write_entries(
         &self,
         events: &EventStore,
@@ -390,7 +390,7 @@ impl Manifest {
         }
     }
 
-    /// Says that of the objects that an entry of records had, only those of `left` are there.
+    /// Records that of the former objects of an import entry only `left` still exist.
     pub(crate) async fn settle(
         store: &Store,
         (version, key): (u64, Key),
@@ -404,7 +404,7 @@ impl Manifest {
         }
     }
 
-    /// Replaces the entry of a segment, which must still have `version`. False when it has not.
+    /// Rewrites the entry of a segment if it still has row version `version`. Returns false if it has not.
     pub(crate) async fn rewrite(
         store: &Store,
         project: ProjectId,
@@ -421,17 +421,18 @@ impl Manifest {
     }
 }
 
-/// The part of every entry that [`is_consistent`] compares.
+/// The field of every entry that [`is_consistent`] compares.
 #[derive(Deserialize)]
 struct EntryVersion {
     #[serde(default)]
     head: u64,
 }
 
-/// Whether `items` are the manifest of one moment: no entry is newer than `HEAD`, and all that came with it are there.
+/// Whether `items` are one consistent manifest: no entry is newer than `HEAD`, and all entries of the last
+/// version are present.
 fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
     let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
-        // The first entry came while this was read. Of blocks that are damaged there are notes before that.
+        // The first entry was added during the read. Markers of damaged blocks exist before that.
         return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
     };
     let mut newest = 0;
@@ -442,7 +443,7 @@ fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
         }
         newest += usize::from(entry_version == head.version);
     }
-    // An earlier release did not say how many.
+    // An earlier release did not store the number.
     Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
 }
 

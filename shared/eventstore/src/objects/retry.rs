@@ -1,9 +1,9 @@
-//! Trying again what failed for a passing reason: a throttled, failing or slow object store, or another writer who was
-//! faster with the manifest.
+//! Retries of transient failures: a throttled, failing or slow object store, and version conflicts on the
+//! manifest.
 //!
-//! Must stay true: tries and waits are bounded, so that whoever waits gets an answer; what will not change by waiting
-//! (an object that is not there, credentials that do not fit) is not tried again; waits differ by chance, so that those
-//! who failed together do not come back together.
+//! Must stay true: attempts and waits are bounded, so every caller gets a result; permanent errors (missing
+//! object, wrong credentials) are not retried; waits have jitter, so that callers that failed together do not
+//! retry together.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::settings::Settings;
 
 /// Log target of retries. Operators and the CLI filter by it, so it does not follow the module path.
 const LOG_TARGET: &str = "pennon_eventstore::retry";
-/// Tries that a writer has, however long each takes.
+/// Attempts that a writer has at least, however long each takes.
 const ATTEMPTS_MIN: u32 = 8;
-/// About so long a writer waits who lost the first time.
+/// Wait after the first conflict, about.
 const FIRST_CONFLICT_WAIT: Duration = Duration::from_millis(20);
-/// Work that comes again by itself goes on no longer than this.
+/// Longest time for retries of background work.
 const BACKGROUND_RETRY_TIME: Duration = Duration::from_secs(60);
 
-/// Waits between tries: each twice as long as the one before, up to a longest one.
+/// Exponential backoff with jitter: each wait is twice as long as the one before, up to a maximum.
 #[derive(Debug)]
 struct Backoff {
     wait: Duration,
@@ -35,7 +35,7 @@ impl Backoff {
         Backoff { wait: first.min(longest), longest }
     }
 
-    /// Waits between half and all of the time whose turn it is.
+    /// Waits between 50 and 100 % of the current wait.
     async fn wait(&mut self) {
         let half = self.wait / 2;
         let micros = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).saturating_add(1);
@@ -44,31 +44,31 @@ impl Backoff {
     }
 }
 
-/// The tries of a writer who changes the manifest, or what else others change too: it looks at what is there, judges, and
-/// writes only where nobody was faster.
+/// The retries of a writer under optimistic concurrency: it reads, validates, and writes only if the version is
+/// unchanged.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     begun: Instant,
     conflicts: u32,
-    /// After this no other try begins, unless there were few.
+    /// No further attempt starts after this time, unless there were fewer than [`ATTEMPTS_MIN`].
     total: Duration,
     backoff: Backoff,
 }
 
 impl RetryBudget {
-    /// Those of work that somebody waits for, who would have to begin anew by hand.
+    /// For work that a user waits for and would have to start again by hand.
     pub(crate) fn for_command(settings: &Settings) -> RetryBudget {
         let backoff = Backoff::new(FIRST_CONFLICT_WAIT, settings.longest_turn_wait);
         RetryBudget { begun: Instant::now(), conflicts: 0, total: settings.turns_in_all, backoff }
     }
 
-    /// Those of work that comes again by itself.
+    /// For background work, which runs again by itself.
     pub(crate) fn for_background_task(settings: &Settings) -> RetryBudget {
         let retries = RetryBudget::for_command(settings);
         RetryBudget { total: retries.total.min(BACKGROUND_RETRY_TIME), ..retries }
     }
 
-    /// After a try for which somebody else was faster. [`EventStoreError::Contended`] when time is up.
+    /// Waits after a version conflict. [`EventStoreError::Contended`] when the time is up.
     pub(crate) async fn after_conflict(&mut self) -> Result<(), EventStoreError> {
         self.conflicts += 1;
         if self.conflicts >= ATTEMPTS_MIN && self.begun.elapsed() >= self.total {
@@ -76,7 +76,7 @@ impl RetryBudget {
                 target: LOG_TARGET,
                 lost = self.conflicts,
                 seconds = self.begun.elapsed().as_secs(),
-                "others were always faster"
+                "gave up after repeated version conflicts"
             );
             return Err(EventStoreError::Contended);
         }
@@ -84,8 +84,8 @@ impl RetryBudget {
         Ok(())
     }
 
-    /// What somebody found who looked at what is there; none where others were in the way, and it is to be looked at again.
-    /// Only of what writes nothing: a write that failed may have been carried out.
+    /// Result of an optimistic read; `None` means retry. Only for reads: a write that failed may have been
+    /// carried out.
     pub(crate) async fn optimistic_read<T>(
         &mut self,
         found: Result<T, EventStoreError>,
@@ -101,29 +101,29 @@ impl RetryBudget {
     }
 }
 
-/// Whether it is because of what others do meanwhile: what was to be read was replaced and removed, or changed
-/// faster than it was read, or too much waited for a compaction.
+/// Whether a concurrent writer caused the error: an object was replaced and removed while it was read, the
+/// manifest changed faster than it was read, or too many events wait for compaction.
 fn is_conflict(error: &EventStoreError) -> bool {
     matches!(error, EventStoreError::Contended | EventStoreError::Store(StoreError::Busy(_)))
 }
 
-/// How long is waited for an object store.
+/// How calls to the object store are retried.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetryPolicy {
-    /// Most tries.
+    /// Most attempts.
     pub attempts_max: u32,
-    /// About so long is waited before the second try, twice as long before each further one.
+    /// Wait before the second attempt, about; it doubles before each further one.
     pub first_wait: Duration,
-    /// No wait is longer.
+    /// Longest single wait.
     pub longest_wait: Duration,
-    /// One try may take so long.
+    /// Timeout of one attempt.
     pub attempt_timeout: Duration,
-    /// After this, no other try begins.
+    /// No further attempt starts after this time.
     pub total: Duration,
 }
 
 impl RetryPolicy {
-    /// For a part of an object: whoever waits is a request, which has 25 seconds.
+    /// For a part of an object, read by a request, which has 25 seconds.
     pub(crate) const READ: RetryPolicy = RetryPolicy {
         attempts_max: 6,
         first_wait: Duration::from_millis(50),
@@ -131,7 +131,7 @@ impl RetryPolicy {
         attempt_timeout: Duration::from_secs(12),
         total: Duration::from_secs(15),
     };
-    /// For whole objects, written or read by work that no request waits for.
+    /// For whole objects, read or written by background work.
     pub(crate) const WHOLE: RetryPolicy = RetryPolicy {
         attempts_max: 7,
         first_wait: Duration::from_millis(100),
@@ -140,7 +140,7 @@ impl RetryPolicy {
         total: Duration::from_secs(180),
     };
 
-    /// For what a request asks for first and can do without.
+    /// For an optional read at the start of a request.
     pub(crate) const BRIEF: RetryPolicy = RetryPolicy {
         attempts_max: 3,
         first_wait: Duration::from_millis(50),
@@ -149,7 +149,7 @@ impl RetryPolicy {
         total: Duration::from_secs(5),
     };
 
-    /// What `work` gives, which is begun anew as often as needed.
+    /// Runs `work` until it succeeds, fails permanently, or the policy gives up.
     pub(crate) async fn with<T, F>(&self, work: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -173,14 +173,14 @@ impl RetryPolicy {
             {
                 return Err(error);
             }
-            tracing::warn!(target: LOG_TARGET, %error, tried, "the object store is tried again");
+            tracing::warn!(target: LOG_TARGET, %error, tried, "retrying the object store call");
             backoff.wait().await;
         }
     }
 }
 
-/// Whether the same call may succeed later: throttled, timed out, cut off, or an error of the server. The object store
-/// has one kind of error for all of these.
+/// Whether the call may succeed later: throttled, timed out, cut off, or a server error. The object store has
+/// one error kind for all of these.
 pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Generic { .. })
 }

@@ -1,4 +1,4 @@
-//! A request, made ready to be put to each source of events.
+//! A scan request, prepared for each source of events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::memory::QuestionMemory;
 
 /// The property that holds the groups of an event, by the names of their types.
 pub(crate) const GROUPS: &str = "$groups";
-/// Start of the names under which groups are asked for, followed by the index of their type.
+/// Prefix of the column names of groups, followed by the index of their type.
 const GROUP_PREFIX: &str = "$group_";
 
-/// A request, made ready to be put to each source.
+/// A scan request with the origin of each column.
 #[derive(Debug)]
 pub(crate) struct CompiledRequest {
     pub request: ScanRequest,
@@ -28,7 +28,7 @@ pub(crate) enum Origin {
     DistinctId,
     AllProperties,
     Property(String),
-    /// The group of a type; an event whose groups do not name the type may have it as a property of its own.
+    /// The group of a type. An event whose `$groups` do not name the type may have the group as a property.
     Group {
         type_name: String,
         own: String,
@@ -36,7 +36,7 @@ pub(crate) enum Origin {
 }
 
 impl CompiledRequest {
-    /// The request of a project whose group types have these names, by index.
+    /// Compiles the request. `group_types` are the names of the group types, by index.
     pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> CompiledRequest {
         let origin = |key: &ColumnKey| match key {
             ColumnKey::DistinctId => Origin::DistinctId,
@@ -50,7 +50,7 @@ impl CompiledRequest {
         CompiledRequest { request: request.clone(), columns }
     }
 
-    /// The names asked for; none stands for all.
+    /// The selected event names; none means all.
     pub(crate) fn names(&self) -> Option<&BTreeSet<String>> {
         match &self.request.events {
             EventSelection::All => None,
@@ -64,7 +64,7 @@ impl CompiledRequest {
 }
 
 impl Origin {
-    /// The value of an event that lies in a block.
+    /// The value of the column for an event of a block.
     pub(crate) fn value(&self, row: &Row) -> Option<Value> {
         let properties = &row.event.properties;
         match self {
@@ -81,7 +81,7 @@ impl Origin {
     }
 }
 
-/// What of the events in blocks is wanted. Their properties are taken from `memory` for as long as they are rows.
+/// The filter for events in blocks. Their properties are reserved from `memory` while they exist as rows.
 pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QuestionMemory) -> BlockFilter {
     let (named, asked) = (wanted.clone(), wanted.clone());
     let asks_for = move |key: &str| {

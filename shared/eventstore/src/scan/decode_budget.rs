@@ -1,29 +1,31 @@
-//! How much memory all questions take together for what is being decoded at one time.
+//! Memory budget for data that is being decoded, shared by all queries.
 //!
-//! Must stay true: memory is taken before it is filled; who waits for it holds none of it, so that nobody waits for ever.
+//! Must stay true: memory is reserved before it is filled; a waiting task holds none of it, so there is no
+//! deadlock.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The memory of a process for what is being decoded: who needs more than is left waits.
+/// A semaphore over bytes: who needs more than is left waits.
 #[derive(Debug)]
 pub(crate) struct DecodeBudget {
     units: Arc<Semaphore>,
     all: u32,
 }
 
-/// Bytes that are given out together.
+/// Bytes of one semaphore permit.
 const UNIT: u64 = 1 << 10;
 
 impl DecodeBudget {
-    /// So many bytes for all.
+    /// A budget of `bytes`.
     pub(crate) fn new(bytes: u64) -> DecodeBudget {
         let all = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, 1 << 28);
         DecodeBudget { units: Arc::new(Semaphore::new(all as usize)), all }
     }
 
-    /// So many bytes until what is returned goes. Who needs more than there are in all is alone. None is never said.
+    /// Reserves `bytes` until the permit is dropped. A request above the whole budget waits until it has all of
+    /// it. Always `Some`, because the semaphore is never closed.
     pub(crate) async fn acquire(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, self.all);
         self.units.clone().acquire_many_owned(units).await.ok()

@@ -1,8 +1,8 @@
-//! Side rows: events that do not lie where their person's others do, and are put among them. Those are the events of
-//! blocks, and the events of segments whose persons have been merged into others since the segment was written.
+//! Delta rows: events that are not stored with the other events of their person. Those are the events of
+//! blocks, and rows of segments whose persons were merged since the segment was written.
 //!
-//! Must stay true: every side row is dealt under its final person; a row that became a side row is left out where it
-//! came from.
+//! Must stay true: every delta row is assigned to its canonical person; a row that became a delta row is
+//! removed from its source.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::event::Row;
 use crate::persons::person_merges::PersonMerges;
 use crate::segments::writer::range_of;
 
-/// Side rows of one place; all vectors have one entry a row.
+/// Delta rows of one source; all vectors have one entry per row.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaRows {
     /// Indices into the names of the scan.
     pub events: Vec<usize>,
-    /// Final.
+    /// Canonical person ids.
     pub persons: Vec<Uuid>,
     pub times: Vec<Micros>,
     pub seqs: Vec<Seq>,
@@ -35,7 +35,7 @@ pub(crate) struct DeltaRows {
 }
 
 impl DeltaRows {
-    /// The rows of blocks, which the caller has chosen. `names` ascend and have the names of all of them.
+    /// Builds delta rows from filtered rows of blocks. `names` are sorted and contain the names of all of them.
     pub(crate) fn of_rows(
         rows: &[Row],
         names: &[String],
@@ -64,7 +64,7 @@ impl DeltaRows {
         }
     }
 
-    /// Whether the run has a row of one of the persons that `moved` has, by their place in the range.
+    /// Whether the run has a row of one of the persons in `moved` (their codes in the range).
     pub(crate) fn has_any(run: &LoadedRun, moved: &[(u32, Uuid)]) -> bool {
         let codes = &run.core.codes;
         if moved.len() < codes.len() / 64 {
@@ -77,7 +77,7 @@ impl DeltaRows {
         })
     }
 
-    /// The rows of a run whose persons `moved` has, by their place in the range; what is left is in `run`.
+    /// Splits off the rows of the persons in `moved` (their codes in the range); the others stay in `run`.
     pub(crate) fn split(run: &mut LoadedRun, moved: &[(u32, Uuid)]) -> Option<DeltaRows> {
         let last = moved.last().map_or(0, |(code, _)| *code as usize);
         let mut finals = vec![None; last + 1];
@@ -107,7 +107,7 @@ impl DeltaRows {
     }
 }
 
-/// Where a row lies.
+/// The position of a row.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     delta: u32,
@@ -162,7 +162,7 @@ fn run(deltas: &[DeltaRows], event: usize, places: &[Place], persons: &[Uuid]) -
     }
 }
 
-/// Column number `column` of the rows, with a dictionary of its own in order of first appearance.
+/// Builds column number `column` of the rows, with its own dictionary in order of first appearance.
 fn gather_column(deltas: &[DeltaRows], places: &[Place], column: usize) -> Column {
     let (mut codes, mut values) = (Vec::with_capacity(places.len()), Vec::new());
     let mut known: HashMap<(u32, u32), u32> = HashMap::new();
@@ -180,7 +180,7 @@ fn gather_column(deltas: &[DeltaRows], places: &[Place], column: usize) -> Colum
     Column::new(codes, values)
 }
 
-/// Says which of the events of its person and time each row is, if any two share both.
+/// Sets the tie number of rows that share person and time, if there are any.
 fn add_ties(runs: &mut [SourceRun]) {
     let mut rows = Vec::new();
     for (at, run) in runs.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! The wanted rows of one person range of a segment, from the cache or from the file.
+//! Loads the selected rows of one person range of a segment, from the cache or the file.
 //!
-//! Must stay true: what is missing is decoded once, even if two scans ask for it at the same time; decoding happens on
-//! threads that may block; a range comes whole, or the scan fails.
+//! Must stay true: missing pieces are decoded once, even if two scans need them at the same time
+//! (single-flight); decoding runs on blocking threads; a range is loaded completely, or the scan fails.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,11 +35,11 @@ pub(crate) struct RunTask {
     pub run: u32,
     /// Its rows in the row group.
     pub rows: Range<usize>,
-    /// The times wanted, where not all its rows are within.
+    /// The selected times, if not all its rows are within.
     pub clip: Option<Clip>,
 }
 
-/// The wanted rows of a range.
+/// The selected rows of a range.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// Ascending.
@@ -47,25 +47,25 @@ pub(crate) struct Loaded {
     pub runs: Vec<LoadedRun>,
 }
 
-/// The wanted rows of a run.
+/// The selected rows of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedRun {
     pub event: usize,
     pub core: Core,
-    /// Where they were asked for.
+    /// If they were requested.
     pub seqs: Option<Arc<Vec<Seq>>>,
     /// In the order of [`CompiledRequest::columns`].
     pub columns: Vec<SizedColumn>,
 }
 
-/// What loading took.
+/// Counters of a load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoadStats {
     pub hits: u64,
     pub misses: u64,
     pub bytes_read: u64,
     pub rows_decoded: u64,
-    /// Of memory.
+    /// Bytes of memory.
     pub bytes_held: u64,
 }
 
@@ -82,7 +82,7 @@ impl LoadStats {
 }
 
 impl Loaded {
-    /// What its rows take in memory.
+    /// Bytes of memory of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(LoadedRun::bytes).sum()
     }
@@ -95,7 +95,7 @@ impl LoadedRun {
     }
 }
 
-/// What is known of a run: clipped already, or whole.
+/// State of a part of a run: clipped already, whole, or missing.
 #[derive(Debug, Clone)]
 pub(super) enum Slot<T> {
     Ready(T),
@@ -123,7 +123,7 @@ impl<T> Slot<T> {
 #[derive(Debug)]
 pub(super) struct RunState {
     pub core: Slot<Core>,
-    /// None where they are not asked for.
+    /// None if they are not requested.
     pub seqs: Option<Slot<Arc<Vec<Seq>>>>,
     pub columns: Vec<Slot<SizedColumn>>,
 }
@@ -136,7 +136,7 @@ pub(super) struct TaskState {
 }
 
 impl EventStore {
-    /// The rows of a task, with their arrival order if `seqs`.
+    /// Loads the rows of a task, with their arrival order if `seqs`.
     pub(crate) async fn load(
         &self,
         task: &Arc<Task>,
@@ -146,15 +146,15 @@ impl EventStore {
     ) -> Result<(Loaded, LoadStats), EventStoreError> {
         let mut found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {
-            // One at a time decodes of a range; who waited finds what it needs.
+            // Only one scan at a time decodes a range; the others find the result in the cache.
             let decoding = task.file.decoding[task.group].clone().lock_owned().await;
             found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
             if !found.is_complete() {
                 let permit = self.inner.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
                 let (store, task, wanted, memory) =
                     (self.clone(), task.clone(), wanted.clone(), memory.clone());
-                // What has begun goes on when the question is given up, and until it ends nobody else begins with the
-                // same, nor takes the memory that it has.
+                // A started decode continues when the query is cancelled; until it ends, no other scan starts
+                // the same one or gets its memory.
                 let decoded = tokio::spawn(caller::kept(async move {
                     let _until_done = (decoding, permit);
                     store.decode(found, &task, &wanted, &memory).await
@@ -204,7 +204,7 @@ impl TaskState {
         missing
     }
 
-    /// What is missing of the column of all properties, or of the others.
+    /// The missing columns: the one of all properties, or the others.
     pub(super) fn missing_columns(&self, wanted: &CompiledRequest, all_properties: bool) -> MissingColumns {
         let columns = (0..wanted.columns.len())
             .filter(|column| (*wanted.columns[*column].1 == Origin::AllProperties) == all_properties);
@@ -237,7 +237,7 @@ impl RunState {
             && self.columns.iter().all(Slot::is_ready)
     }
 
-    /// Where something is still to be clipped, that needs the times of all rows.
+    /// Clipping needs the times of all rows.
     fn with_rows_to_clip(mut self, pieces: &PieceCache, task: &Task, run: &RunTask) -> RunState {
         if run.clip.is_some() && self.core.is_ready() && !self.is_ready() {
             let whole = pieces.get(&task.key(run.run, PieceKind::Core, WHOLE)).and_then(Core::of);
@@ -248,13 +248,13 @@ impl RunState {
 }
 
 impl Task {
-    /// The number of its range, among how many bits' worth.
+    /// The number of its range, and the bits of the segment.
     pub(crate) fn place(&self) -> (u64, u32) {
         let footer = &self.file.footer;
         (footer.ranges[self.group].number, footer.bits)
     }
 
-    /// Times around those of its runs.
+    /// The first and last time of its runs.
     pub(crate) fn times(&self) -> (Micros, Micros) {
         let runs = &self.file.footer.ranges[self.group].runs;
         let runs = || self.runs.iter().map(|run| &runs[run.run as usize]);
@@ -267,7 +267,7 @@ impl Task {
     }
 }
 
-/// What the cache has of a part of a run.
+/// Looks up a part of a run in the cache.
 fn look<T: FromPiece>(
     pieces: &PieceCache,
     task: &Task,
@@ -292,7 +292,7 @@ fn look<T: FromPiece>(
     }
 }
 
-/// What pieces are made of.
+/// Conversion from a cached piece.
 trait FromPiece: Sized {
     fn of(piece: CachedPiece) -> Option<Self>;
 }

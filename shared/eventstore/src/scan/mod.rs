@@ -1,10 +1,12 @@
-//! The event store's answer to a calculation: blocks and segments as one set of events, in the engine's order.
+//! Scans: read events for a query, from blocks and segments, as columns in the engine's order.
 //!
-//! A scan finds the runs that a request names in the footers of the segments, loads them range by range (`load`) from the
-//! cache or the files (`piece`, `columns`), takes the rows of merged persons out and those of blocks in (`delta`), and puts
-//! the sources of each share of the persons together (`merge`). Must stay true: what a scan gives does not depend on what
-//! has been compacted, imported or cached when; memory is bounded, larger questions are refused; nothing is decoded on a
-//! thread that must not block.
+//! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
+//! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
+//! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
+//! (`merge`). The door is [`Scan`].
+//!
+//! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
+//! larger queries are refused; nothing is decoded on an async worker thread.
 
 mod columns;
 mod compiled_request;
@@ -38,47 +40,46 @@ use merge::Source;
 use partition_cache::{PartitionCacheKeys, SourcesByShare};
 use plan::{ScanBudget, ScanPlan};
 
-/// Rows of a partition of events that lie in blocks alone, about.
+/// Approximate rows of a partition when all events are in blocks.
 const PARTITION_ROWS: usize = 65_536;
-/// Most bits of a person's id that tell partitions of such events apart.
+/// Most person id bits that select such a partition.
 const PARTITION_BITS: u32 = 8;
 
-/// What a scan gives.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The events, by shares of the persons.
+    /// The events, partitioned by person.
     pub partitions: Vec<Partition>,
-    /// What it took.
+    /// Counters of the scan.
     pub stats: ScanStats,
 }
 
-/// What a scan took.
+/// Counters of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanStats {
     /// Events in the partitions.
     pub rows: u64,
-    /// Rows of segments that were gone through.
+    /// Rows of segments in the selected runs.
     pub rows_touched: u64,
-    /// Rows of segments that were decoded because the cache did not have them.
+    /// Rows of segments that were decoded because they were not cached.
     pub rows_decoded: u64,
     /// Bytes of column data read from the object store.
     pub bytes_read: u64,
-    /// Bytes of memory that the rows take, those in the cache included.
+    /// Bytes of memory of the rows, cached ones included.
     pub bytes_held: u64,
-    /// Pieces of columns that the cache had.
+    /// Cache hits (pieces of columns).
     pub cache_hits: u64,
-    /// Pieces of columns that it did not have.
+    /// Cache misses (pieces of columns).
     pub cache_misses: u64,
-    /// Segments that were looked into.
+    /// Segments that were opened.
     pub segments: u64,
     /// Events in blocks that wait for compaction.
     pub hot_rows: u64,
 }
 
 impl EventStore {
-    /// The events that `request` names, of a project whose group types have these names, by index.
-    ///
-    /// [`EventStoreError::TooLarge`] when they take more than [`crate::Settings::scan_bytes`].
+    /// Scans the events that `request` selects. `group_types` are the names of the group types of the project,
+    /// by index.
     pub async fn scan(
         &self,
         project: ProjectId,
@@ -88,8 +89,8 @@ impl EventStore {
         self.scan_within(project, group_types, request, &self.question_memory()).await
     }
 
-    /// The memory of one question: its scans may take [`crate::Settings::scan_bytes`] together, and all of it, of all
-    /// questions at one time, [`crate::Settings::memory_bytes`].
+    /// The memory reservation of one query. Its scans together may take [`crate::Settings::scan_bytes`], and
+    /// all queries at one time [`crate::Settings::memory_bytes`].
     pub fn question_memory(&self) -> QuestionMemory {
         self.inner.memory.question(self.inner.settings.scan_bytes)
     }
@@ -115,7 +116,7 @@ impl EventStore {
         budget.expect(scan_plan.rows() + hot.len() as u64)?;
 
         let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &wanted, &snapshot.person_merges);
-        // What the rows took, of which these columns were made, is theirs.
+        // The rows were turned into these columns, so their reservation ends.
         drop(snapshot.hot_taken);
         stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
         let merge_state = &snapshot.merge_state;
@@ -130,7 +131,7 @@ impl EventStore {
         Ok(Scan { partitions, stats })
     }
 
-    /// Loads every task, and takes the rows of merged persons out.
+    /// Loads every task, and splits off the rows of merged persons.
     async fn load_all(
         &self,
         scan_plan: &ScanPlan,
@@ -170,7 +171,7 @@ impl EventStore {
         if moved.is_empty() || !loaded.runs.iter().any(|run| DeltaRows::has_any(run, &moved)) {
             return Ok((loaded, Vec::new(), took));
         }
-        // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
+        // Moved rows are merged with rows that they were not ordered against, so arrival order is needed.
         let (mut loaded, again) =
             if seqs { (loaded, LoadStats::default()) } else { self.load(task, wanted, true, memory).await? };
         let memory = memory.clone();
@@ -189,7 +190,7 @@ impl EventStore {
         Ok((loaded, deltas, took.and(again)))
     }
 
-    /// The partitions of what was loaded.
+    /// Builds the partitions from the loaded sources.
     async fn build_partitions(
         &self,
         scan_plan: ScanPlan,
@@ -211,7 +212,7 @@ impl EventStore {
                 shares
             })
             .await?;
-            // Where two sources meet, both are read again with the order of arrival.
+            // Sources that overlap are loaded again with arrival order.
             for at in shares.tasks_to_reload() {
                 let task = &scan_plan.tasks[at];
                 let (loaded, _, took) = self.load_final(task, wanted, merge_state, (true, memory)).await?;
@@ -235,17 +236,17 @@ impl EventStore {
     }
 }
 
-/// What was loaded.
+/// Everything that was loaded for a scan.
 #[derive(Debug, Default)]
 struct LoadedRanges {
     /// One for each task.
     ranges: Vec<Loaded>,
     delta: Vec<DeltaRows>,
-    /// The tasks of which side rows were taken out.
+    /// Tasks that delta rows were split from.
     touched: BTreeSet<usize>,
 }
 
-/// The partition of the sources of a share.
+/// Merges the sources of a share into a partition.
 async fn partition(
     share: Vec<(Option<usize>, Source)>,
     by_seq: bool,
@@ -257,12 +258,12 @@ async fn partition(
     if let [source] = sources.as_slice()
         && source.is_whole()
     {
-        // Nothing is copied, so it need not leave the thread.
+        // A single source is not copied, so it needs no blocking thread.
         return Ok(merge::partition(&sources, &names, &keys, by_seq));
     }
     let memory = memory.clone();
     let merged = tokio::task::spawn_blocking(move || {
-        // The sources go within it, so that only what is new is added to what they have reserved.
+        // The sources are dropped inside, so that only the difference is reserved.
         memory.measured(|| {
             let merged = merge::partition(&sources, &names, &keys, by_seq);
             drop(sources);
@@ -272,13 +273,13 @@ async fn partition(
     merged.await?
 }
 
-/// The sources of each share of the persons, by its number among `2^bits`.
+/// The sources of each share of the persons, by its number among `2^bits` shares.
 #[derive(Debug)]
 struct Shares {
     bits: u32,
-    /// Each source with the index of the task that it was loaded for; side rows have none.
+    /// Each source with the index of its task; delta rows have none.
     by_share: SourcesByShare,
-    /// Shares whose rows are told apart by their order of arrival.
+    /// Shares whose rows are ordered by arrival.
     by_seq: BTreeSet<u64>,
 }
 
@@ -313,8 +314,7 @@ impl Shares {
         met.flatten().filter(|(_, source)| !source.has_seqs()).filter_map(|(at, _)| *at).collect()
     }
 
-    /// Puts what was loaded again for a task into the place of what was. Shares that are kept from another question are not
-    /// among these, and stay as they are.
+    /// Replaces the sources of a task by reloaded ones. Shares that came from the cache are not affected.
     fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
         for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
             let share = self.by_share.get_mut(&number);

@@ -1,8 +1,8 @@
-//! Shares of the persons whose rows lie in several segments, kept once they have been put together.
+//! Cache of merged partitions: shares of the persons whose rows are in several segments.
 //!
-//! Must stay true: what is kept depends on its key alone, which says of which runs of which segments it was made, of which
-//! of their times, and with which columns. So nothing that waits in blocks is in it, and no row of a person who has been
-//! merged since its segment was written: shares with these are put together each time.
+//! Must stay true: a cached partition depends only on its key, which names the runs of the segments, their
+//! times and the columns. So it contains no waiting events, and no rows of a person who was merged since the
+//! segment was written: such shares are merged again each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::load::Task;
 use super::merge::Source;
 use super::piece::{self, CachedPiece, Clip, PieceCache, PieceKey, PieceKind, WHOLE};
 
-/// What a share was put together from.
+/// The sources of a merged partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PartitionSources {
-    /// Which share, of `2^bits`.
+    /// Number of the share among `2^bits`.
     number: u64,
     bits: u32,
     arrivals: bool,
@@ -26,7 +26,7 @@ pub(crate) struct PartitionSources {
     columns: Vec<(ColumnKey, Arc<Origin>)>,
 }
 
-/// Some runs of a range of a segment, and which of their times.
+/// Some runs of a range of a segment, with their clips.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SegmentRuns {
     object: Arc<str>,
@@ -34,16 +34,16 @@ struct SegmentRuns {
     runs: Vec<(u32, Clip)>,
 }
 
-/// Shares by their numbers, with the task that each of their sources was loaded for.
+/// Shares by number; each source with the index of its task.
 pub(crate) type SourcesByShare = BTreeMap<u64, Vec<(Option<usize>, Source)>>;
 
-/// Which shares can be kept, and under what name.
+/// Cache keys of the shares that may be cached.
 pub(crate) struct PartitionCacheKeys {
     keys: BTreeMap<u64, PieceKey>,
 }
 
 impl PartitionCacheKeys {
-    /// Of `shares` among `2^bits`. Tasks some rows of which are of others by now are `touched`.
+    /// Computes the keys of `shares`. Tasks that delta rows were split from are `touched`.
     pub(crate) fn of(
         shares: &SourcesByShare,
         bits: u32,
@@ -71,7 +71,7 @@ impl PartitionCacheKeys {
         PartitionCacheKeys { keys: keys.collect() }
     }
 
-    /// Takes those shares out of `shares` that are kept.
+    /// Removes the cached shares from `shares` and returns their partitions.
     pub(crate) fn take(&self, pieces: &PieceCache, shares: &mut SourcesByShare) -> BTreeMap<u64, Partition> {
         let mut kept = BTreeMap::new();
         for (number, key) in &self.keys {
@@ -83,7 +83,7 @@ impl PartitionCacheKeys {
         kept
     }
 
-    /// Keeps a share that was put together, if it can be.
+    /// Caches a merged partition, if it has a key.
     pub(crate) fn put(&self, pieces: &PieceCache, number: u64, partition: &Partition) {
         if let Some(key) = self.keys.get(&number) {
             pieces.put(key.clone(), CachedPiece::Share(Arc::new(partition.clone()), bytes_of(partition)));
@@ -91,7 +91,7 @@ impl PartitionCacheKeys {
     }
 }
 
-/// What a partition takes in memory, about.
+/// Approximate bytes of a partition.
 fn bytes_of(partition: &Partition) -> u64 {
     let mut bytes = partition.actors.len() * size_of::<Uuid>();
     let mut values = 0;

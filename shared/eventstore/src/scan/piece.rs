@@ -16,37 +16,37 @@ use uuid::Uuid;
 use super::compiled_request::Origin;
 use super::partition_cache::PartitionSources;
 
-/// The rows of one event in one range: of whom, and when. By person, time and arrival.
+/// Numeric columns of the rows of one event in one range, ordered by person, time and arrival.
 #[derive(Debug, Clone)]
 pub(crate) struct Core {
-    /// Places in the persons of the range.
+    /// Indices into the persons of the range.
     pub codes: ScalarBuffer<u32>,
     pub times: ScalarBuffer<Micros>,
-    /// None where the range has no two events of one person at one time.
+    /// None if the range has no two events of one person at one time.
     pub ties: Option<ScalarBuffer<u32>>,
 }
 
-/// A column, and how many bytes its values take.
+/// A column with the bytes of its values.
 #[derive(Debug, Clone)]
 pub(crate) struct SizedColumn {
     pub column: Column,
     pub value_bytes: u64,
 }
 
-/// Something decoded.
+/// A cached value.
 #[derive(Debug, Clone)]
 pub(crate) enum CachedPiece {
     Persons(Arc<Vec<Uuid>>),
     Core(Core),
     Seqs(Arc<Vec<Seq>>),
     Column(SizedColumn),
-    /// That some times of runs of the range have been asked for.
+    /// Marks that some times of the runs of the range were requested before.
     Asked,
-    /// Runs of several segments put together, and their bytes.
+    /// A merged partition of several segments, and its bytes.
     Share(Arc<Partition>, u64),
 }
 
-/// Which part of the rows of an event a piece is.
+/// What a piece holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum PieceKind {
     Persons,
@@ -57,29 +57,29 @@ pub(crate) enum PieceKind {
     Share(Arc<PartitionSources>),
 }
 
-/// The first and the last instant of the rows that are left of a piece.
+/// First and last instant of the rows of a clipped piece.
 pub(crate) type Clip = (Micros, Micros);
 
-/// No row is left out.
+/// Not clipped.
 pub(crate) const WHOLE: Clip = (Micros::MIN, Micros::MAX);
 
-/// The name of a piece.
+/// Cache key of a piece.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PieceKey {
     /// The segment's object.
     pub object: Arc<str>,
     pub range: u32,
-    /// Which of the range's runs; 0 for what is of the range.
+    /// Index of the run in the range; 0 for pieces of the whole range.
     pub run: u32,
     pub part: PieceKind,
     pub clip: Clip,
 }
 
-/// How many bytes a cached piece takes beside what it holds.
+/// Overhead of a cached piece in bytes.
 const ENTRY_BYTES: u64 = 256;
-/// Parts of the cache that are locked apart. Few, because a piece has to fit into one.
+/// Independently locked shards of the cache. Few, because a piece has to fit into one.
 const SHARDS: usize = 4;
-/// How large pieces are, about.
+/// Approximate size of pieces.
 const PIECE_BYTES: u64 = 64 << 10;
 
 impl Core {
@@ -100,20 +100,20 @@ impl SizedColumn {
     }
 }
 
-/// What the values of a column take in memory, about.
+/// Approximate bytes of the values of a column.
 pub(super) fn values_bytes(column: &Column) -> u64 {
     column.values.iter().map(value_bytes).sum()
 }
 
-/// What a value of a column takes in memory, about.
+/// Approximate bytes of a value in a column.
 pub(super) fn value_bytes(value: &Value) -> u64 {
     bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64
 }
 
-/// What a value takes in memory, about.
+/// Approximate bytes of a value.
 fn bytes_of(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
-    // What the allocator adds to each piece of memory.
+    // Allocator overhead per allocation.
     let held = |bytes: usize| 16 + bytes as u64;
     own + match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -123,7 +123,7 @@ fn bytes_of(value: &Value) -> u64 {
     }
 }
 
-/// What properties take in memory, about.
+/// Approximate bytes of properties.
 pub(crate) fn properties_bytes(properties: &Map<String, Value>) -> u64 {
     let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + bytes_of(value);
     properties.iter().map(field).sum()

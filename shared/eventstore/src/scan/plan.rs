@@ -1,7 +1,7 @@
-//! Which runs of which segments a scan reads, by the footers alone, and how much memory it may take.
+//! Scan planning: which runs of which segments are read, from the footers alone, and the memory check.
 //!
-//! Must stay true: a row that is wanted is in one of the runs; a scan that would take more memory than it may is refused
-//! before it reads anything, as far as that can be known.
+//! Must stay true: every selected row is in a planned run; a scan that would exceed its memory is refused
+//! before it reads anything, as far as the footers tell.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::segments::reader::SegmentFile;
 /// Segments that are opened at once.
 const OPENED_AT_ONCE: usize = 16;
 
-/// What a scan reads of segments.
+/// The tasks of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanPlan {
     /// Names of all events, ascending.
@@ -31,7 +31,7 @@ pub(crate) struct ScanPlan {
 }
 
 impl ScanPlan {
-    /// Rows of the runs, those of other times included.
+    /// Rows of the planned runs, before clipping by time.
     pub(crate) fn rows(&self) -> u64 {
         let runs = self.tasks.iter().flat_map(|task| &task.runs);
         runs.map(|run| run.rows.len() as u64).sum()
@@ -39,7 +39,7 @@ impl ScanPlan {
 }
 
 impl EventStore {
-    /// The segments that may have wanted events, opened.
+    /// Opens the segments that may hold selected events.
     pub(crate) async fn wanted_segments(
         &self,
         manifest: &Manifest,
@@ -54,7 +54,7 @@ impl EventStore {
     }
 }
 
-/// The wanted runs of `files`; the names are those of these runs and of the events in blocks.
+/// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
 pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
@@ -84,14 +84,14 @@ pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledReque
     ScanPlan { names, tasks }
 }
 
-/// What of a run is wanted.
+/// The selected times of a run.
 struct Clip {
-    /// None where all of it is.
+    /// None when all rows are selected.
     within: Option<(Micros, Micros)>,
 }
 
-/// What of a run between these times is wanted; none when nothing is. A bound that leaves no row out is none, so that
-/// questions that differ in it alone share what is kept.
+/// The selected times of a run with these bounds; none when no row is selected. A bound that excludes no row is
+/// dropped, so that queries that differ only in it share cache entries.
 fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Clip> {
     let (from, to) = (wanted.request.from, wanted.request.to);
     if from > last || to < first {
@@ -103,14 +103,14 @@ fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Cli
     Some(Clip { within })
 }
 
-/// How much memory the rows of a scan may take.
+/// Checks and reserves the memory of the rows of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanBudget {
     room: QuestionMemory,
-    /// Of one row, without the values of its columns.
+    /// Bytes of one row, without the values of its columns.
     row: u64,
     columns: usize,
-    /// Whether each row has a value of its own with all its properties.
+    /// Whether each row has an object with all its properties.
     objects: bool,
 }
 
@@ -123,7 +123,7 @@ impl ScanBudget {
         ScanBudget { room, row: row as u64, columns, objects }
     }
 
-    /// Refuses when so many rows are too many, whatever their values.
+    /// Fails when so many rows do not fit, whatever their values.
     pub(crate) fn expect(&self, rows: u64) -> Result<(), EventStoreError> {
         if rows.saturating_mul(self.row) <= self.room.left() {
             return Ok(());
@@ -136,7 +136,7 @@ impl ScanBudget {
         )))
     }
 
-    /// Takes what rows of blocks take, whose columns are these. Returns how much that is.
+    /// Reserves the memory of block rows with these columns. Returns the bytes.
     pub(crate) fn take_rows(&self, rows: usize, columns: &[Column]) -> Result<u64, EventStoreError> {
         let values = columns.iter().map(values_bytes).sum::<u64>();
         let bytes = (rows as u64).saturating_mul(self.row).saturating_add(values);

@@ -1,6 +1,6 @@
-//! Rows of a run that are kept, and others that are left out.
+//! Selects a subset of the rows of a run.
 //!
-//! Must stay true: the rows that are kept stay in their order.
+//! Must stay true: selected rows keep their order.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use pennon_engine::scan::{Column, Seq};
 
 use super::piece::{Core, SizedColumn};
 
-/// Which rows of a run are kept.
+/// A bitmap of the selected rows of a run.
 pub(crate) struct RowMask {
     kept: BooleanBuffer,
     rows: usize,
@@ -33,7 +33,7 @@ impl RowMask {
         Arc::new(self.of_rows(whole))
     }
 
-    /// Its values stay those of the whole run.
+    /// Keeps the dictionary of the whole run.
     pub(crate) fn column(&self, whole: &SizedColumn) -> SizedColumn {
         let codes = self.of_rows(&whole.column.codes).into();
         let column = Column { codes, values: whole.column.values.clone() };

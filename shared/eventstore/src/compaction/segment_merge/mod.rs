@@ -1,8 +1,8 @@
-//! Writing several segments as one: what is read of them, range after range, and what comes of it.
+//! Merges several segments into one, person range by person range.
 //!
-//! Must stay true: in memory are the rows of one range of the new segment, and what is encoded already; every row of every
-//! source comes out once, under the person that it is by now. How many bytes the rows of a range are is known before any is
-//! read, and bounded ([`ranges`]).
+//! Must stay true: memory holds the rows of one range of the new segment and the encoded output. Every source
+//! row is written once, under its canonical person. The size of a range is known before any row is read, and
+//! bounded ([`range_widths`]).
 
 mod range_widths;
 
@@ -30,7 +30,7 @@ use crate::segments::row_merge::{
 use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
 use crate::segments::{Footer, PROPERTY, RANGE_BYTES};
 
-/// A segment that is read.
+/// A source segment.
 struct Source {
     file: Arc<SegmentFile>,
     footer: Arc<Footer>,
@@ -40,7 +40,7 @@ struct Source {
 }
 
 impl Source {
-    /// Deals its rows to ranges that `bits` tell.
+    /// Distributes its rows to `2^bits` ranges.
     fn narrow(&mut self, bits: u32) {
         self.ranges.iter_mut().for_each(|range| range.narrow(bits));
     }
@@ -60,11 +60,11 @@ fn codes_of(batch: &RecordBatch) -> Result<&[u32], EventStoreError> {
 
 /// A person range of a source.
 struct SourceRange {
-    /// The final persons, by person code.
+    /// Canonical persons by person code.
     finals: Arc<Vec<u128>>,
-    /// The ranges of the new segment that they go to, by person code.
+    /// Target ranges in the new segment, by person code.
     targets: Arc<Vec<u32>>,
-    /// All of these.
+    /// The distinct target ranges.
     present: BTreeSet<u32>,
 }
 
@@ -84,16 +84,14 @@ impl SourceRange {
     }
 }
 
-/// The ranges that rows go to.
+/// The distinct target ranges.
 fn present(targets: &[u32]) -> BTreeSet<u32> {
     targets.iter().copied().filter(|target| *target != DROPPED_PERSON).collect()
 }
 
 impl EventStore {
-    /// The files of the segment that holds all rows of `entries` but those that `erase` names; none when there are none.
-    ///
-    /// [`EventStoreError::TooLarge`] before any row is read, where rows of several entries are too many for one range,
-    /// however narrow.
+    /// The files of a segment with all rows of `entries` except those that `erase` selects; none if there are
+    /// no rows.
     pub(crate) async fn merge_rows(
         &self,
         entries: &[SegmentEntry],
@@ -135,8 +133,8 @@ impl EventStore {
         Ok((written.rows > 0).then_some(written))
     }
 
-    /// How many bits of a person's id tell its range in the new segment: a range has as many rows as others, or where they
-    /// are wide so many that they fit into memory.
+    /// Number of person id bits that select the range in the new segment. Ranges of wide rows are narrower, so
+    /// that they fit into memory.
     async fn bits_of(&self, entries: &[SegmentEntry]) -> Result<u32, EventStoreError> {
         let (mut rows, mut bytes) = (0, 0);
         for entry in entries.iter().filter(|entry| entry.rows > 0) {
@@ -180,7 +178,7 @@ impl EventStore {
         Ok(Source { rows: entry.rows, file, footer, ranges })
     }
 
-    /// The property columns of the new segment.
+    /// Chooses the property columns of the new segment.
     async fn columns_of(&self, sources: &[Source]) -> Result<Vec<(String, Kind)>, EventStoreError> {
         let mut tallies: BTreeMap<String, TypeCounts> = BTreeMap::new();
         for key in conflicting_keys(sources.iter().map(|source| &*source.footer)) {
@@ -199,7 +197,7 @@ impl EventStore {
         Ok(plan(&counted.collect::<Vec<_>>(), &tallies))
     }
 
-    /// The rows of range `range` of the new segment.
+    /// Reads the rows of range `range` of the new segment.
     async fn parts(
         &self,
         sources: &[Source],
@@ -254,8 +252,8 @@ impl EventStore {
     }
 }
 
-/// The person ranges of a segment; none where its persons are not those that the footer counts. `target` says, of a person
-/// and of who it is in the end, to which range its rows go.
+/// The person ranges of a segment; none if its persons do not match the footer. `target` maps a person and its
+/// canonical id to the target range.
 fn ranges(
     footer: &Footer,
     persons: &[u8],
@@ -281,7 +279,7 @@ fn ranges(
     left.is_empty().then_some(ranges)
 }
 
-/// How many values each property has in its column.
+/// Number of values in each property column.
 fn counts(file: &SegmentFile) -> Counts {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for group in file.metadata().row_groups() {

@@ -1,9 +1,9 @@
-//! How narrow the person ranges of a merged segment are.
+//! Chooses how narrow the person ranges of a merged segment are.
 //!
-//! The rows of a range are put in order as a whole, and an array of texts holds 2 GiB at most. What a row group takes once it
-//! is decoded is told by the metadata of its file; where that is too much for the ranges it goes to, the rows of each person
-//! are counted and the ranges made narrower. Must stay true: what is too large is refused before any row is read; a segment
-//! alone is never refused, because it was written once.
+//! The rows of a range are sorted in memory, and a text array holds at most 2 GiB. The file metadata gives the
+//! decoded size of a row group; if that is too much for the target ranges, the rows of each person are counted
+//! and the ranges made narrower. Must stay true: an oversized merge is refused before any row is read; a single
+//! segment is never refused, because it was written once.
 
 use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -15,12 +15,12 @@ use crate::error::EventStoreError;
 use crate::segments::row_merge::DROPPED_PERSON;
 use crate::segments::writer::{RANGE_BITS_MAX, range_of};
 
-/// So many bits more tell a range at most: who has many rows has them in whatever range.
+/// Most additional bits: rows of one person cannot be split.
 const NARROWER_BITS_MAX: u32 = 5;
 
 impl EventStore {
-    /// How many bits tell the ranges of the new segment: `bits`, or more if ranges are too large. The sources are dealt to
-    /// these.
+    /// Number of bits that select the range: `bits`, or more if ranges are too large. Redistributes the
+    /// sources.
     pub(super) async fn bits_that_fit(
         &self,
         sources: &mut [Source],
@@ -53,7 +53,7 @@ impl EventStore {
         Ok(fitting)
     }
 
-    /// Adds what the rows of a row group take to the ranges that they go to.
+    /// Adds the bytes of a row group to its target ranges.
     async fn count_bytes(
         &self,
         source: &Source,
@@ -83,7 +83,7 @@ impl EventStore {
     }
 }
 
-/// The most bytes that the rows of one of the ranges may take, if all of a row group go to one of those they go to.
+/// Upper bound of the bytes of one range, if all rows of each row group go to the same target range.
 fn at_most(sources: &[Source], bits: u32) -> u64 {
     let mut bytes = vec![0_u64; 1 << bits];
     for source in sources {
@@ -95,7 +95,7 @@ fn at_most(sources: &[Source], bits: u32) -> u64 {
     bytes.into_iter().max().unwrap_or(0)
 }
 
-/// About how many bytes the rows of a row group take in memory.
+/// Approximate memory of the rows of a row group.
 fn decoded_bytes(group: &RowGroupMetaData) -> u64 {
     let rows = u64::try_from(group.num_rows()).unwrap_or(0);
     group.columns().iter().map(|column| column_bytes(column, rows)).sum()
@@ -113,14 +113,14 @@ fn column_bytes(column: &ColumnChunkMetaData, rows: u64) -> u64 {
     rows * width
 }
 
-/// The texts of a column: each value as often as it occurs, but where only the dictionary is in memory, once.
+/// Bytes of the texts of a column: every occurrence, or each value once if only the dictionary is in memory.
 fn text_bytes(column: &ColumnChunkMetaData) -> u64 {
     let encoded = u64::try_from(column.uncompressed_size()).unwrap_or(0);
     let each = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
     let each = each.unwrap_or(encoded);
     let is_dictionary =
         |encoding| column.page_encoding_stats_mask().is_some_and(|mask| mask.is_only(encoding));
-    // `properties` alone are no dictionary in memory.
+    // Only `properties` is not a dictionary in memory.
     let stays_dictionary = column.column_descr().name() != "properties"
         && [Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY].into_iter().any(is_dictionary);
     if stays_dictionary { each.min(encoded) } else { each }
