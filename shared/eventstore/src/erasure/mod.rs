@@ -1,14 +1,19 @@
-//! Erasure and retention: a person, a project's whole history, or what is older than an instant, gone for good.
+//! Erasure and retention: permanently removes a person, the whole history of a project, or events before an
+//! instant.
 //!
-//! Segments are written without what is erased, and all take the place of the old ones in one transaction: whoever reads
-//! the manifest afterwards finds none of it, in scans, persons, flags and groups alike, and no reader has to know of
-//! erasure. The old objects go with the sweep, after the grace period. Events that wait in blocks are compacted first, so
-//! what was acknowledged before the erasure began is erased with it; what arrives later counts. Where a block is damaged
-//! nothing is erased: what it holds cannot be known. A person goes with all
-//! that was imported of it, with the merges that made it one ([`crate::persons::merge_log`]), and from the lists of static cohorts
-//! ([`crate::persons::cohort_lists`]), and its overrides of experience continuity; so whoever comes with one of its distinct ids later is somebody new. A project's whole history
-//! goes without a look into it ([`everything`]). Must stay true: of events, persons and merges all happens or nothing;
-//! nothing of anybody else changes; whatever was left undone is done by the same call again.
+//! Affected segments are rewritten without the erased data and replaced in one transaction, so every later
+//! reader of the manifest sees none of it, in scans, persons, flags and groups alike, and no reader needs to
+//! know of erasures. The old objects are deleted by the sweep after the grace period. Waiting blocks are
+//! compacted first, so events that were acknowledged before the erasure began are erased too; later ones stay.
+//! If a block is damaged, nothing is erased, because its content is unknown.
+//!
+//! A person is erased with its imported records, its merges ([`crate::persons::merge_log`]), its entries in
+//! lists of static cohorts ([`crate::persons::cohort_lists`]) and its overrides of experience continuity; one
+//! of its distinct ids that appears again is a new person. A whole project is erased without reading its data
+//! ([`whole_project`]).
+//!
+//! Must stay true: events, persons and merges are erased atomically; no data of other persons changes; a
+//! partial erasure is completed by repeating the call. The door is [`EventStore::erase`].
 
 mod rewrite;
 mod whole_project;
@@ -34,47 +39,48 @@ use crate::persons::person_merge_cache::PersonMergeState;
 use crate::persons::person_merges::PersonMerges;
 use rewrite::RewrittenFiles;
 
-/// Most segments that are written anew by one erasure: they are swapped in one transaction.
+/// Most segments that one erasure rewrites: they are replaced in one transaction.
 const SEGMENTS_MAX: usize = 80;
 
 /// What is to be erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doomed {
-    /// Everything that is known of somebody: by distinct id, or by the id of the person.
+    /// All data of one person, named by a distinct id or the person id.
     Person(String),
-    /// All events, persons and groups of the project, and everybody from the lists of its static cohorts.
+    /// All events, persons and groups of the project, and all members of its static cohorts.
     Project,
-    /// Events that happened before this instant. Persons and groups stay.
+    /// Events with a timestamp before this instant. Persons and groups stay.
     Before(Micros),
 }
 
-/// What was erased, or would be.
+/// Counters of an erasure, or of a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Erased {
     /// Events.
     pub events: u64,
     /// Persons.
     pub persons: u64,
-    /// Segments that were written anew, or taken away.
+    /// Segments that were rewritten or removed.
     pub segments: usize,
-    /// Static cohorts from whose lists somebody was taken.
+    /// Static cohorts that listed an erased person.
     pub cohorts: usize,
-    /// Whether there are more events or persons, which could not be counted: of a whole project what is damaged goes too.
+    /// Whether there were more events or persons that could not be counted: erasing a whole project also
+    /// removes damaged data.
     pub uncounted: bool,
 }
 
-/// What is left out.
+/// Selects the data to erase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ErasureFilter {
-    /// Events of these persons, as they are in the end or were when a segment was written, and all else of them.
+    /// All data of these persons, by canonical id or by the id in a segment.
     pub persons: Arc<BTreeSet<Uuid>>,
     /// Events before this instant.
     pub before: Option<Micros>,
-    /// All that the project has.
+    /// All data of the project.
     pub everything: bool,
 }
 
-/// What takes the place of what is there.
+/// The rewritten entries.
 #[derive(Default)]
 struct Remainder {
     segments: Vec<SegmentEntry>,
@@ -82,22 +88,22 @@ struct Remainder {
 }
 
 impl ErasureFilter {
-    /// Whether nothing of a segment's events stays.
+    /// Whether all events of a segment are erased.
     pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
         self.everything || self.before.is_some_and(|before| entry.max_time < before)
     }
 
-    /// Whether the person that a distinct id is by itself goes.
+    /// Whether the person of a distinct id is erased.
     pub(crate) fn takes(&self, person: Uuid) -> bool {
         self.everything || self.persons.contains(&person)
     }
 
-    /// Whether a merge goes because it names somebody who does.
+    /// Whether a merge is erased because it names an erased person.
     pub(crate) fn names_merge(&self, merged: &PersonMerge) -> bool {
         self.takes(merged.link.from) || self.takes(merged.link.to)
     }
 
-    /// Whether persons go, and not only events.
+    /// Whether persons are erased, and not only events.
     pub(crate) fn is_of_persons(&self) -> bool {
         self.everything || !self.persons.is_empty()
     }
@@ -109,11 +115,12 @@ impl ErasureFilter {
 }
 
 impl EventStore {
-    /// Erases from a project what was acknowledged before now. When it returns, no read finds any of it.
+    /// Erases data that was acknowledged before the call. When it returns, no read finds any of it.
     ///
-    /// `now` is asked for the time whenever it is needed: an erasure may take longer than replaced objects stay.
+    /// `now` returns the current time; it is called repeatedly, because an erasure may take longer than the
+    /// grace period.
     ///
-    /// [`EventStoreError::TooLarge`] when more segments than fit into one transaction have to be written anew.
+    /// [`EventStoreError::TooLarge`] when more segments have to be rewritten than fit into one transaction.
     pub async fn erase(
         &self,
         project: ProjectId,
@@ -125,11 +132,12 @@ impl EventStore {
         }
         let mut retries = self.command_retries();
         loop {
-            // Done again it does no harm, whatever it ended with.
+            // Safe to repeat, whatever the outcome was.
             let done = self.compact_blocks(project, now()).await;
             let Some(done) = retries.optimistic_read(done).await? else { continue };
             if done.damaged_blocks > 0 {
-                // It may hold what is to be erased, and would bring that back when it is put back: an error that names it.
+                // The damaged block may hold events to erase and would restore them when it is repaired:
+                // returns an error that names it.
                 self.outline(project).await?;
             }
             if !done.more {
@@ -149,7 +157,8 @@ impl EventStore {
             let erase =
                 self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], doomed).await?;
             rewritten = self.reusable_for(rewritten, &erase.persons).await?;
-            // Before the merges go, by which all ids of a person are known: this may be what was not done the last time.
+            // Before the merges are erased, because they give all ids of a person; this may complete an earlier
+            // partial erasure.
             let records = &self.inner.store.records;
             cohorts += cohort_lists::erase(records, project, &erase, &mut retries).await?;
             if erase.is_of_persons() {
@@ -160,7 +169,8 @@ impl EventStore {
                     let persons = erased.persons.max(u64::from(had_overrides));
                     break Ok(Erased { cohorts, persons, ..erased });
                 }
-                // Somebody else was faster, or has replaced and removed what was read; nothing was written.
+                // Version conflict, or an object was replaced and removed while it was read; nothing was
+                // written.
                 Ok(None) | Err(EventStoreError::Contended) => {}
                 Err(error) => break Err(error),
             }
@@ -168,14 +178,14 @@ impl EventStore {
                 break Err(error);
             }
         };
-        // What was made for segments that others replaced meanwhile, or for nothing.
+        // Objects written for segments that were replaced meanwhile, or for a failed attempt.
         self.discard(rewritten).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         self.sweep_merges(project, &manifest, now()).await?;
         outcome
     }
 
-    /// What [`EventStore::erase`] would erase now. Nothing changes.
+    /// Counts what [`EventStore::erase`] would erase now. Changes nothing.
     pub async fn would_erase(&self, project: ProjectId, doomed: &Doomed) -> Result<Erased, EventStoreError> {
         if *doomed == Doomed::Project {
             return self.count_everything(project).await;
@@ -200,7 +210,7 @@ impl EventStore {
         Ok(erased)
     }
 
-    /// What is to be left out.
+    /// Resolves the erasure target to a filter.
     async fn erasure_filter(
         &self,
         project: ProjectId,
@@ -224,14 +234,14 @@ impl EventStore {
         };
         let by_distinct_id = everybody(derived(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
-        // Ids of persons and many distinct ids look alike; a distinct id goes first.
+        // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
         let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
         Ok(if known { by_distinct_id } else { everybody(id) })
     }
 
-    /// Whether anything names somebody of `erase.persons`: a merge, a segment, an imported record, a list of a static
-    /// cohort, or what tells who has been identified.
+    /// Whether anything refers to a person of `erase.persons`: a merge, a segment, an imported record, a static
+    /// cohort list, or an identified marker.
     async fn is_known_person(
         &self,
         project: ProjectId,
@@ -259,7 +269,7 @@ impl EventStore {
             || cohort_lists::naming(records, project, erase).await? > 0)
     }
 
-    /// Puts what is left in the place of what is there. None when others changed it meanwhile.
+    /// Commits the rewritten data. Returns none on a version conflict.
     async fn try_erase(
         &self,
         project: ProjectId,
@@ -283,7 +293,7 @@ impl EventStore {
                 "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
             )));
         }
-        // Whoever has begun with what is there reads on for the grace period, however long it took to come here.
+        // Readers of the old segments get the whole grace period, however long this took.
         let at = now();
         segments.iter_mut().for_each(|entry| entry.at = at);
         records.iter_mut().for_each(|(_, _, entry)| entry.listed_at(at));
@@ -301,7 +311,7 @@ impl EventStore {
         Ok(is_done.then_some(erased))
     }
 
-    /// What is left of the segments and imports that have something of what `erase` names.
+    /// Rewrites the segments and imports that contain erased data.
     async fn rewrite_all(
         &self,
         project: ProjectId,

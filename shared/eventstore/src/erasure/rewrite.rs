@@ -1,7 +1,7 @@
-//! What is left of segments and imports without those who are erased: written anew beside what is there.
+//! Rewrites segments and imports without the erased persons, as new objects.
 //!
-//! Must stay true: nothing is listed here; what was written for an erasure that others were faster than is used again
-//! only for the same erasure, of the same objects.
+//! Must stay true: nothing is listed here; after a version conflict, rewritten objects are reused only for the
+//! same erasure of the same source objects.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::file;
 use crate::segments::reader::times;
 
-/// What an erasure is going to put in the place of what is there.
+/// Rewritten objects that are not listed yet.
 #[derive(Default)]
 pub(super) struct RewrittenFiles {
-    /// Without whom it was written.
+    /// The persons that were left out.
     persons: Arc<BTreeSet<Uuid>>,
-    /// By the ids of segments.
+    /// By source segment id.
     pub segments: HashMap<String, NewSegment>,
-    /// By the objects of records: an entry of records keeps its id when others erase from it.
+    /// By source object: an import entry keeps its id when another erasure rewrites it.
     records: HashMap<String, RecordsEntry>,
 }
 
 impl EventStore {
-    /// What of `rewritten` can be used to erase `persons`: all, or nothing.
+    /// Returns `rewritten` if it was made for the same persons; otherwise deletes it.
     pub(super) async fn reusable_for(
         &self,
         rewritten: RewrittenFiles,
@@ -52,7 +52,7 @@ impl EventStore {
         Ok(RewrittenFiles { persons: persons.clone(), ..RewrittenFiles::default() })
     }
 
-    /// Removes what was made for nothing.
+    /// Deletes the unused objects.
     pub(super) async fn discard(&self, rewritten: RewrittenFiles) -> Result<(), EventStoreError> {
         for new in rewritten.segments.values() {
             self.drop_objects(new).await?;
@@ -64,7 +64,7 @@ impl EventStore {
 }
 
 impl RewrittenFiles {
-    /// Says which entries are listed by now.
+    /// Forgets the entries that are listed now.
     pub(super) fn listed(
         &mut self,
         segments: &[SegmentEntry],
@@ -77,7 +77,7 @@ impl RewrittenFiles {
 }
 
 impl EventStore {
-    /// The segment that is to be in the place of `entry`; its objects are stored.
+    /// Writes the replacement of segment `entry` and returns its entry; its objects are stored.
     pub(super) async fn rewrite_segment(
         &self,
         project: ProjectId,
@@ -98,7 +98,7 @@ impl EventStore {
         Ok(left)
     }
 
-    /// The entries of imported persons whose records name somebody of `erase.persons`, without these records.
+    /// Rewrites the imports that have records of `erase.persons`, without these records.
     pub(super) async fn rewrite_records(
         &self,
         project: ProjectId,
@@ -144,7 +144,7 @@ impl EventStore {
         Ok(records)
     }
 
-    /// How many events of a segment `erase` names.
+    /// Counts the events of a segment that the filter selects.
     pub(super) async fn count_in(
         &self,
         entry: &SegmentEntry,
@@ -187,7 +187,7 @@ impl EventStore {
     }
 }
 
-/// A file with those rows of `batches` that stay.
+/// Encodes the rows of `batches` that stay.
 fn filtered(batches: &[RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreError> {
     let schema = batches.first().ok_or_else(|| EventStoreError::corrupt("a file without rows"))?.schema();
     let all = concat_batches(&schema, batches)?;

@@ -1,8 +1,8 @@
-//! All that a project has, gone at once.
+//! Erases all data of a project.
 //!
-//! Must stay true: nothing is read of what goes but the lists of it, so that whatever is damaged or missing stops nobody
-//! from erasing it. A segment without events takes the place of all segments and of the blocks that wait, in the
-//! transaction that empties the imports and the log of merges.
+//! Must stay true: only lists of the erased data are read, so damaged or missing objects do not prevent the
+//! erasure. An empty segment replaces all segments and waiting blocks, in the transaction that empties the
+//! imports and the merge log.
 
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
@@ -48,7 +48,7 @@ impl EventStore {
         }
     }
 
-    /// The blocks that wait, and the manifest, which every reader reads after them.
+    /// The ids of waiting blocks, and the manifest, which every reader reads after them.
     async fn blocks_and_manifest(
         &self,
         project: ProjectId,
@@ -57,7 +57,8 @@ impl EventStore {
         Ok((blocks, Manifest::load(&self.inner.store, project).await?))
     }
 
-    /// Puts nothing in the place of all that `manifest` lists and of `blocks`. Whether nobody else was faster.
+    /// Replaces everything that `manifest` lists, and `blocks`, by an empty segment. Returns none on a version
+    /// conflict.
     async fn try_empty(
         &self,
         project: ProjectId,
@@ -68,7 +69,7 @@ impl EventStore {
         let new = nothing_left(project, manifest, blocks, now())?;
         self.write_objects(&new).await?;
         let at = now();
-        // Whoever has begun with what is there reads on for the grace period.
+        // Readers of the old segments get the whole grace period.
         let entry = SegmentEntry { at, ..new.entry.clone() };
         let records = emptied(manifest, at);
         let segments = std::slice::from_ref(&entry);
@@ -87,7 +88,7 @@ impl EventStore {
         Ok(true)
     }
 
-    /// What [`EventStore::erase_everything`] would erase. What is damaged, or too much, is not counted.
+    /// Counts what [`EventStore::erase_everything`] would erase, except damaged data and data above the limits.
     pub(super) async fn count_everything(&self, project: ProjectId) -> Result<Erased, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
@@ -103,14 +104,14 @@ impl EventStore {
         })
     }
 
-    /// How many events wait in blocks and are no copies of others.
+    /// Counts the waiting events, without duplicates.
     async fn count_waiting(&self, project: ProjectId) -> Result<u64, EventStoreError> {
         let outline = self.outline(project).await?;
         let waiting = self.headers_not_in_segments(&outline.manifest, outline.hot).await?;
         Ok(waiting.len() as u64)
     }
 
-    /// Empties imports until the others fit into one transaction. None when somebody else changed the manifest meanwhile.
+    /// Empties imports until the others fit into one transaction. Returns none on a version conflict.
     async fn emptied_but_some(
         &self,
         project: ProjectId,
@@ -119,7 +120,7 @@ impl EventStore {
     ) -> Result<Option<Manifest>, EventStoreError> {
         loop {
             let records = emptied(&manifest, now);
-            // The segment goes with the last of them.
+            // The segment is replaced together with the last ones.
             if records.len() < SEGMENTS_MAX {
                 return Ok(Some(manifest));
             }
@@ -131,7 +132,7 @@ impl EventStore {
         }
     }
 
-    /// Notes in the entry that came on top of `manifest` that the blocks which it replaces are gone.
+    /// Records in the new entry that the blocks it replaced are deleted.
     async fn mark_removed(
         &self,
         project: ProjectId,
@@ -142,12 +143,12 @@ impl EventStore {
         let Some(blocks) = entry.blocks.clone() else { return Ok(()) };
         let blocks = Some(ReplacedBlocks { removed_at: Some(now), ..blocks });
         let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry.clone() };
-        // Where a sweep was faster it says the same.
+        // A concurrent sweep writes the same.
         Manifest::rewrite(&self.inner.store, project, 0, &entry).await.map(drop)
     }
 }
 
-/// A segment without events in the place of all segments and of `blocks`.
+/// An empty segment that replaces all segments and `blocks`.
 fn nothing_left(
     project: ProjectId,
     manifest: &Manifest,
@@ -162,13 +163,13 @@ fn nothing_left(
     Ok(new)
 }
 
-/// The entries of all imports, without records.
+/// All import entries, without records.
 fn emptied(manifest: &Manifest, now: Micros) -> Vec<Emptied> {
     let records = manifest.all_records();
     records.map(|(prefix, entry)| (prefix, manifest.version_of(&entry.id), entry.emptied(now))).collect()
 }
 
-/// What was counted; none where something is damaged, or more than is counted.
+/// The count; none where data is damaged or above the limits.
 fn countable(counted: Result<u64, EventStoreError>) -> Result<Option<u64>, EventStoreError> {
     match counted {
         Ok(count) => Ok(Some(count)),

@@ -1,8 +1,10 @@
-//! Overrides of experience continuity: which id is hashed for a person, for flags whose value follows it through a login.
+//! Overrides of experience continuity: the id that is hashed for a person, for flags that keep their value
+//! through a login.
 //!
-//! A row belongs to one distinct id, by the person that it is by itself ([`derived`]); a person has the overrides of all its
-//! ids. For a flag with several the oldest counts. Must stay true: the first override of a row stays, whatever is written
-//! at once, because a row is written over the version that was read; rows go with the person that is erased.
+//! A row belongs to one distinct id, by its derived person id ([`derived`]); a person has the overrides of all
+//! its ids. If several exist for a flag, the oldest counts. Must stay true: the first override of a row
+//! survives concurrent writes, because a row is written with the version that was read as precondition; rows
+//! are erased with their person.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +17,11 @@ use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::keys;
 
-/// How long a row is there after it was last written or extended, in seconds: 425 days.
+/// Lifetime of a row after it was last written or extended, in seconds: 425 days.
 const LIFE_SECONDS: i64 = 425 * 86_400;
-/// A row that was not written for so long is extended when it is read, so that most reads write nothing: 30 days.
+/// Age after which a read extends a row, in seconds: 30 days. So most reads write nothing.
 const EXTENDED_AFTER_SECONDS: i64 = 30 * 86_400;
-/// How often a write is tried again over what others have written meanwhile.
+/// Write attempts on version conflicts.
 const TRIES: u32 = 12;
 
 /// The body of a row.
@@ -35,18 +37,18 @@ struct Override {
     id: String,
     /// When it was stored, in microseconds since the epoch.
     at: i64,
-    /// The flags for which it is.
+    /// The flags that it applies to.
     flags: Vec<i64>,
 }
 
-/// The overrides of a person, as they were read.
+/// The overrides of a person.
 #[derive(Debug, Default)]
 pub struct Overrides {
     rows: BTreeMap<Uuid, Item>,
 }
 
 impl Overrides {
-    /// The overrides of the person with these ids. One round trip.
+    /// Reads the overrides of the person with these ids. One round trip.
     pub async fn read(
         records: &Table,
         project: ProjectId,
@@ -58,14 +60,14 @@ impl Overrides {
         Ok(Overrides { rows: rows.collect() })
     }
 
-    /// The same with those of more ids.
+    /// Adds the overrides of more ids.
     #[must_use]
     pub fn and(mut self, more: Overrides) -> Overrides {
         self.rows.extend(more.rows);
         self
     }
 
-    /// By flag, the id that is hashed for it.
+    /// The hashed id by flag.
     pub fn by_flag(&self) -> Result<BTreeMap<i64, String>, StoreError> {
         let mut oldest: BTreeMap<i64, (i64, String)> = BTreeMap::new();
         for item in self.rows.values() {
@@ -115,12 +117,12 @@ impl Overrides {
         Err(StoreError::Conflict)
     }
 
-    /// Extends the life of rows that were not written for long. Most calls write nothing.
+    /// Extends the lifetime of old rows. Most calls write nothing.
     pub async fn extend_life(&self, records: &Table, now_micros: i64) -> Result<(), StoreError> {
         let fresh = now_micros / 1_000_000 + LIFE_SECONDS - EXTENDED_AFTER_SECONDS;
         for item in self.rows.values().filter(|item| item.expires_at.is_some_and(|at| at < fresh)) {
             match put(records, item.clone(), Some(item.version), now_micros).await {
-                // Another request has just written it.
+                // Another request has just extended it.
                 Ok(()) | Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -129,14 +131,14 @@ impl Overrides {
     }
 }
 
-/// Writes a row over the version that was read; none where there was no row.
+/// Writes a row with the version that was read as precondition; none means the row must not exist.
 async fn put(records: &Table, item: Item, read: Option<u64>, now_micros: i64) -> Result<(), StoreError> {
     let guard = read.map_or(Guard::Absent, Guard::Version);
     let item = item.with_version(read.unwrap_or(0) + 1).expiring(now_micros / 1_000_000 + LIFE_SECONDS);
     records.put(item, guard).await
 }
 
-/// Whether some of those whom `erase` takes has overrides.
+/// Whether an erased person has overrides.
 pub(crate) async fn has_some(
     records: &Table,
     project: ProjectId,
@@ -145,7 +147,7 @@ pub(crate) async fn has_some(
     Ok(!Overrides::read(records, project, &erase.persons).await?.rows.is_empty())
 }
 
-/// Removes the overrides of everybody whom `erase` takes. Returns whether there were some.
+/// Removes the overrides of all erased persons. Returns whether there were any.
 pub(crate) async fn erase(
     records: &Table,
     project: ProjectId,

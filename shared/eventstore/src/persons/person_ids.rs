@@ -1,9 +1,9 @@
-//! Distinct id → person, and what merges do to it: the only owner of that rule.
+//! Maps distinct ids to person ids and defines which events merge persons: the only owner of that rule.
 //!
-//! A distinct id that nothing ever merged is a person by a pure function of project and id, without a row. A *link*
-//! says that one person is another; links come from imported person lines and from merges that were captured. All
-//! persons linked together, however far, are one. Must stay true: links may form cycles and chains in any order
-//! without harm; the same links in the same order give the same final persons.
+//! A distinct id that was never merged is a person by a pure function of project and id, without a row. A
+//! *link* merges one person into another; links come from imported persons and from captured merges. All
+//! persons that are connected by links are one. Must stay true: links may form cycles and chains in any order;
+//! the same links in the same order give the same canonical persons.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ use crate::event::Event;
 /// Namespace of the derived person ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f1d_3c52_9b7e_4f0a_8d2b_51c7_e094_a63f);
 
-/// The person that `distinct_id` is as long as nothing merged it.
+/// The person id of a distinct id that was not merged.
 pub fn derived(project: ProjectId, distinct_id: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{project}:{distinct_id}").as_bytes())
 }
 
-/// That person `from` is person `to`.
+/// Person `from` is merged into person `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub from: Uuid,
     pub to: Uuid,
 }
 
-/// The end of the chain from `person`; the chain is made short on the way.
+/// Find with path compression: the root of `person`.
 pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
     let mut at = person;
     while let Some(next) = parents.get(&at).copied() {
@@ -40,17 +40,17 @@ pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
     at
 }
 
-/// A merge that an event asks for: that `link.from` becomes `link.to`, who is identified from then on, whether it
-/// happens or not.
+/// A merge that an event requests: of `link.from` into `link.to`. `link.to` is identified from then on, whether
+/// the merge is applied or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MergeRequest {
     pub link: Link,
-    /// Whether it happens even to a person that has been identified.
+    /// Whether it applies even to an identified person.
     pub forced: bool,
 }
 
-/// Ids that programs send by mistake for "nobody": merging on one of them would make everybody one person.
-const NOBODY: [&str; 15] = [
+/// Ids that clients send by mistake for "no user": merging on one of them would merge all users.
+const PLACEHOLDER_IDS: [&str; 15] = [
     "anonymous",
     "guest",
     "distinctid",
@@ -68,34 +68,34 @@ const NOBODY: [&str; 15] = [
     "[object object]",
 ];
 
-/// Whether events of this name may ask for a merge.
+/// Whether events of this name may request a merge.
 pub(crate) fn may_merge(event: &str) -> bool {
     ["$identify", "$create_alias", "$merge_dangerously"].contains(&event)
 }
 
-/// Whether [`other_id`] looks at the property of this name.
+/// Whether [`other_id`] reads the property of this name.
 pub(crate) fn names_a_merge(property: &str) -> bool {
     ["$anon_distinct_id", "alias", "$process_person_profile"].contains(&property)
 }
 
-/// Whether an event with these properties wants no person and no group to be kept of it.
+/// Whether the event opts out of person and group processing.
 pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
     properties.get("$process_person_profile") == Some(&Value::Bool(false))
 }
 
-/// The merge that `event` asks for, if it is one of the three events that do and names two usable ids.
+/// The merge that `event` requests: one of three event names with two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest> {
     let (other, forced) = other_id(event)?;
     let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
     Some(MergeRequest { link, forced })
 }
 
-/// The two distinct ids, as persons by themselves, that `event` asks to be made one, if it asks for that.
+/// The person ids of the two distinct ids that `event` requests to merge.
 pub fn merge_asked_by(project: ProjectId, event: &Event) -> Option<(Uuid, Uuid)> {
     merge_of(project, event).map(|merge| (merge.link.from, merge.link.to))
 }
 
-/// The distinct id that `event` asks to be merged into its own, and whether by force.
+/// The distinct id that `event` requests to merge into its own, and whether the merge is forced.
 pub(crate) fn other_id(event: &Event) -> Option<(String, bool)> {
     let (key, forced) = match event.event.as_str() {
         "$identify" => ("$anon_distinct_id", false),
@@ -117,10 +117,10 @@ pub(crate) fn other_id(event: &Event) -> Option<(String, bool)> {
     Some((other, forced))
 }
 
-/// Whether a distinct id may take part in a merge: it is none of the texts that programs send for "no user".
+/// Whether a distinct id may take part in a merge: it is none of the placeholders for "no user".
 pub fn is_usable_id(id: &str) -> bool {
     let id = id.trim().trim_matches(['"', '\'']).to_lowercase();
-    !id.is_empty() && !NOBODY.contains(&id.as_str())
+    !id.is_empty() && !PLACEHOLDER_IDS.contains(&id.as_str())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Who is who by now: imported persons first, then merges, remembered by a process.
+//! The merge state of a project: imported merges first, then captured ones, cached by the process.
 //!
-//! Must stay true: what is remembered is used only with the imported objects that it was made from, with all rows of the
-//! log since, and until somebody is erased from the log; whoever remembers nothing comes to the same.
+//! Must stay true: a cached state is used only with the import objects that it was made from, with all later
+//! rows of the log, and until the next erasure; a cold process computes the same state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,43 +16,43 @@ use crate::persons::merge_log::{MergeLogRow, PersonMerge};
 use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::changes::OrderedMerge;
 
-/// Most merges behind the sorted ones; with more they are sorted in.
+/// Most unsorted merges; with more they are sorted in.
 const SINCE_MAX: usize = 4096;
-/// How often a reader begins anew when merges are being folded.
+/// Read attempts while merges are being folded.
 const TRIES: usize = 5;
-/// Ranges of segments of a project of which it is remembered who is somebody else by now.
+/// Cached lookups of merged persons, by range of a segment.
 const RANGES_REMEMBERED: usize = 16_384;
 
-/// Who is who, and what it was made from. Cheap to clone.
+/// The merges of a project, and the inputs that they were made from. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PersonMergeState {
     objects: Arc<[String]>,
-    /// How many erasures the log had been through.
+    /// Number of erasures of the log.
     erasures: u64,
-    /// Number of the last row of the log that is in it.
+    /// Number of the last row of the log that is included.
     pub through: u64,
     merges: Arc<Merges>,
     /// Later merges, in order.
     since: Arc<Vec<PersonMerge>>,
-    /// Who is who by what was imported alone.
+    /// Merges of the imports alone.
     pub imported_merges: PersonMerges,
-    /// Who is who in the end.
+    /// All merges.
     pub person_merges: PersonMerges,
-    /// What was found out of ranges of segments by this resolution.
+    /// Cached merged persons of ranges, valid for `person_merges`.
     moved: Arc<Mutex<MovedOfRanges>>,
 }
 
-/// Persons of a range who are others by now: their places in it, ascending, and who they are.
+/// Merged persons of a range: their codes, ascending, and canonical ids.
 pub(crate) type Moved = Arc<Vec<(u32, Uuid)>>;
 
-/// By object of the segment and index of the range.
+/// By segment object and range index.
 type MovedOfRanges = HashMap<(Arc<str>, usize), Moved>;
 
-/// Merges in their order.
+/// Captured merges in order.
 #[derive(Debug, Default)]
 struct Merges {
     all: Vec<PersonMerge>,
-    /// Places in `all`, by who was merged.
+    /// Indices into `all`, sorted by merged person.
     by_from: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl Merges {
         Merges { all, by_from }
     }
 
-    /// The places of the merges of `from`.
+    /// Indices of the merges of `from`.
     fn from(&self, from: Uuid) -> impl Iterator<Item = usize> {
         let of = |place: &u32| self.all[*place as usize].link.from;
         let start = self.by_from.partition_point(|place| of(place) < from);
@@ -77,7 +77,7 @@ impl PersonMergeState {
         self.merges.all.is_empty() && self.since.is_empty()
     }
 
-    /// Who of the persons of a range of a segment, which ascend, is somebody else by now.
+    /// The merged persons among the sorted persons of a range.
     pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> Moved {
         if self.person_merges.is_empty() {
             return Moved::default();
@@ -88,7 +88,7 @@ impl PersonMergeState {
         }
         let moved = Arc::new(self.person_merges.moved(persons));
         let mut known = known();
-        // Of segments that are gone by now nobody asks any more.
+        // Drops entries of segments that no longer exist, too.
         if known.len() >= RANGES_REMEMBERED {
             known.clear();
         }
@@ -96,7 +96,7 @@ impl PersonMergeState {
         moved
     }
 
-    /// A captured merge, between what was imported as one person each.
+    /// A captured merge between imported persons.
     fn joined(&self, place: usize, merged: &PersonMerge) -> OrderedMerge {
         let (from, to) =
             (self.imported_merges.person(merged.link.from), self.imported_merges.person(merged.link.to));
@@ -108,12 +108,12 @@ impl PersonMergeState {
         self.log().enumerate().map(|(place, merged)| self.joined(place, merged))
     }
 
-    /// All captured merges as they are in the log, in their order.
+    /// All captured merges as logged, in order.
     pub(crate) fn log(&self) -> impl Iterator<Item = &PersonMerge> {
         self.merges.all.iter().chain(self.since.iter())
     }
 
-    /// The captured merges among those who `ids` are.
+    /// The captured merges from one of `ids`.
     pub(crate) fn joined_of<'a>(&self, ids: impl IntoIterator<Item = &'a Uuid>) -> Vec<OrderedMerge> {
         let mut joined = Vec::new();
         let before = self.merges.all.len();
@@ -125,7 +125,7 @@ impl PersonMergeState {
         joined
     }
 
-    /// The same with more rows of the log, which follow it.
+    /// A copy with more rows of the log, which follow it.
     fn with(&self, rows: Vec<MergeLogRow>) -> PersonMergeState {
         let through = rows.last().map_or(self.through, |row| row.number);
         let new = rows.into_iter().flat_map(|row| row.merges).collect::<Vec<_>>();
@@ -140,19 +140,19 @@ impl PersonMergeState {
         } else {
             (self.merges.clone(), Arc::new(since.collect()))
         };
-        // Another resolution finds other persons moved.
+        // The cached ranges are invalid for the new merges.
         PersonMergeState { through, merges, since, person_merges, moved: Arc::default(), ..self.clone() }
     }
 }
 
-/// Whether `rows` follow the row with number `after`, one by one: rows that are removed while they are read are missing
-/// anywhere among them.
+/// Whether `rows` continue the log after row `after` without gaps: rows that are removed during the read may be
+/// missing anywhere.
 fn follow(rows: &[MergeLogRow], after: u64) -> bool {
     (after + 1..).zip(rows).all(|(number, row)| row.number == number)
 }
 
 impl EventStore {
-    /// The manifest, and who is who. Whoever reads blocks too reads them before.
+    /// Loads the manifest and the merge state. A reader of blocks reads those first.
     pub(crate) async fn manifest_and_persons(
         &self,
         project: ProjectId,
@@ -169,13 +169,13 @@ impl EventStore {
         Err(EventStoreError::Contended)
     }
 
-    /// Who is who by now, for whoever has the manifest.
+    /// Loads the current person merges.
     pub(crate) async fn person_merges(&self, project: ProjectId) -> Result<PersonMerges, EventStoreError> {
         Ok(self.manifest_and_persons(project).await?.1.person_merges.clone())
     }
 
-    /// Who is who: what `known` says and `rows` after it. None when rows are missing because they were folded into
-    /// an object that `manifest` does not list yet.
+    /// Brings the cached state `known` up to date with `rows`. None when rows are missing because they were
+    /// folded into an object that `manifest` does not list yet.
     async fn merge_state(
         &self,
         project: ProjectId,
@@ -192,15 +192,15 @@ impl EventStore {
         let mut damage = None;
         if !follow(&rows, base.through) || !is_current {
             let (rebuild, damaged) = match self.rebuild(project, manifest, &base).await {
-                // An object was replaced and removed meanwhile.
+                // An object was replaced and removed during the read.
                 Err(EventStoreError::Contended) => return Ok(None),
                 made => made?,
             };
             (base, damage) = (Arc::new(rebuild), damaged);
         }
         rows.retain(|row| row.number > base.through);
-        // Rows up to where they were read from may be missing too, where an object that ends before has taken the place
-        // of what was remembered.
+        // Rows before the read position may be missing too, if an object that ends earlier replaced the cached
+        // state.
         let last = rows.last().map_or(base.through, |row| row.number);
         let is_short = damage.is_some() && manifest.merges.last().is_some_and(|newest| newest.through > last);
         if !follow(&rows, base.through) || base.through < read_after || is_short {
@@ -212,8 +212,9 @@ impl EventStore {
         Ok(Some(merge_state))
     }
 
-    /// Who is who by what `manifest` lists, and by the merges of `known` if they are more than it lists and none of them
-    /// has been erased. With the damage of an object, it is who they were before that one, if the rows since are there.
+    /// Rebuilds the state from the manifest, and from the merges of `known` if these are newer and no erasure
+    /// happened. If an object is damaged, returns the state before it and the error; it is valid if the rows
+    /// since exist.
     async fn rebuild(
         &self,
         project: ProjectId,
@@ -234,8 +235,8 @@ impl EventStore {
         Ok((tokio::task::spawn_blocking(move || none.with_merges(merges, through)).await?, damage))
     }
 
-    /// The merges of the newest object that is whole, or those of `known` where it has more and none of them has been
-    /// erased; up to which row that is; and the damage of a newer object.
+    /// The merges of the newest undamaged object, or those of `known` if newer and no erasure happened; the
+    /// last row included; and the error of a damaged newer object.
     async fn load_merge_log(
         &self,
         manifest: &Manifest,
@@ -255,21 +256,21 @@ impl EventStore {
         }
         match damage {
             damage if is_of_now => Ok((known.log().copied().collect(), after, damage)),
-            // The rows before an erasure would bring back who was erased.
+            // Rows from before an erasure would restore erased persons.
             Some(error) if erasures > 0 => Err(error),
-            // A manifest from before the first erasure, and somebody who knows of it.
+            // The manifest predates the first erasure that `known` includes.
             damage => Ok((Vec::new(), 0, damage)),
         }
     }
 }
 
 impl PersonMergeState {
-    /// Whether it was made from the imported persons that `manifest` lists, and since the last erasure.
+    /// Whether it matches the imports and the erasures of `manifest`.
     fn is_of(&self, manifest: &Manifest) -> bool {
         self.erasures == manifest.erasures() && self.has_objects_of(manifest)
     }
 
-    /// Whether it was made from the imported persons that `manifest` lists.
+    /// Whether it matches the imports of `manifest`.
     pub(crate) fn has_objects_of(&self, manifest: &Manifest) -> bool {
         manifest.persons.iter().map(|entry| &entry.object).eq(self.objects.iter())
     }

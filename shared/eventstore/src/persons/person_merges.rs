@@ -1,9 +1,10 @@
-//! Which person each linked person is in the end.
+//! Maps every merged person id to its canonical id (union-find).
 //!
-//! A sorted table, and above it a small one of what was linked since. So a merge costs a process that knows the others
-//! nothing but itself, and a hundred thousand of them take 36 bytes each. The table lies in memory as it does in the
-//! object that [`crate::persons::imports::merge_table_object`] keeps of it, and is not made anew when it is read. Must stay true: links only ever bring
-//! persons together; the same links in the same order give the same final persons, whichever way they were taken in.
+//! A sorted table, and above it a small map of later links. So a merge costs a warm process only itself, and
+//! each merged id takes about 36 bytes. The table has the same layout in memory as in the object of
+//! [`crate::persons::imports::merge_table_object`], so reading it builds nothing. Must stay true: links only
+//! ever merge persons; the same links in the same order give the same canonical persons, however they are
+//! batched.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -14,27 +15,27 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::persons::person_ids::{Link, root};
 
-/// Most entries above the table; with more it is made anew.
+/// Most entries above the table; with more the table is rebuilt.
 const SINCE_MAX: usize = 4096;
 
-/// Which person each linked person is in the end. Cheap to clone.
+/// Maps every merged person id to its canonical id. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PersonMerges {
     table: Arc<Table>,
-    /// Who was final by the table and no longer is; all of them lead to the end.
+    /// Canonical ids of the table that were merged since, with their canonical ids.
     since: Arc<HashMap<Uuid, Uuid>>,
 }
 
-/// Linked persons and who they are, by the one and by the other.
+/// Merged persons with their canonical ids, indexed both ways.
 #[derive(Debug, Default)]
 struct Table {
-    /// Ids of a linked person and of who it is, by the linked person.
+    /// Pairs of merged id and canonical id, sorted by the merged id.
     pairs: Bytes,
-    /// Places of the pairs, by who they are; made when somebody asks that way round.
+    /// Indices of the pairs, sorted by canonical id; built lazily.
     by_final: OnceLock<Vec<u32>>,
 }
 
-/// A linked person and who it is.
+/// A merged id and its canonical id.
 type Pair = [u8; 32];
 
 fn linked(pair: &Pair) -> Uuid {
@@ -66,7 +67,7 @@ impl Table {
         pairs.binary_search_by_key(&person, linked).map_or(person, |place| last(&pairs[place]))
     }
 
-    /// Everybody else who is `person`.
+    /// All other ids that were merged into `person`.
     fn members(&self, person: Uuid) -> impl Iterator<Item = Uuid> {
         let pairs = self.pairs();
         let by_final = self.by_final.get_or_init(|| {
@@ -82,12 +83,12 @@ impl Table {
 }
 
 impl PersonMerges {
-    /// What `links` come to. Where two groups of persons meet, those of `from` become the one of `to`.
+    /// Applies `links` in order. Where two groups of persons meet, the canonical id of `to` stays.
     pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> PersonMerges {
         PersonMerges::default().with(links)
     }
 
-    /// The same after some more links.
+    /// A copy with more links applied.
     pub(crate) fn with(&self, links: impl IntoIterator<Item = Link>) -> PersonMerges {
         let mut parents = HashMap::clone(&self.since);
         for link in links {
@@ -107,14 +108,14 @@ impl PersonMerges {
         PersonMerges { table: Arc::new(Table::of(next.linked().collect())), since: Arc::default() }
     }
 
-    /// The final person of `person`.
+    /// The canonical id of `person`.
     pub(crate) fn person(&self, person: Uuid) -> Uuid {
         let by_table = self.table.person(person);
         self.since.get(&by_table).copied().unwrap_or(by_table)
     }
 
-    /// Who of `persons`, which ascend, is somebody else in the end: places among them, ascending, and who they are. Takes
-    /// as long as the shorter of both lists, about, where they are of different lengths.
+    /// Finds the merged ids among `persons` (sorted): their indices, ascending, and canonical ids. Galloping
+    /// search: takes about as long as the shorter list.
     pub(crate) fn moved(&self, persons: &[Uuid]) -> Vec<(u32, Uuid)> {
         let (Some(least), Some(most)) = (persons.first(), persons.last()) else { return Vec::new() };
         let pairs = self.table.pairs();
@@ -134,7 +135,7 @@ impl PersonMerges {
                 pair += reach(&pairs[pair..], |other| linked(other) < *person);
             }
         }
-        // Who was linked since is nobody of the table's linked ones.
+        // Ids that were linked since are no merged ids of the table.
         let since = self.since.iter().filter_map(|(person, last)| {
             let place = persons.binary_search(person).ok()?;
             Some((place as u32, *last))
@@ -144,7 +145,7 @@ impl PersonMerges {
         moved
     }
 
-    /// Everybody who is `person` in the end, `person` itself among them.
+    /// All ids of the canonical person `person`, including itself.
     pub(crate) fn members(&self, person: Uuid) -> BTreeSet<Uuid> {
         let since = self.since.iter().filter(|(_, last)| **last == person).map(|(linked, _)| *linked);
         let mut members = BTreeSet::from([person]);
@@ -155,14 +156,14 @@ impl PersonMerges {
         members
     }
 
-    /// Whether somebody else is the same person as `person`.
+    /// Whether `person` was merged with any other id.
     pub(crate) fn is_linked(&self, person: Uuid) -> bool {
         self.person(person) != person
             || self.table.members(person).next().is_some()
             || self.since.values().any(|last| *last == person)
     }
 
-    /// Everybody who was linked to somebody, with who it is in the end.
+    /// All merged ids with their canonical ids.
     pub(crate) fn linked(&self) -> impl Iterator<Item = (Uuid, Uuid)> {
         let by_table = self.table.pairs().iter().map(ids);
         let by_table =
@@ -170,22 +171,22 @@ impl PersonMerges {
         by_table.chain(self.since.iter().map(|(linked, last)| (*linked, *last)))
     }
 
-    /// How many were linked to somebody.
+    /// Number of merged ids.
     pub(crate) fn count(&self) -> usize {
         self.table.pairs().len() + self.since.len()
     }
 
-    /// Whether nothing was ever merged.
+    /// Whether there are no merges.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.pairs.is_empty() && self.since.is_empty()
     }
 
-    /// All of it as bytes: ids of each linked person and of who it is in the end, ascending by the first.
+    /// Encodes the pairs of merged id and canonical id, sorted by the merged id.
     pub(crate) fn encode(&self) -> Bytes {
         Table::of(self.linked().collect()).pairs
     }
 
-    /// What [`PersonMerges::encode`] made.
+    /// Decodes the pairs.
     pub(crate) fn decode(pairs: Bytes) -> Result<PersonMerges, EventStoreError> {
         let table = Table { pairs, by_final: OnceLock::new() };
         if !table.pairs.len().is_multiple_of(size_of::<Pair>())
@@ -197,7 +198,7 @@ impl PersonMerges {
     }
 }
 
-/// How many of the first entries are `before`, which holds up to some entry and for none behind it; few are found quickly.
+/// Partition point by galloping search: how many leading entries are `before`.
 fn reach<T>(entries: &[T], before: impl Fn(&T) -> bool) -> usize {
     let mut step = 1;
     while entries.get(step - 1).is_some_and(&before) {

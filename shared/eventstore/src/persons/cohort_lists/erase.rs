@@ -1,10 +1,10 @@
-//! Taking somebody off the lists of static cohorts.
+//! Removes erased persons from the lists of static cohorts.
 //!
-//! Must stay true: of a cohort all or nothing changes, and its project's version is raised with it, so that nobody goes on
-//! with a list that is remembered. Of a packed list only the parts that name somebody are written, each of which then says
-//! how many it lost; so the record, which says how many there were, fits whichever parts a reader meets. What is kept of the
-//! declaration of a cohort changes with it: else the next change of the cohort by a workspace file would bring back who is
-//! not in that file any more.
+//! Must stay true: a cohort changes atomically, and the project version is raised with it, so that no cached
+//! list survives. Of a partitioned list only the parts with erased members are rewritten, and each stores how
+//! many it lost, so the record, which stores the total, is consistent with any mix of old and new parts. The
+//! stored workspace declaration of a cohort changes too; otherwise the next apply of a workspace file would
+//! restore the erased members.
 
 use std::collections::BTreeSet;
 
@@ -20,20 +20,20 @@ use crate::objects::retry::RetryBudget;
 use crate::persons::person_ids::derived;
 use crate::segments::writer::range_of;
 
-/// Most writes of a transaction, but the record's, the version's and the declaration's.
+/// Most part writes of a transaction; the record, the version and the declaration come on top.
 const PARTS_MAX: usize = 97;
 
-/// What a cohort is without those who go.
+/// A cohort without the erased members.
 struct Changed {
     record: Map<String, Value>,
-    /// What a workspace file declared of it, where it names who goes.
+    /// Its workspace declaration, if that names erased members.
     declared: Option<Item>,
     parts: Vec<Item>,
-    /// Parts that are not read any more.
+    /// Parts that are no longer used.
     dropped: Vec<Key>,
 }
 
-/// How many lists of the project name somebody whom `erase` takes.
+/// Counts the lists of the project that contain erased persons.
 pub(crate) async fn naming(
     records: &Table,
     project: ProjectId,
@@ -46,7 +46,7 @@ pub(crate) async fn naming(
     Ok(count)
 }
 
-/// Takes everybody whom `erase` takes off the lists of the project. Returns how many lists named somebody.
+/// Removes erased persons from the lists of the project. Returns how many lists changed.
 pub(crate) async fn erase(
     records: &Table,
     project: ProjectId,
@@ -99,7 +99,7 @@ async fn erase_from(
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        // Somebody else changed the cohort.
+        // Version conflict: another writer changed the cohort.
         retries.after_conflict().await?;
         match records.get(&item.key).await? {
             Some(now) => item = now,
@@ -108,7 +108,7 @@ async fn erase_from(
     }
 }
 
-/// What the cohort is without those who go; none where it is no static one, or names none of them.
+/// The cohort without erased members; none if it is not static or has none of them.
 async fn changed(
     records: &Table,
     project: ProjectId,
@@ -138,20 +138,20 @@ async fn changed(
     Ok((gone > 0).then_some(Changed { record, declared: None, parts, dropped: Vec::new() }))
 }
 
-/// The same where the record lists distinct ids itself.
+/// For a list that is stored in the record.
 async fn without_listed(
     records: &Table,
     project: ProjectId,
     mut body: Value,
     erase: &ErasureFilter,
 ) -> Result<Option<Changed>, EventStoreError> {
-    let gone = take_off(body.get_mut("distinct_ids"), project, erase)
-        + take_off_persons(body.get_mut("person_ids"), erase);
+    let gone = remove_distinct_ids(body.get_mut("distinct_ids"), project, erase)
+        + remove_persons(body.get_mut("person_ids"), erase);
     let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
     let mut declared = records.get(&declaration("COHORT", &format!("{project}/{id}"))).await?;
     if let Some(item) = &mut declared {
         let mut said: Value = item.body()?;
-        let named = take_off(said.pointer_mut("/spec/distinct_ids"), project, erase);
+        let named = remove_distinct_ids(said.pointer_mut("/spec/distinct_ids"), project, erase);
         *item = Item::new(item.key.clone(), &said)?.with_version(item.version);
         declared = declared.filter(|_| named > 0);
     }
@@ -161,23 +161,24 @@ async fn without_listed(
     Ok(changes.then_some(Changed { record, declared, parts: Vec::new(), dropped: Vec::new() }))
 }
 
-/// Takes those who go off a list of distinct ids. Returns how many that were.
-fn take_off(list: Option<&mut Value>, project: ProjectId, erase: &ErasureFilter) -> u64 {
+/// Removes erased members from a list of distinct ids. Returns how many.
+fn remove_distinct_ids(list: Option<&mut Value>, project: ProjectId, erase: &ErasureFilter) -> u64 {
     let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
     listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derived(project, id))));
     (before - listed.len()) as u64
 }
 
-/// The same of a list of persons.
-fn take_off_persons(list: Option<&mut Value>, erase: &ErasureFilter) -> u64 {
+/// Removes erased members from a list of person ids. Returns how many.
+fn remove_persons(list: Option<&mut Value>, erase: &ErasureFilter) -> u64 {
     let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
     listed.retain(|id| !id.as_str().and_then(|id| id.parse().ok()).is_some_and(|id: Uuid| erase.takes(id)));
     (before - listed.len()) as u64
 }
 
-/// The parts of a packed list that name somebody who goes, without them, and how many that were.
+/// Rewrites the parts of a partitioned list that contain erased members. Returns them and the number of removed
+/// members.
 async fn parts_without(
     records: &Table,
     project: ProjectId,
@@ -205,7 +206,7 @@ async fn parts_without(
     Ok((parts, gone))
 }
 
-/// Lowers how many members the record shows, if it does.
+/// Lowers the member count of the record, if it has one.
 fn reduce(record: &mut Map<String, Value>, by: u64) {
     if let Some(count) = record.get("count").and_then(Value::as_u64) {
         record.insert("count".to_owned(), json!(count.saturating_sub(by)));

@@ -1,10 +1,11 @@
-//! Who is on the list of a static cohort: the only owner of that rule.
+//! Membership of static cohorts: the only owner of that rule.
 //!
-//! A list names distinct ids, or persons; a person is on it by any of its own. A short list is part of the cohort's record
-//! (`distinct_ids`, `person_ids`); a long one lies beside it, packed: the persons that the distinct ids are by themselves, sixteen
-//! bytes each, sorted and dealt to 2^n parts by their first bits, so that one part tells whether somebody is on it. The
-//! record (`members`) says how many parts there are, and is written after them. A list that takes the place of a long one
-//! is of a generation of its own, so whoever still has the record from before finds all of its parts.
+//! A list holds distinct ids or person ids; a person is a member by any of its own ids. A short list is stored
+//! in the cohort's record (`distinct_ids`, `person_ids`). A long one is partitioned and stored beside it:
+//! person ids derived from the distinct ids, 16 bytes each, sorted and split into 2^n parts by their first
+//! bits, so that membership is decided by one part. The record (`members`) holds the number of parts and is
+//! written after them. Each replacement of a long list is a new generation, so a reader with the old record
+//! still finds all of its parts. The door is [`Roster`].
 
 mod erase;
 
@@ -23,32 +24,32 @@ use crate::segments::writer::{range_bits, range_of};
 
 pub(crate) use erase::{erase, naming};
 
-/// Most distinct ids that a record lists itself.
+/// Most distinct ids in the record itself.
 pub const LISTED_MAX: usize = 1000;
 /// Most members of a list.
 pub const MEMBERS_MAX: usize = 500_000;
-/// Members of a part, about: some 40 KB.
+/// Approximate members of a part: some 40 KB.
 const PART_MEMBERS: usize = 2048;
-/// Parts that are read at once, some 8 MB.
+/// Parts that are read concurrently, some 8 MB.
 const READS_AT_ONCE: usize = 100;
 
-/// What the record of a static cohort says of its list.
+/// The list of a static cohort, as its record describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Roster {
-    /// The persons that the listed distinct ids are by themselves.
+    /// Person ids derived from the listed distinct ids.
     ManifestEntry(BTreeSet<Uuid>),
-    /// They lie beside the record.
+    /// Stored in parts beside the record.
     Packed(Packed),
 }
 
-/// How a list lies beside its record.
+/// Describes a partitioned list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packed {
-    /// How many first bits tell the part.
+    /// Number of leading bits that select the part.
     bits: u32,
-    /// How many members there were when it was stored.
+    /// Number of members when it was stored.
     count: u64,
-    /// Tells its parts from those of the lists that it took the place of.
+    /// Distinguishes its parts from those of replaced lists.
     #[serde(default, skip_serializing_if = "is_first")]
     generation: u64,
 }
@@ -64,7 +65,7 @@ impl Packed {
         self.generation
     }
 
-    /// Where its parts lie.
+    /// Keys of its parts.
     pub fn keys(&self, project: ProjectId, cohort: u64) -> Vec<Key> {
         (0..1_u64 << self.bits).map(|part| self.key(project, cohort, part)).collect()
     }
@@ -73,7 +74,7 @@ impl Packed {
         keys::cohort_members(project, cohort, self.generation, part)
     }
 
-    /// How a list of so many members is dealt to parts.
+    /// Chooses the parts for a list of so many members.
     pub fn of(members: usize, generation: u64) -> Packed {
         Packed { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
     }
@@ -84,7 +85,7 @@ impl Packed {
 struct ListPart {
     /// Its members, 32 hexadecimal digits each.
     members: String,
-    /// How many it had besides, who were erased.
+    /// Number of members that were erased from it.
     #[serde(default)]
     erased: u64,
 }
@@ -105,7 +106,7 @@ impl Roster {
         Roster::ManifestEntry(listed.chain(persons).collect())
     }
 
-    /// Stores the parts of a list. Nobody sees them before a record says `packed`.
+    /// Stores the parts of a list. They become visible when a record says `packed`.
     pub async fn store_parts(
         records: &Table,
         project: ProjectId,
@@ -128,8 +129,8 @@ impl Roster {
         Ok(records.replace(items, Vec::new()).await?)
     }
 
-    /// Stores the list of `cohort`, and returns the fields by which its record has it. Nobody sees the list before
-    /// the record does.
+    /// Stores the list of `cohort` and returns the fields for its record. The list becomes visible with the
+    /// record.
     ///
     /// [`EventStoreError::TooLarge`] above [`MEMBERS_MAX`].
     pub async fn store(
@@ -150,7 +151,7 @@ impl Roster {
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
     }
 
-    /// Everybody on the list of `cohort`.
+    /// All members of the list of `cohort`.
     pub async fn members(
         &self,
         records: &Table,
@@ -183,8 +184,8 @@ fn too_many(members: usize) -> EventStoreError {
     ))
 }
 
-/// Those of the cohorts with these lists that somebody is on whose distinct ids are `ids` by themselves. One round trip
-/// at most.
+/// Returns those of the cohorts with these lists that have a person with the ids `ids` as a member. At most one
+/// round trip.
 pub async fn cohorts_with(
     records: &Table,
     project: ProjectId,

@@ -1,7 +1,8 @@
-//! What the manifest says of an object with imported persons or groups.
+//! The manifest entry of an import of persons or groups.
 //!
-//! Must stay true: an entry keeps its id and its place in the order of imports, whatever is erased from it; it names each
-//! object that it had until that is gone, so that none is left over, however soon after each other some are erased.
+//! Must stay true: an entry keeps its id and its place in the order of imports when records are erased from it;
+//! it names every object that it had until that object is deleted, so that none is leaked by consecutive
+//! erasures.
 
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,9 @@ use crate::persons::imports::ids_sidecar::beside;
 /// The entry of an object with persons or groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordsEntry {
-    /// Also where it has another object by now.
+    /// Stays the same when its object is replaced.
     pub id: String,
-    /// Form of the object.
+    /// Format number of the object.
     #[serde(default = "formats::first")]
     pub format: u32,
     pub object: String,
@@ -23,31 +24,31 @@ pub(crate) struct RecordsEntry {
     #[serde(default)]
     pub bytes: u64,
     pub at: Micros,
-    /// The version of the manifest that it came with.
+    /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
-    /// The objects that it had before records of theirs were erased, until nobody reads them any more.
+    /// Former objects, before records were erased, until no reader can use them.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "former")]
     pub before: Vec<FormerObject>,
 }
 
-/// An object that an entry of records had.
+/// A former object of an import entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FormerObject {
     pub object: String,
-    /// When another one took its place.
+    /// When it was replaced.
     pub at: Micros,
 }
 
 impl FormerObject {
-    /// The objects that are to go with it; the second is there only where it is of a form that has it.
+    /// The objects to delete with it; the second exists only in formats that have it.
     pub(crate) fn files(self) -> [String; 2] {
         let ids = beside(&self.object);
         [self.object, ids]
     }
 }
 
-/// Earlier releases knew one, and did not say since when.
+/// Earlier releases stored one, without a time.
 fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -62,34 +63,34 @@ fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>
 }
 
 impl RecordsEntry {
-    /// The entry with another object in the place of its own, as of `at`. Both are of one form.
+    /// The entry with a new object, as of `at`. Both have the same format.
     pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
         let own = FormerObject { object: self.object.clone(), at };
         let before = self.before.iter().cloned().chain([own]).collect();
         RecordsEntry { object, bytes, rows, at, before, ..self.clone() }
     }
 
-    /// The name of the object with the ids of its records; none for groups, and where an earlier release wrote it.
+    /// The name of its ids sidecar; none for groups, and where an earlier release wrote it.
     pub(crate) fn ids(&self) -> Option<String> {
         (self.format >= formats::PERSONS).then(|| beside(&self.object))
     }
 
-    /// The objects that it has.
+    /// Its current objects.
     pub(crate) fn files(&self) -> impl Iterator<Item = String> {
         std::iter::once(self.object.clone()).chain(self.ids())
     }
 
-    /// The object with its records, and those that it had.
+    /// Its current and former record objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.object).chain(self.before.iter().map(|former| &former.object))
     }
 
-    /// The entry without any records, as of `at`.
+    /// The entry without records, as of `at`.
     pub(crate) fn emptied(&self, at: Micros) -> RecordsEntry {
         self.with_object(self.object.clone(), self.bytes, 0, at)
     }
 
-    /// Says that it takes the place of another one at `at`, and not when it was made.
+    /// Sets the time at which it replaces another one.
     pub(crate) fn listed_at(&mut self, at: Micros) {
         self.at = at;
         if let Some(last) = self.before.last_mut() {

@@ -1,8 +1,8 @@
-//! Which persons the distinct ids of imported records are by themselves: an object beside the Parquet one.
+//! Sidecar file of an import of persons: the person ids derived from the distinct ids of each record.
 //!
-//! Of each record, in their order: 4 bytes, the number of its distinct ids, the lowest byte first; then 16 bytes each,
-//! the persons derived from them. Must stay true: it says of the records what their column `distinct_ids` says, so that who
-//! is who is known without Parquet; whoever stores captured events carries no reader of that.
+//! Per record, in order: 4 bytes, the number of its distinct ids (little-endian); then 16 bytes for each
+//! derived person id. Must stay true: it matches the column `distinct_ids` of the records. With it, merges are
+//! computed without Parquet, so the capture function does not link a Parquet reader.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,40 +19,40 @@ use crate::integrity::checksums;
 use crate::persons::imports::entry::RecordsEntry;
 use crate::persons::person_ids::Link;
 
-/// Bytes of a number of ids.
+/// Bytes of a count.
 const COUNT: usize = 4;
 /// Bytes of an id.
 const ID: usize = 16;
 
-/// Reads them out of records that have no such object beside them: an earlier release imported these.
+/// Reads the ids from records without a sidecar, which an earlier release imported.
 pub(crate) type LegacyIdsReader = for<'a> fn(
     &'a EventStore,
     ProjectId,
     &'a RecordsEntry,
 ) -> BoxFuture<'a, Result<RecordIds, EventStoreError>>;
 
-/// The persons of records.
+/// The person ids of the records of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecordIds {
-    /// Where in `ids` each record begins.
+    /// Start of each record in `ids`.
     starts: Vec<u32>,
     ids: Vec<Uuid>,
 }
 
 impl RecordIds {
-    /// Takes the next record.
+    /// Adds the next record.
     pub(crate) fn push(&mut self, ids: impl Iterator<Item = Uuid>) {
         self.starts.push(self.ids.len() as u32);
         self.ids.extend(ids);
     }
 
-    /// The persons of each record, in the order of the records.
+    /// The person ids of each record, in order of the records.
     pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
         let ends = self.starts.iter().skip(1).copied().chain([self.ids.len() as u32]);
         self.starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
     }
 
-    /// Those of the records that stay.
+    /// The ids of the records that stay.
     pub(crate) fn kept(&self, stays: &[bool]) -> RecordIds {
         let mut kept = RecordIds::default();
         let records = self.records().zip(stays).filter(|(_, stays)| **stays);
@@ -60,12 +60,12 @@ impl RecordIds {
         kept
     }
 
-    /// How many bytes they take here and in the object.
+    /// Bytes in memory and in the object.
     pub(crate) fn bytes(&self) -> usize {
         self.starts.len() * COUNT + self.ids.len() * ID
     }
 
-    /// The object.
+    /// Encodes the sidecar.
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(self.bytes());
         for ids in self.records() {
@@ -75,7 +75,7 @@ impl RecordIds {
         bytes.freeze()
     }
 
-    /// What [`RecordIds::encode`] made of `records` records.
+    /// Decodes the sidecar of `records` records.
     pub(crate) fn decode(mut bytes: &[u8], records: u64) -> Result<RecordIds, EventStoreError> {
         let mut read = RecordIds::default();
         while let Some((count, rest)) = bytes.split_first_chunk::<COUNT>() {
@@ -92,12 +92,12 @@ impl RecordIds {
     }
 }
 
-/// The name of the object beside `object`, which holds the records.
+/// The name of the sidecar of `object`.
 pub(crate) fn beside(object: &str) -> String {
     format!("{}.ids", checksums::split(object).0)
 }
 
-/// The links that the records of `imports`, oldest first, stand for.
+/// The links of the records of `imports`, oldest first: the ids of one record are one person.
 pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
     let mut known = HashSet::new();
     let mut links = Vec::new();
@@ -110,7 +110,7 @@ pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
 }
 
 impl EventStore {
-    /// The persons of the records of an import.
+    /// Reads the person ids of an import, from the cache if possible.
     pub(crate) async fn record_ids(
         &self,
         project: ProjectId,

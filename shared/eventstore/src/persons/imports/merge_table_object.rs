@@ -1,9 +1,10 @@
-//! Who is who by imported persons, as one object: the pairs of [`PersonMerges::encode`].
+//! The merges of all imports in one object: the encoded table of [`PersonMerges::encode`].
 //!
-//! The ids beside the records of imports say it record by record. Putting all of them together costs a process that
-//! remembers nothing more than most questions do, so compaction makes this object whenever the imports have changed; who finds none of just
-//! these imports reads the ids of all records. Must stay true: an entry says of which objects of records it was made, in their order,
-//! and is used with these only; what is damaged is made anew, and no question fails of it.
+//! The ids sidecars hold the same information per record, but combining them costs a cold process more than
+//! most queries. So compaction writes this object whenever the imports have changed; a reader that finds none
+//! for the current imports reads the sidecars. Must stay true: an entry names the import objects that it was
+//! made from, in order, and is used only for exactly these; a damaged object is rewritten, and no query fails
+//! because of it.
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
@@ -20,20 +21,20 @@ use crate::persons::imports::ids_sidecar::links;
 use crate::persons::person_merges::PersonMerges;
 use crate::time::WorkClock;
 
-/// The entry of an object that says who is who.
+/// The manifest entry of the object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImportedMergesEntry {
     pub id: String,
-    /// Form of the object.
+    /// Format number of the object.
     #[serde(default = "formats::first")]
     pub format: u32,
-    /// None when nobody was imported under several ids.
+    /// None when no record has several ids.
     pub object: Option<String>,
-    /// Of which imports it was made: a digest of the names of their objects.
+    /// Digest of the names of the import objects that it was made from.
     pub of: String,
     /// When it was listed.
     pub at: Micros,
-    /// The version of the manifest that it came with.
+    /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
 }
@@ -44,7 +45,7 @@ impl ManifestEntry for ImportedMergesEntry {
     }
 }
 
-/// Names the imports that `manifest` lists.
+/// Digest of the imports of `manifest`.
 fn digest(manifest: &Manifest) -> String {
     let mut digest = Sha256::new();
     for entry in &manifest.persons {
@@ -55,7 +56,7 @@ fn digest(manifest: &Manifest) -> String {
 }
 
 impl Manifest {
-    /// The newest entry that was made of the imports that are listed, and is whole as far as is known.
+    /// The newest entry for the current imports that is not marked as damaged.
     fn current_imported_merges(&self) -> Option<&ImportedMergesEntry> {
         let of = digest(self);
         self.links.iter().rev().find(|entry| entry.of == of && !self.damaged.contains(&entry.id))
@@ -63,7 +64,7 @@ impl Manifest {
 }
 
 impl EventStore {
-    /// Who is who by imports alone.
+    /// The merges of all imports.
     pub(crate) async fn imported_merges(
         &self,
         project: ProjectId,
@@ -79,7 +80,7 @@ impl EventStore {
         if let Some(entry) = manifest.current_imported_merges() {
             match self.read_imported_merges(entry).await {
                 Ok(person_merges) => return Ok(person_merges),
-                // Contended: it was replaced and removed meanwhile.
+                // Contended: it was replaced and removed while it was read.
                 Err(
                     error @ (EventStoreError::Damaged { .. }
                     | EventStoreError::Corrupt(_)
@@ -93,7 +94,7 @@ impl EventStore {
         self.by_records(project, manifest).await
     }
 
-    /// The same out of the records of the imports.
+    /// Computes the merges from the sidecars of the imports.
     async fn by_records(
         &self,
         project: ProjectId,
@@ -116,7 +117,7 @@ impl EventStore {
         read.await?
     }
 
-    /// Makes the object of the imports that `manifest` lists, if there is none. True when the manifest has changed by it.
+    /// Writes the object for the current imports, if there is none. Returns whether the manifest changed.
     pub(crate) async fn write_imported_merges(
         &self,
         project: ProjectId,

@@ -1,6 +1,7 @@
-//! Persons and groups on their way into an object: their texts one behind the other, and no object for any of them.
+//! Imported persons and groups as columns of text, before they are encoded to Parquet.
 //!
-//! Must stay true: memory is what the texts take, and room to grow; what comes of it is a file of [`crate::persons::imports::records`].
+//! Must stay true: memory is the size of the texts plus growth; the result is a file of
+//! [`crate::persons::imports::records`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct GroupColumns {
     properties: Texts,
 }
 
-/// A column of texts that is being put together.
+/// A growing column of texts.
 #[derive(Default)]
 struct Texts {
     builder: StringBuilder,
@@ -67,7 +68,7 @@ impl fmt::Debug for PersonColumns {
 }
 
 impl PersonColumns {
-    /// Nobody yet.
+    /// An empty list.
     pub fn new(project: ProjectId) -> PersonColumns {
         PersonColumns {
             project,
@@ -79,7 +80,7 @@ impl PersonColumns {
         }
     }
 
-    /// Takes a person. [`EventStoreError::Corrupt`] when it has no distinct id.
+    /// Adds a person. [`EventStoreError::Corrupt`] when it has no distinct id.
     pub fn push(&mut self, person: &PersonRecord) -> Result<(), EventStoreError> {
         let first = person.distinct_ids.first();
         let first = first.ok_or_else(|| EventStoreError::corrupt("a person without a distinct id"))?;
@@ -91,7 +92,7 @@ impl PersonColumns {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of persons.
     pub fn len(&self) -> usize {
         self.created_at.values_slice().len()
     }
@@ -110,7 +111,7 @@ impl PersonColumns {
         self.project
     }
 
-    /// The file with them, and the object beside it.
+    /// Encodes the Parquet file and the ids sidecar.
     pub(crate) fn encode(mut self) -> Result<(Bytes, Bytes), EventStoreError> {
         let ids = self.all_ids.encode();
         let file = file::write(vec![
@@ -130,7 +131,7 @@ impl fmt::Debug for GroupColumns {
 }
 
 impl GroupColumns {
-    /// Takes a group.
+    /// Adds a group.
     pub fn push(&mut self, group: &GroupRecord) -> Result<(), EventStoreError> {
         self.properties.push_json(&group.properties)?;
         self.types.push(&group.type_name);
@@ -154,7 +155,7 @@ impl GroupColumns {
         self.types.bytes() + self.keys.bytes() + self.properties.bytes() + self.len() * 4
     }
 
-    /// The file with them.
+    /// Encodes the Parquet file.
     pub(crate) fn encode(mut self) -> Result<Bytes, EventStoreError> {
         file::write(vec![
             ("type", Arc::new(self.types.builder.finish())),

@@ -1,10 +1,12 @@
 //! Imported persons and groups: immutable Parquet objects that the manifest lists, oldest first.
 //!
-//! Persons: columns `person` (16 bytes, derived from the first distinct id), `distinct_ids` (JSON list), `properties`
-//! (JSON object), `created_at` (µs UTC, or null); beside them [`crate::persons::imports::ids_sidecar`]. Groups: `type`, `index`, `key`, `properties`. Must stay true: a
-//! record's distinct ids are one person, that of the first of them which an earlier record knows, else the first; of
-//! records of one person the latest that has any tells its properties, of those of one group the latest; no event is ever
-//! counted because of a record.
+//! Persons: columns `person` (16 bytes, derived from the first distinct id), `distinct_ids` (JSON list),
+//! `properties` (JSON object), `created_at` (µs UTC, or null); beside them
+//! [`crate::persons::imports::ids_sidecar`]. Groups: `type`, `index`, `key`, `properties`.
+//!
+//! Must stay true: the distinct ids of a record are one person: the person of the first of them that an earlier
+//! record has, else of the first. The latest record of a person that has properties defines them; the latest
+//! record of a group defines its properties. A record never makes an event count.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,7 +40,7 @@ use crate::segments::parquet_io::file::{Index, ParquetFile};
 pub struct PersonRecord {
     /// All of them are this person; at least one.
     pub distinct_ids: Vec<String>,
-    /// What is known of it. None at all says nothing: what an earlier record told stays.
+    /// Its properties. An empty object leaves the properties of an earlier record unchanged.
     pub properties: Map<String, Value>,
     /// When it was first seen.
     pub created_at: Option<Micros>,
@@ -49,29 +51,29 @@ pub struct PersonRecord {
 pub struct GroupRecord {
     /// Name of its type.
     pub type_name: String,
-    /// Place of the type in the project's list.
+    /// Index of the type in the project.
     pub index: u32,
     /// Its key among groups of the type.
     pub key: String,
-    /// What is known of it.
+    /// Its properties.
     pub properties: Map<String, Value>,
 }
 
-/// An object with persons: which distinct ids its records name. What else they say is read when it is wanted.
+/// An import of persons. The ids are in memory; other columns are read on demand.
 #[derive(Debug)]
 pub(crate) struct PersonsObject {
     pub file: ParquetFile,
-    /// The persons that the distinct ids of the records are by themselves.
+    /// Person ids derived from the distinct ids of the records.
     pub ids: Arc<RecordIds>,
 }
 
 impl PersonsObject {
-    /// The persons that the distinct ids of each record are by themselves, in the order of the records.
+    /// Person ids derived from the distinct ids of each record, in order of the records.
     pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
         self.ids.records()
     }
 
-    /// Records `rows` (ascending) as rows of their groups; groups without any are left out.
+    /// Selections of records `rows` (ascending) by row group; row groups without any are left out.
     pub(crate) fn selections(&self, rows: &[usize]) -> Vec<(usize, RowSelection)> {
         let mut before = 0;
         let mut selections = Vec::new();
@@ -88,7 +90,7 @@ impl PersonsObject {
     }
 }
 
-/// The persons that the column `distinct_ids` names.
+/// Derives the person ids of the column `distinct_ids`.
 fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Result<(), EventStoreError> {
     let column = texts(batch, "distinct_ids")?;
     for row in 0..batch.num_rows() {
@@ -98,7 +100,7 @@ fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Res
     Ok(())
 }
 
-/// The persons of records of the first form, which has nothing beside it.
+/// Reads the person ids of an import of format 1, which has no sidecar.
 pub(crate) fn read_legacy_ids<'a>(
     events: &'a EventStore,
     project: ProjectId,
@@ -118,10 +120,10 @@ pub(crate) fn read_legacy_ids<'a>(
     })
 }
 
-/// The properties of a record that says nothing of them, as they are stored.
+/// Stored properties of a record without properties.
 pub(crate) const EMPTY_PROPERTIES: &str = "{}";
 
-/// Persons or groups on their way into the manifest.
+/// An encoded import that is not listed yet.
 struct NewRecords {
     prefix: &'static str,
     folder: &'static str,
@@ -132,7 +134,7 @@ struct NewRecords {
 }
 
 impl EventStore {
-    /// Stores persons as imported. Their events count as theirs at once, earlier and captured ones too.
+    /// Imports persons. Their events count as theirs at once, including earlier and captured ones.
     pub async fn add_persons(
         &self,
         project: ProjectId,
@@ -145,7 +147,7 @@ impl EventStore {
         self.add_person_columns(columns, now).await
     }
 
-    /// As [`EventStore::add_persons`], for persons that are columns already.
+    /// As [`EventStore::add_persons`], for persons in columns.
     pub async fn add_person_columns(
         &self,
         persons: PersonColumns,
@@ -157,7 +159,7 @@ impl EventStore {
         self.add_records(project, new, now).await
     }
 
-    /// Stores groups as imported.
+    /// Imports groups.
     pub async fn add_groups(
         &self,
         project: ProjectId,
@@ -170,7 +172,7 @@ impl EventStore {
         self.add_group_columns(project, columns, now).await
     }
 
-    /// As [`EventStore::add_groups`], for groups that are columns already.
+    /// As [`EventStore::add_groups`], for groups in columns.
     pub async fn add_group_columns(
         &self,
         project: ProjectId,
@@ -218,7 +220,7 @@ impl EventStore {
                 return Ok(());
             }
             if let Err(error) = retries.after_conflict().await {
-                // The manifest has said no to it.
+                // The manifest definitely rejected the entry.
                 self.inner.objects.delete_all(entry.files().collect()).await?;
                 return Err(error);
             }
@@ -226,7 +228,7 @@ impl EventStore {
         }
     }
 
-    /// The manifest, for a writer who has `retries`.
+    /// Loads the manifest; retries conflicts.
     async fn load_manifest_with_retries(
         &self,
         project: ProjectId,
@@ -240,7 +242,7 @@ impl EventStore {
         }
     }
 
-    /// All groups that records tell of, by type index and key.
+    /// All imported groups, by type index and key.
     pub async fn groups(&self, project: ProjectId) -> Result<Vec<GroupRecord>, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let mut groups = BTreeMap::new();
@@ -252,7 +254,7 @@ impl EventStore {
         Ok(groups.into_values().collect())
     }
 
-    /// The objects with persons, oldest first.
+    /// The imports of persons, oldest first.
     pub(crate) async fn persons_objects(
         &self,
         project: ProjectId,
@@ -278,7 +280,7 @@ impl EventStore {
         ParquetFile::open(objects, &entry.object, bytes, Index::Places).await
     }
 
-    /// The properties that records `rows` (ascending) of `object` tell.
+    /// Reads the properties of records `rows` (ascending) of `object`.
     pub(crate) async fn properties_of_records(
         &self,
         object: &PersonsObject,
@@ -304,7 +306,7 @@ pub(crate) fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError>
     Ok(reader.collect::<Result<_, _>>()?)
 }
 
-/// Hands over each row of an object with groups: index of the type, key, properties as JSON text.
+/// Calls back with each imported group: type index, key, properties as JSON text.
 pub(crate) fn each_group_record(
     bytes: Bytes,
     mut each: impl FnMut(u32, &str, &str) -> Result<(), EventStoreError>,

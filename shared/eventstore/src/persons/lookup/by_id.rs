@@ -1,4 +1,4 @@
-//! Some persons of a project in full: all their distinct ids and properties.
+//! Lookup of some persons by id, with all their distinct ids and properties.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,22 +18,22 @@ use crate::persons::imports::records::PersonsObject;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::texts;
 
-/// A person with all that is known of it.
+/// A person with all its data.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PersonInFull {
-    /// Who it is, merges applied.
+    /// Its canonical id.
     pub id: Uuid,
-    /// Those of records first, then those of events in the order in which they came.
+    /// Distinct ids: those of records first, then those of events by arrival.
     pub distinct_ids: Vec<String>,
-    /// As they are now.
+    /// Its current properties.
     pub properties: Map<String, Value>,
-    /// When it was first seen, as its records tell; else when the first of its events arrived.
+    /// When it was first seen, from its records, or else the arrival of its first event.
     pub created_at: Option<Micros>,
-    /// Whether some merge named it as the one who stays, or it has come to several distinct ids.
+    /// Whether a merge named it as the target, or it has several distinct ids.
     pub is_identified: bool,
 }
 
-/// What a record says of a person.
+/// The data of an imported record.
 struct RecordedPerson {
     distinct_ids: Vec<String>,
     properties: Map<String, Value>,
@@ -41,7 +41,7 @@ struct RecordedPerson {
 }
 
 impl EventStore {
-    /// The persons with these ids, in their order. Somebody of whom nothing is known has no distinct ids.
+    /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
     pub async fn persons(
         &self,
         project: ProjectId,
@@ -54,7 +54,7 @@ impl EventStore {
         self.persons_at(project, &now, wanted).await
     }
 
-    /// The same, as of `now`.
+    /// As above, in the view `now`.
     pub(super) async fn persons_at(
         &self,
         project: ProjectId,
@@ -77,7 +77,7 @@ impl EventStore {
             let person = found.entry(*owner).or_default();
             person.distinct_ids.extend(told.distinct_ids);
             person.created_at = person.created_at.into_iter().chain(told.created_at).min();
-            // Of each part the last record tells that has something to tell.
+            // The last record with a value wins.
             let part = parts
                 .entry(*owner)
                 .or_default()
@@ -92,7 +92,7 @@ impl EventStore {
         for (id, told) in of_events {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
-            // By arrival, so the first of them is the first of all.
+            // By arrival, so the first one is the first of all.
             person.created_at = person.created_at.or(Some(arrival(told.first)));
             person.distinct_ids.push(told.distinct_id);
             let part = parts
@@ -114,7 +114,7 @@ impl EventStore {
         Ok(persons.collect())
     }
 
-    /// Those of `persons` who are identified. Nobody has a second distinct id otherwise.
+    /// Those of `persons` that are identified. Only these can have a second distinct id.
     async fn identified(
         &self,
         project: ProjectId,
@@ -129,7 +129,7 @@ impl EventStore {
         Ok(linked.into_iter().chain(marked).collect())
     }
 
-    /// What records say, oldest first, each by one of `ids`.
+    /// Reads the records of `ids`, oldest first.
     async fn recorded_persons(
         &self,
         project: ProjectId,
@@ -153,7 +153,7 @@ impl EventStore {
         Ok(all)
     }
 
-    /// What records `rows` (ascending) of `object` say.
+    /// Reads records `rows` (ascending) of `object`.
     async fn recorded_persons_in(
         &self,
         object: &PersonsObject,
@@ -183,7 +183,7 @@ impl EventStore {
 }
 
 impl PersonsSnapshot {
-    /// For each of some persons, everybody who is that person in the end.
+    /// All ids of each of some persons.
     fn ids_of(&self, persons: &[Uuid]) -> BTreeMap<Uuid, BTreeSet<Uuid>> {
         persons.iter().map(|person| (*person, self.merge_state.person_merges.members(*person))).collect()
     }

@@ -17,18 +17,18 @@ use crate::persons::profiles::changes::Changes;
 use crate::persons::profiles::file::{FileEntry, each_group};
 use crate::persons::profiles::{Origin, Profile};
 
-/// Most rows that may tell of a project's groups, of all types, for them to be looked through at once.
+/// Most rows of group data, of all types, that one query reads.
 pub const GROUPS_MAX: u64 = 200_000;
 
-/// The same for a command, which somebody waits for and which has a process of its own.
+/// The same for a command, which has a process of its own.
 const GROUPS_OF_A_COMMAND_MAX: u64 = 5_000_000;
 
 /// A type of groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupType {
-    /// Its place in the project's list, by which imported groups name it.
+    /// Its index in the project, by which imported groups refer to it.
     pub index: u32,
-    /// Its name, by which events name it.
+    /// Its name, by which events refer to it.
     pub name: String,
 }
 
@@ -37,21 +37,21 @@ pub struct GroupType {
 pub struct Group {
     /// Its key among groups of its type.
     pub key: String,
-    /// What is known of it.
+    /// Its properties.
     pub properties: Map<String, Value>,
 }
 
-/// What is known of wanted groups: what was imported, and what events changed.
+/// Data of the selected groups: imported properties and captured changes.
 type KnownGroups = BTreeMap<(String, String), (Map<String, Value>, Changes)>;
 
-/// Which groups are wanted, and what of them.
+/// Which groups to read, and which of their properties.
 #[derive(Debug, Clone)]
 struct GroupSelection {
-    /// Types, each with the one key that is wanted, or all.
+    /// Types, each with one selected key, or all.
     groups: Arc<[(GroupType, Option<String>)]>,
-    /// Names of properties; none is all.
+    /// Selected properties; none means all.
     keys: Option<Arc<BTreeSet<String>>>,
-    /// Most rows that may tell of them.
+    /// Most rows to read.
     rows_max: u64,
 }
 
@@ -62,7 +62,7 @@ impl GroupSelection {
         found.map(|(group, _)| group.name.as_str())
     }
 
-    /// Takes in an object with imported groups.
+    /// Adds an object with imported groups.
     fn take_records(&self, known: &mut KnownGroups, bytes: Bytes) -> Result<(), EventStoreError> {
         each_group_record(bytes, |index, key, properties| {
             let Some(name) = self.name(key, |of| of.index == index) else { return Ok(()) };
@@ -88,9 +88,9 @@ impl GroupSelection {
 }
 
 impl EventStore {
-    /// The groups of a type by key, each with those of its properties that are named in `keys`.
+    /// The groups of a type by key, with the properties in `keys`.
     ///
-    /// [`EventStoreError::TooLarge`] when the project's groups are told of by more than [`GROUPS_MAX`] rows.
+    /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
     pub async fn groups_of(
         &self,
         project: ProjectId,
@@ -100,7 +100,7 @@ impl EventStore {
         self.groups_by_type(project, group_type, Some(Arc::new(keys.clone())), GROUPS_MAX).await
     }
 
-    /// The groups of a type by key, each with all its properties.
+    /// The groups of a type by key, with all properties.
     pub async fn whole_groups_of(
         &self,
         project: ProjectId,
@@ -109,7 +109,7 @@ impl EventStore {
         self.groups_by_type(project, group_type, None, GROUPS_MAX).await
     }
 
-    /// The same for a command: refused above five million rows.
+    /// As above, for a command: refused above five million rows.
     pub async fn every_group_of(
         &self,
         project: ProjectId,
@@ -139,7 +139,7 @@ impl EventStore {
         Ok(made.await?)
     }
 
-    /// The properties of the groups with these keys, in their order; a group that nobody knows has none.
+    /// The properties of the groups with these keys, in order; an unknown group has none.
     pub async fn groups_named(
         &self,
         project: ProjectId,
@@ -152,7 +152,7 @@ impl EventStore {
         self.groups_with_keys(project, &now, groups).await
     }
 
-    /// The properties of single groups.
+    /// Reads single groups.
     pub(super) async fn groups_with_keys(
         &self,
         project: ProjectId,
@@ -220,7 +220,7 @@ impl EventStore {
         self.groups_in_segment(entry).await
     }
 
-    /// What the file of a segment's groups says.
+    /// Reads the group changes of a segment.
     pub(crate) async fn groups_in_segment(
         &self,
         entry: &SegmentEntry,

@@ -1,9 +1,9 @@
-//! Reading some members of a JSON object without making values of the others.
+//! Parses selected members of a JSON object and skips the others.
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Reads the wanted members of a JSON object (`keys` ascend) and skips the others.
+/// Parses the selected members of a JSON object (`keys` ascending) and skips the others.
 pub(super) struct SelectedMembers<'a>(pub(super) &'a [String]);
 
 impl<'de> DeserializeSeed<'de> for SelectedMembers<'_> {
@@ -33,7 +33,7 @@ impl<'de> Visitor<'de> for SelectedMembers<'_> {
     }
 }
 
-/// The place of a member's name among the wanted ones.
+/// The index of a member name in the selected keys.
 struct KeyPlace<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {

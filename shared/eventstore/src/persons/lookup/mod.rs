@@ -1,9 +1,10 @@
-//! The persons and groups of a project: what was imported of them, and what captured events say.
+//! Queries on the persons and groups of a project: imported records combined with captured changes.
 //!
-//! A project's persons are those that records name and those of its events, merges applied. A person's properties are
-//! those of its latest record that has any, and on top what captured events set, by the rule of [`crate::persons::profiles::changes`]; the same
-//! for groups, which records and `$groupidentify` make. Must stay true: an answer does not depend on what has been
-//! compacted; memory is bounded by the limits below, and what is above them is refused.
+//! The persons of a project are those of records and of events, after merges. The properties of a person are
+//! those of its latest record that has any, updated by captured events by the rules of
+//! [`crate::persons::profiles::changes`]; likewise for groups, which come from records and `$groupidentify`.
+//! Must stay true: results do not depend on what was compacted; memory is bounded by the limits below, and
+//! larger queries are refused.
 
 mod by_id;
 mod groups;
@@ -39,42 +40,43 @@ use crate::persons::profiles::file::{self, FileEntry, decode_ids};
 use crate::persons::profiles::{Origin, Profile, is_profile_property};
 use crate::segments::parquet_io::file::{Index, ParquetFile};
 
-/// Most events that wait for compaction while persons are asked for.
+/// Most waiting events while persons are queried.
 const HOT_ROWS_MAX: usize = 500_000;
-/// Files that are read at once.
+/// Files that are read concurrently.
 const FILES_AT_ONCE: usize = 16;
 
 /// A person.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Person {
-    /// The persons that all its distinct ids are by themselves ([`derived`]); by one of them it is on lists.
+    /// The derived person ids of all its distinct ids ([`derived`]); membership of static cohorts is by these.
     pub ids: BTreeSet<Uuid>,
-    /// What is known of it.
+    /// Its properties.
     pub properties: Map<String, Value>,
 }
 
-/// Somebody whom flags are evaluated for.
+/// A person with groups, for flag evaluation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Subject {
-    /// The person; one that nobody knows has no properties.
+    /// The person; an unknown one has no properties.
     pub person: Person,
-    /// The properties of the groups that were asked for, in their order.
+    /// Properties of the requested groups, in order.
     pub groups: Vec<Map<String, Value>>,
 }
 
-/// Blocks that were read early.
+/// Prefetched waiting blocks.
 #[derive(Debug)]
 pub struct Hot(Vec<RawBlock>);
 
-/// A project at one moment, as far as persons and groups are concerned.
+/// A consistent view of the persons and groups of a project.
 pub(crate) struct PersonsSnapshot {
     manifest: Manifest,
     merge_state: Arc<PersonMergeState>,
-    /// Events that wait for compaction, with the properties of [`is_profile_property`] alone. Some may be copies of events in segments.
+    /// Waiting events, with the properties of [`is_profile_property`] only. Some may duplicate events in
+    /// segments.
     hot: Vec<Row>,
 }
 
-/// The ids of the person of whom `own` is one.
+/// All ids of the person that the id `own` belongs to.
 async fn ids_of(merge_state: Arc<PersonMergeState>, own: Uuid) -> Result<BTreeSet<Uuid>, EventStoreError> {
     if merge_state.person_merges.is_empty() {
         return Ok(BTreeSet::from([own]));
@@ -88,13 +90,13 @@ async fn ids_of(merge_state: Arc<PersonMergeState>, own: Uuid) -> Result<BTreeSe
 }
 
 impl EventStore {
-    /// The blocks of a project if they are few, to be read before it is known whether they will be needed.
+    /// Prefetches the waiting blocks if they are few, before it is known whether they are needed.
     pub async fn hot_if_few(&self, project: ProjectId) -> Result<Option<Hot>, EventStoreError> {
         Ok(self.raw_blocks_if_few(project).await?.map(Hot))
     }
 
-    /// The ids of the person of `distinct_id`, as far as this process knows without reading anything: what is read beside
-    /// [`EventStore::subject`] for them is right where that finds no others.
+    /// The ids of the person of `distinct_id` from the cache alone. A prefetch by these ids is valid if
+    /// [`EventStore::subject`] returns no others.
     pub async fn likely_ids(
         &self,
         project: ProjectId,
@@ -107,7 +109,8 @@ impl EventStore {
         }
     }
 
-    /// The person of `distinct_id`, and the groups with these keys. `hot` is what [`EventStore::hot_if_few`] gave.
+    /// The person of `distinct_id` and the groups with these keys. `hot` is the result of
+    /// [`EventStore::hot_if_few`].
     pub async fn subject(
         &self,
         project: ProjectId,
@@ -129,7 +132,7 @@ impl EventStore {
     ) -> Result<Subject, EventStoreError> {
         let own = derived(project, distinct_id);
         if !with_properties && groups.is_empty() {
-            // Merges are stored before the events that ask for them, so that no event has to be looked at.
+            // Merges are stored before the events that request them, so no event has to be read.
             let (_, merge_state) = self.manifest_and_persons(project).await?;
             let ids = ids_of(merge_state, own).await?;
             return Ok(Subject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
@@ -167,7 +170,7 @@ impl EventStore {
         Ok(PersonsSnapshot { manifest, merge_state, hot })
     }
 
-    /// What events say of `ids`.
+    /// Reads the changes that events made to the persons `ids`.
     async fn profile_of(
         &self,
         project: ProjectId,
@@ -214,7 +217,7 @@ impl EventStore {
         Ok(found)
     }
 
-    /// What was imported of each part of the person that `ids` are.
+    /// Reads the imported records of each id of the person.
     async fn records_of(
         &self,
         project: ProjectId,
@@ -232,7 +235,7 @@ impl EventStore {
             });
             let (rows, own): (Vec<usize>, Vec<Uuid>) = found.await?.into_iter().unzip();
             let told = self.properties_of_records(&object, &rows).await?;
-            // Of each part the last record tells that has something to tell.
+            // The last record with properties wins.
             for (id, base) in own.into_iter().zip(told).filter(|(_, base)| !base.is_empty()) {
                 parts.entry(now.merge_state.imported_merges.person(id)).or_default().base = base;
             }
@@ -240,7 +243,7 @@ impl EventStore {
         Ok(parts)
     }
 
-    /// All that the events of a segment say.
+    /// Reads all profile changes of a segment.
     pub(crate) async fn whole_profile(
         &self,
         project: ProjectId,
@@ -265,7 +268,7 @@ impl EventStore {
         Ok(profile)
     }
 
-    /// The opened file beside a segment.
+    /// Opens a file beside a segment, from the cache if possible.
     pub(crate) async fn opened(&self, file: &FileEntry) -> Result<Arc<ParquetFile>, EventStoreError> {
         if let Some(known) = self.inner.files.get(&file.object) {
             return Ok(known);

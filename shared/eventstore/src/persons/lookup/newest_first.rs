@@ -1,4 +1,4 @@
-//! Persons as a list: those that fit a question, the newest first, a page at a time.
+//! A filtered, paged list of persons, newest first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -16,17 +16,18 @@ use crate::error::EventStoreError;
 /// A page of a list of persons.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PeoplePage {
-    /// How many persons there are on all pages.
+    /// Number of matching persons on all pages.
     pub total: usize,
-    /// Those of the page.
+    /// The persons of the page.
     pub persons: Vec<PersonInFull>,
 }
 
 impl EventStore {
-    /// The persons whom `fits` takes, by who they are and those of their properties that are named in `keys`: `limit` of
-    /// them after the first `offset`, the newest first. Until `is_due` says that time is up.
+    /// Lists the persons that match `fits`, which gets the person id and the properties in `keys`: `limit`
+    /// persons after the first `offset`, newest first. `is_due` is polled for the time limit.
     ///
-    /// [`EventStoreError::TooLarge`] as for [`EventStore::people`]; [`EventStoreError::Contended`] when time is up.
+    /// [`EventStoreError::TooLarge`] as for [`EventStore::people`]; [`EventStoreError::Contended`] at the time
+    /// limit.
     pub async fn list_people(
         &self,
         project: ProjectId,

@@ -1,7 +1,7 @@
-//! Every person of a project: who they are, how many they are, and all that is known of them, a page at a time.
+//! Iterates over all persons of a project, a page at a time, with all their data.
 //!
-//! Must stay true: what is counted and what is gone through are the same persons, whatever waits for compaction; of all
-//! persons only the ids are in memory, and one page in full.
+//! Must stay true: the count and the iteration cover the same persons, whatever waits for compaction; memory
+//! holds the ids of all persons and one page of data.
 
 use std::collections::HashSet;
 
@@ -14,29 +14,29 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::persons::profiles::{Origin, Profile};
 
-/// Most persons that are counted.
+/// Most persons of an iteration.
 const COUNTED_MAX: usize = 5_000_000;
 /// Persons of a page.
 const PAGE: usize = 10_000;
 
-/// The persons of a project as they were at one moment.
+/// An iteration over the persons of a project at one moment.
 pub struct EveryPerson {
     project: ProjectId,
     now: PersonsSnapshot,
-    /// Ascending.
+    /// Remaining ids, ascending.
     ids: Vec<Uuid>,
     at: usize,
 }
 
 impl EveryPerson {
-    /// How many persons there are.
+    /// Number of persons.
     pub fn count(&self) -> usize {
         self.ids.len()
     }
 }
 
 impl EventStore {
-    /// How many persons a project has.
+    /// Counts the persons of a project.
     ///
     /// [`EventStoreError::TooLarge`] above five million.
     pub async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
@@ -44,7 +44,7 @@ impl EventStore {
         Ok(self.person_ids(project, &now).await?.len() as u64)
     }
 
-    /// The persons of a project as they are now, for [`EventStore::next_persons`].
+    /// Starts an iteration for [`EventStore::next_persons`].
     ///
     /// [`EventStoreError::TooLarge`] above five million.
     pub async fn every_person(&self, project: ProjectId) -> Result<EveryPerson, EventStoreError> {
@@ -58,7 +58,7 @@ impl EventStore {
         Ok(EveryPerson { project, now, ids: sorted.await?, at: 0 })
     }
 
-    /// The next persons; none when all of them were given.
+    /// The next page; empty at the end.
     pub async fn next_persons(&self, every: &mut EveryPerson) -> Result<Vec<PersonInFull>, EventStoreError> {
         let EveryPerson { project, now, ids, at } = every;
         let page = &ids[*at..(*at + PAGE).min(ids.len())];
@@ -69,7 +69,7 @@ impl EventStore {
         }
     }
 
-    /// Who there is.
+    /// Collects the ids of all persons.
     async fn person_ids(
         &self,
         project: ProjectId,
@@ -107,7 +107,7 @@ impl EventStore {
             }
         }
         let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
-        // As in segments, whom an event names beside its own id is there too.
+        // As in segments, an id that an event names besides its own counts too.
         let hot = Profile::of_rows(project, &hot, Origin::Captured);
         found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)

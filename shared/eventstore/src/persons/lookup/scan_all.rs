@@ -1,4 +1,4 @@
-//! All persons of a project at once, with a few of their properties.
+//! Scans all persons of a project with selected properties.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -25,61 +25,61 @@ use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merg
 use crate::persons::profiles::file::{self, each_id, texts};
 use crate::persons::profiles::{Origin, Profile};
 
-/// Most persons of a project that can be looked at one by one.
+/// Most persons of a scan.
 pub const PEOPLE_MAX: usize = 500_000;
-/// Most bytes, about, that the wanted properties of all persons may take.
+/// Approximate limit of the bytes of the selected properties.
 pub const VALUES_BYTES_MAX: usize = 128 << 20;
-/// What a person takes in memory beside its values, about: its place in the map and a distinct id.
+/// Approximate overhead of a person: its entry in the map and a distinct id.
 const CLUSTER_BYTES: usize = 2 * size_of::<(Uuid, Cluster)>() + 48;
-/// Memory is reserved in steps of so many bytes.
+/// Step of memory reservations in bytes.
 const RESERVED_STEP: usize = 256 << 10;
-/// Most rows of files that are read for it.
+/// Most rows of files to read.
 const ROWS_MAX: u64 = 20_000_000;
 
 /// The persons of a project.
 #[derive(Debug)]
 pub struct People {
-    /// The wanted properties; where all are wanted, those that were met so far.
+    /// The selected properties; if all are selected, those met so far.
     keys: Vec<String>,
-    /// The places of all keys that were met; none where only named ones are wanted.
+    /// Indices of all keys met so far; none if only named ones are selected.
     places: Option<HashMap<String, u16>>,
     clusters: HashMap<Uuid, Cluster>,
     merge_state: Arc<PersonMergeState>,
     bytes: usize,
-    /// What is reserved for all of it.
+    /// The memory reservation.
     lease: Option<MemoryLease>,
 }
 
-/// A person as far as imports tell: captured merges come on top.
+/// A person after imported merges; captured merges are applied on top.
 #[derive(Debug, Default)]
 struct Cluster {
-    /// Order of its distinct ids: those of records come first, by their place; others by their first event.
+    /// Position of its first distinct id: those of records first, others by their first event.
     first: Seq,
     distinct_id: Box<str>,
-    /// Wanted properties of its latest record, by their place in `keys`.
+    /// Selected properties of its latest record, by index in `keys`.
     base: Box<[(u16, Value)]>,
     changes: Option<Box<Changes>>,
-    /// When it was first seen: as its first record tells, else by its first event.
+    /// When it was first seen: from its first record, else its first event.
     created: Option<Micros>,
 }
 
-/// One of them.
+/// A person of the scan.
 pub(super) struct PersonEntry<'a> {
     pub id: Uuid,
     /// Its first distinct id.
     pub distinct_id: &'a str,
-    /// The wanted properties.
+    /// The selected properties.
     pub properties: &'a Map<String, Value>,
     pub created: Option<Micros>,
 }
 
-/// Above every place of a record.
+/// Greater than every position in a record.
 const OF_EVENT: Seq = 1 << 127;
 
 impl EventStore {
-    /// All persons of a project, each with those of its properties that are named in `keys`.
+    /// All persons of a project, with the properties in `keys`.
     ///
-    /// [`EventStoreError::TooLarge`] when they are more than [`PEOPLE_MAX`], or their values take more than
+    /// [`EventStoreError::TooLarge`] when there are more than [`PEOPLE_MAX`], or their values take more than
     /// [`VALUES_BYTES_MAX`].
     pub async fn people(
         &self,
@@ -89,7 +89,7 @@ impl EventStore {
         self.people_within(project, keys, &self.question_memory()).await
     }
 
-    /// As [`EventStore::people`], for a question that has reserved memory already.
+    /// As [`EventStore::people`], within the memory of a query.
     pub async fn people_within(
         &self,
         project: ProjectId,
@@ -100,7 +100,7 @@ impl EventStore {
         self.people_with(project, keys, None, memory).await
     }
 
-    /// The same, each with all its properties.
+    /// As above, with all properties.
     pub async fn whole_people(
         &self,
         project: ProjectId,
@@ -214,18 +214,18 @@ pub(super) fn check_rows(now: &PersonsSnapshot) -> Result<(), EventStoreError> {
 }
 
 impl People {
-    /// The person that somebody is who by itself would be `id`.
+    /// The canonical id of the person id `id`.
     pub fn person(&self, id: Uuid) -> Uuid {
         self.merge_state.person_merges.person(id)
     }
 
-    /// Calls `each` for every person, in no particular order, with its first distinct id and the wanted properties,
-    /// until it is told to stop.
+    /// Calls `each` for every person, in no particular order, with its first distinct id and the selected
+    /// properties, until it breaks.
     pub fn each(self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {
         self.each_one(|one| each(one.id, one.distinct_id, one.properties));
     }
 
-    /// The same, with all that is known of each.
+    /// As above, with all data of each person.
     pub(super) fn each_one(mut self, mut each: impl FnMut(PersonEntry<'_>) -> ControlFlow<()>) {
         let joined = self.joined();
         let mut merged: HashMap<Uuid, Vec<(Uuid, Cluster)>> = HashMap::new();
@@ -264,7 +264,7 @@ impl People {
         }
     }
 
-    /// How many persons there are.
+    /// Number of persons.
     pub fn count(&self) -> u64 {
         let person_merges = &self.merge_state.person_merges;
         if self.merge_state.is_unmerged() {
@@ -273,7 +273,7 @@ impl People {
         self.clusters.keys().map(|id| person_merges.person(*id)).collect::<HashSet<_>>().len() as u64
     }
 
-    /// The captured merges, by the person that they come to.
+    /// The captured merges, by canonical person.
     fn joined(&self) -> HashMap<Uuid, Vec<OrderedMerge>> {
         let mut joined: HashMap<Uuid, Vec<OrderedMerge>> = HashMap::new();
         for one in self.merge_state.all_joined() {
@@ -326,12 +326,12 @@ impl People {
         Ok(())
     }
 
-    /// No property is wanted, only that somebody is there.
+    /// Only the existence of persons is requested.
     fn wants_nothing(&self) -> bool {
         self.keys.is_empty() && self.places.is_none()
     }
 
-    /// All members of an object, their keys by place.
+    /// All members of an object, with key indices.
     fn placed(&mut self, object: Map<String, Value>) -> Result<Box<[(u16, Value)]>, EventStoreError> {
         let Some(places) = &mut self.places else { return Ok(Box::default()) };
         let mut placed = Vec::with_capacity(object.len());
@@ -373,7 +373,7 @@ impl People {
         }
         self.bytes += changes.bytes();
         let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
-        // Where records tell, they do it before events are gone through.
+        // Records are added before events.
         let told = cluster.first < OF_EVENT && cluster.created.is_some();
         if !told {
             cluster.created = cluster.created.into_iter().chain([arrival(first)]).min();
@@ -384,7 +384,7 @@ impl People {
         self.check()
     }
 
-    /// The person of `id`; `distinct_id` is its first one if `first` comes before what is known.
+    /// The person of `id`; `distinct_id` becomes its first one if `first` is earlier than the known one.
     fn cluster(
         &mut self,
         id: Uuid,

@@ -1,10 +1,10 @@
-//! Writing merges.
+//! Appends merges to the log.
 //!
-//! Must stay true: what was judged is written only if it still holds: the row is the next one of the log, and nobody was
-//! identified meanwhile whom a merge wants unidentified. The number of a row that was folded and removed is free again, so
-//! that it is free proves nothing: the row before has to be there. Requests of one process take turns, so that they are in
-//! each other's way only across processes; whoever loses judges again. What is known of those whom a request names is
-//! read once for all of it, and again whenever somebody else has written a row since.
+//! Must stay true: a decision is written only if its preconditions still hold: the row is the next one of the
+//! log, and no person that a merge needs unidentified was identified since. The number of a folded and removed
+//! row is free again, so the precondition is that the row before exists. Requests of one process are serialized
+//! by a lock, so conflicts occur only between processes; on a conflict the request decides again. The facts
+//! about the persons of a request are read once, and again whenever another writer appended a row.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,18 +21,18 @@ use crate::keys;
 use crate::manifest::state::Manifest;
 use crate::persons::person_ids::merge_of;
 
-/// Most merges that one call of [`EventStore::append`] may ask for: some thirty transactions one after the other, which a
-/// function has time for.
+/// Most merges that one call of [`EventStore::append`] may request: some thirty transactions in sequence,
+/// within the time of a function.
 pub const MERGES_MAX: usize = 1000;
-/// Most merges that are judged and written together: each takes three writes at most, of the hundred of a transaction.
+/// Most merges per transaction: each takes at most three of its hundred writes.
 const BATCH_MAX: usize = 30;
-/// How often merges are judged again when others are faster.
+/// Attempts on version conflicts.
 const TRIES: usize = 60;
 
-/// A project's last row, as far as this process knows; whoever holds it writes.
+/// Number of the last row of a log, as known by this process; the lock holder writes.
 type LogTail = Arc<tokio::sync::Mutex<Option<u64>>>;
 
-/// The last rows of the projects' logs.
+/// The last row numbers of all projects.
 #[derive(Debug, Default)]
 pub(crate) struct LogTails(Mutex<HashMap<ProjectId, LogTail>>);
 
@@ -42,18 +42,18 @@ impl LogTails {
     }
 }
 
-/// What a request in its turn goes by.
+/// State of a request that holds the lock.
 struct LogWriter<'a> {
-    /// The last row, as far as this process knows.
+    /// The last row, as known by this process.
     last: &'a mut Option<u64>,
-    /// What was known of everybody whom the request names when that was the last row.
+    /// The facts about the persons of the request, valid as of that row.
     known: Option<MergeFacts>,
 }
 
 impl EventStore {
-    /// Makes the merges that `events` ask for, in their order.
+    /// Applies the merges that `events` request, in order.
     ///
-    /// [`EventStoreError::TooLarge`] when they ask for more than [`MERGES_MAX`]; nothing happens then.
+    /// [`EventStoreError::TooLarge`] when they request more than [`MERGES_MAX`]; nothing is applied then.
     pub(crate) async fn merge_persons(
         &self,
         project: ProjectId,
@@ -75,7 +75,7 @@ impl EventStore {
         let tail = self.inner.log_tails.of(project);
         let before = tail.try_lock().ok().and_then(|last| *last);
         let known = self.known(project, &requests).await?;
-        // Most have been made already.
+        // Most requested merges were applied before.
         if decide_merges(&requests, known.clone()) == MergeDecision::default() {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Makes the first [`BATCH_MAX`] of `requests`.
+    /// Applies the first [`BATCH_MAX`] of `requests`.
     async fn merge_batch(
         &self,
         project: ProjectId,
@@ -99,7 +99,7 @@ impl EventStore {
         for _ in 0..TRIES {
             let last = match *writer.last {
                 Some(last) => last,
-                // What came in between may be an erasure, after which somebody is no longer identified.
+                // The unknown rows may include an erasure, after which a person is no longer identified.
                 None => {
                     writer.known = None;
                     *writer.last.insert(self.last_row(project).await?)
@@ -110,7 +110,7 @@ impl EventStore {
                 None => self.known(project, requests).await?,
             };
             let decision = decide_merges(some, known.clone());
-            // Marks are in nobody's way.
+            // Marker rows cause no conflicts.
             let row = match decision.merges.as_slice() {
                 [] => Vec::new(),
                 merges => next_row(project, last + 1, merges).to_vec(),
@@ -128,12 +128,12 @@ impl EventStore {
                     writer.known = Some(known);
                     return Ok(());
                 }
-                // The row is not the next one.
+                // Conflict: the row is not the next one.
                 Err(StoreError::Condition { index }) if index < rows => *writer.last = None,
-                // What was judged no longer holds.
+                // Conflict: the decision is outdated.
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => {
-                    // It may have been written all the same.
+                    // The write may have succeeded.
                     *writer.last = None;
                     return Err(error.into());
                 }
@@ -149,7 +149,7 @@ impl EventStore {
         items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
     }
 
-    /// What rows say of those whom `requests` names.
+    /// Reads the facts about the persons of `requests`.
     async fn known(
         &self,
         project: ProjectId,
@@ -171,7 +171,7 @@ impl EventStore {
         let mut there = found.iter().map(Option::is_some);
         let mut known = MergeFacts::default();
         known.identified.extend(persons.iter().filter(|_| there.next() == Some(true)));
-        // Who came with several ids was identified where it came from.
+        // A person that was imported with several ids was identified in the source system.
         known.identified.extend(persons.iter().filter(|person| imported_merges.is_linked(**person)));
         known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
         Ok(known)

@@ -1,11 +1,12 @@
-//! Taking persons out of the log of merges.
+//! Erases persons from the merge log.
 //!
-//! Rows of the log are numbered without gaps and remembered by processes, so none is taken out: an object with all merges
-//! but those that go takes the place of the whole log, in the transaction of the erasure, together with an empty row that
-//! is the next one. Must stay true: no merge that happens meanwhile is lost (the row is then not the next one) and none of
-//! those erased comes back (the entry counts erasures, and whoever remembers fewer begins anew); the rows before it go
-//! when an entry holds them, as after any folding. That somebody has been identified is told by rows of their own, which
-//! go in the same transaction as far as they fit, and right after it beyond; so an id that is sent again is somebody new.
+//! Rows of the log have consecutive numbers and are cached by processes, so single rows are not removed.
+//! Instead, an object with all remaining merges replaces the whole log, in the transaction of the erasure,
+//! together with an empty next row. Must stay true: no concurrent merge is lost (the row would not be the next
+//! one), and no erased merge returns (the entry counts erasures; a cached state with a lower count is
+//! discarded). The older rows are deleted as after any folding. Identified markers are separate rows, deleted
+//! in the same transaction as far as they fit, and right after it beyond; so an id that appears again is a new
+//! person.
 
 use std::collections::BTreeSet;
 
@@ -25,23 +26,24 @@ use crate::keys;
 use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, new_id};
 use crate::persons::person_merge_cache::PersonMergeState;
 
-/// Most writes of the transaction but its head, its entry, and its row of the log with what has to hold for it.
+/// Most writes of the transaction, besides the head, the entry, and the log row with its precondition.
 const WRITES_MAX: usize = 96;
-/// How often the log is read again because it grew.
+/// Attempts while the log grows.
 const TRIES: usize = 20;
 
-/// What is to take the place of the log.
+/// The replacement of the log.
 struct ReplacementLog<'a> {
     left: &'a [PersonMerge],
-    /// Number of the last row that there is.
+    /// Number of the last row of the old log.
     through: u64,
-    /// Rows that go beside those of the log.
+    /// Marker rows to delete.
     marks: Vec<Key>,
 }
 
 impl EventStore {
-    /// Makes `change`, and takes whom `erase` names out of the log in the same transaction. False, and nothing changes,
-    /// when the manifest has changed, or somebody was merged since `merge_state` with one of those who go.
+    /// Applies `change`, and removes the persons of `erase` from the log in the same transaction. Returns
+    /// false, and changes nothing, on a version conflict, or if a person of `erase` was merged since
+    /// `merge_state`.
     pub(crate) async fn erase_merges_of(
         &self,
         project: ProjectId,
@@ -72,8 +74,8 @@ impl EventStore {
         Ok(false)
     }
 
-    /// Makes `change`, and takes everybody out of the log in the same transaction, whatever it says. False, and nothing
-    /// changes, when the manifest has changed.
+    /// Applies `change`, and empties the log in the same transaction. Returns false, and changes nothing, on a
+    /// version conflict.
     pub(crate) async fn erase_all_merges(
         &self,
         project: ProjectId,
@@ -84,7 +86,7 @@ impl EventStore {
         let records = &self.inner.store.records;
         let all = |prefix| Query::partition(keys::override_pk(project)).prefix(prefix);
         for _ in 0..TRIES {
-            // The last row never goes.
+            // The last row is never deleted.
             let last = records.query(all(keys::MERGE).descending().limit(1)).await?;
             let last = last.first().map(|item| keys::merge_number(&item.key.sk)).transpose()?;
             let (identified, forced) =
@@ -100,7 +102,7 @@ impl EventStore {
         Ok(false)
     }
 
-    /// Makes `change`, and puts `log` in the place of the one that there is.
+    /// Applies `change`, and replaces the log by `log`, in one transaction.
     async fn swap_log(
         &self,
         project: ProjectId,
@@ -124,7 +126,7 @@ impl EventStore {
         Ok(swapped)
     }
 
-    /// The rows that say of those who go that they have been identified, and what was forced on them.
+    /// The identified and forced markers of the erased persons.
     fn marks_of(project: ProjectId, erase: &ErasureFilter, gone: &[PersonMerge]) -> Vec<Key> {
         let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
         let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
@@ -132,7 +134,7 @@ impl EventStore {
         identified.chain(forced).collect()
     }
 
-    /// Stores `merges` as the whole log up to row `through`.
+    /// Stores an object with `merges` that replaces the log up to row `through`.
     async fn store_log(
         &self,
         project: ProjectId,

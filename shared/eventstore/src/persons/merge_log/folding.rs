@@ -1,12 +1,12 @@
-//! The older part of the log as one object.
+//! Folds the older rows of the merge log into one object.
 //!
-//! Must stay true: an object holds all merges up to the row that its entry names; rows go only when two entries that are
-//! listed hold them and the newest one has been read back, so that one damaged object loses nothing; but rows and objects
-//! from before an erasure, which name who was erased, are used by nobody once it is done, and go whatever is damaged. The
-//! last row never goes, because the next one is numbered after it; they go in their order, by which a writer knows the
-//! last one ([`super::append`]). A reader that finds the
-//! rows it needs gone sees it by their numbers and reads the manifest again. The objects lie apart from those of events:
-//! nothing that looks for objects which no segment or import names comes upon them.
+//! Must stay true: an object holds all merges up to the row that its entry names. Rows are deleted only when
+//! two listed objects hold them and the newest one was read back, so a single damaged object loses nothing.
+//! Rows and objects from before an erasure, which name erased persons, are unused once it is committed, and are
+//! deleted even if something is damaged. The last row is never deleted, because the next one is numbered after
+//! it; rows are deleted in order, so that a writer finds the last one ([`super::append`]). A reader that misses
+//! rows notices it by their numbers and reads the manifest again. The objects are outside the folder of events,
+//! so the search for orphans ignores them.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
@@ -23,35 +23,35 @@ use crate::keys;
 use crate::manifest::state::{Manifest, new_id};
 use crate::time::WorkClock;
 
-/// Rows of the log that are left as they are: less than a page of the store.
+/// Rows that are not folded: less than a page of the table.
 const ROWS_LEFT: usize = 256;
-/// Of folded merges, one row for so many of them may wait: folding writes all of them again.
+/// One more row may wait per so many folded merges: folding rewrites all of them.
 const MERGES_A_ROW: u64 = 64;
 
-/// The entry of an object with folded merges.
+/// The manifest entry of an object with folded merges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoldedMergesEntry {
     pub id: String,
-    /// Form of the object.
+    /// Format number of the object.
     #[serde(default = "formats::first")]
     pub format: u32,
     pub object: String,
-    /// Number of the last row that is in it.
+    /// Number of the last row in it.
     pub through: u64,
     /// How many merges it holds.
     pub merges: u64,
-    /// How many erasures the log has been through: what was remembered before the last one is not to be used.
+    /// Number of erasures of the log. A state that was cached before the last one is invalid.
     #[serde(default)]
     pub erasures: u64,
     /// When it was listed.
     pub at: Micros,
-    /// The version of the manifest that it came with.
+    /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
 }
 
-/// The newest object that is not known to be damaged, or within that none where the log begins with its first row.
-/// None at all where somebody was erased from the log since: its rows would bring them back.
+/// The newest undamaged object; the inner `None` means the log starts with its first row. The outer `None`
+/// means that an erasure forbids to use the rows, which would restore erased persons.
 fn whole(manifest: &Manifest) -> Option<Option<&FoldedMergesEntry>> {
     let erasures = manifest.erasures();
     let mut of_now = manifest.merges.iter().rev().filter(|entry| entry.erasures == erasures);
@@ -59,12 +59,12 @@ fn whole(manifest: &Manifest) -> Option<Option<&FoldedMergesEntry>> {
     (whole.is_some() || erasures == 0).then_some(whole)
 }
 
-/// What a sweep leaves.
+/// What a sweep keeps.
 struct RetainedObjects<'a> {
     newest: &'a FoldedMergesEntry,
-    /// The object before, where there is one that nobody was erased since and that is not known to be damaged.
+    /// The previous undamaged object since the last erasure, if there is one.
     spare: Option<&'a FoldedMergesEntry>,
-    /// Rows before this one are from before an erasure, or have gone already.
+    /// Rows before this one predate an erasure, or are deleted already.
     erased_through: u64,
     /// Rows before this one are in both objects.
     held_through: u64,
@@ -76,7 +76,8 @@ impl RetainedObjects<'_> {
         let is_of_now = |entry: &&FoldedMergesEntry| entry.erasures == newest.erasures;
         let is_whole = |entry: &&FoldedMergesEntry| !manifest.damaged.contains(&entry.id);
         let spare = older.iter().rev().filter(is_of_now).find(is_whole);
-        // The first object since the erasure, or if that is gone by now, one before which the rows went before it.
+        // The first object since the erasure; or, if it is deleted already, a later one, before which the rows
+        // were deleted first.
         let first = manifest.merges.iter().find(is_of_now).filter(|_| newest.erasures > 0);
         let erased_through = first.map_or(0, |first| first.through);
         let held_through = spare.map_or(0, |spare| spare.through);
@@ -85,21 +86,22 @@ impl RetainedObjects<'_> {
 }
 
 impl EventStore {
-    /// Folds the rows of the log into an object, if there are many. Returns how many rows that were.
+    /// Folds the rows of the log into an object, if there are many. Returns how many rows.
     pub(crate) async fn fold_merges(
         &self,
         project: ProjectId,
         clock: WorkClock,
     ) -> Result<usize, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        // Where the newest object is damaged, what the one before holds is folded with the rows that are kept for it.
+        // If the newest object is damaged, the previous one is folded with the rows that are kept for this
+        // case.
         let newest = manifest.merges.last().map_or(0, |entry| entry.through);
         let Some(folded) = whole(&manifest) else { return Ok(0) };
         let through = folded.map_or(0, |entry| entry.through);
         let rows = self.merges_after(project, through).await?;
         let left = ROWS_LEFT + (folded.map_or(0, |entry| entry.merges) / MERGES_A_ROW) as usize;
         let next = rows.first().map(|row| row.number);
-        // Rows that do not follow the object are of somebody who folds too.
+        // A gap after the object means that another process folds.
         let last = rows.last().map_or(through, |row| row.number);
         let is_lost = through < newest && newest <= last;
         if (rows.len() <= left && !is_lost) || next != Some(through + 1) {
@@ -108,7 +110,7 @@ impl EventStore {
         let mut merges = match folded {
             Some(entry) => match self.folded(entry).await {
                 Ok(merges) => merges,
-                // It is noted, and the next run begins with the one before.
+                // The damage is recorded, and the next run starts with the previous object.
                 Err(EventStoreError::Damaged { .. }) => return Ok(0),
                 Err(error) => return Err(error),
             },
@@ -133,13 +135,13 @@ impl EventStore {
         if manifest.add(self, project, keys::MERGES, &entry.id, &entry).await? {
             return Ok(count);
         }
-        // Somebody else changed the manifest; the next run folds.
+        // Version conflict; the next run folds.
         self.inner.objects.delete_all(vec![entry.object]).await?;
         Ok(0)
     }
 
-    /// Removes the rows that two objects hold, and after the grace period the objects before these two: who finds the
-    /// newest one damaged has the other one, and the rows since.
+    /// Deletes the rows that two objects hold, and after the grace period all older objects: if the newest is
+    /// damaged, readers have the other one and the rows since.
     pub(crate) async fn sweep_merges(
         &self,
         project: ProjectId,
@@ -157,7 +159,7 @@ impl EventStore {
         let held = rows.iter().any(|row| (kept.erased_through..kept.held_through).contains(&row.number));
         let older = manifest.merges.iter().filter(|entry| {
             let is_kept = entry.id == kept.newest.id || kept.spare.is_some_and(|spare| spare.id == entry.id);
-            // Without a spare one, what is damaged stays as well: it tells up to where rows went.
+            // Without a spare object, damaged ones stay: they tell up to which row the log was deleted.
             !is_kept && kept.spare.is_some() && entry.erasures == kept.newest.erasures && is_due(kept.newest)
         });
         let older = older.collect::<Vec<_>>();
@@ -166,7 +168,7 @@ impl EventStore {
         }
         match self.folded(kept.newest).await {
             Ok(_) => {}
-            // It is noted, and the next folding writes another one.
+            // The damage is recorded, and the next folding writes another object.
             Err(EventStoreError::Damaged { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -174,7 +176,7 @@ impl EventStore {
         self.drop_folded(project, &older).await
     }
 
-    /// Removes those of `rows` that are before row `through`, in their order.
+    /// Deletes the rows before row `through`, in order.
     async fn drop_merge_rows(
         &self,
         project: ProjectId,
@@ -184,14 +186,14 @@ impl EventStore {
         let held = rows.iter().filter(|row| row.number < through);
         let held = held.map(|row| Write::Delete(keys::merge(project, row.number), Guard::None));
         let held = held.collect::<Vec<_>>();
-        // Each transaction is seen whole or not at all, so no row is gone while one before it is there.
+        // Each transaction is atomic, so no row is deleted while one before it exists.
         for some in held.chunks(TRANSACTION_WRITES_MAX) {
             self.inner.store.records.transact(some.to_vec()).await?;
         }
         Ok(())
     }
 
-    /// Removes objects, their entries and what is noted of them.
+    /// Deletes objects, their entries and damage markers.
     async fn drop_folded(
         &self,
         project: ProjectId,
@@ -205,7 +207,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// The merges of an object.
+    /// Reads the merges of an object.
     pub(crate) async fn folded(
         &self,
         entry: &FoldedMergesEntry,

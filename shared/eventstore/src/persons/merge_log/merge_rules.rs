@@ -1,12 +1,12 @@
-//! Which merges happen: the rule, without a store.
+//! Which requested merges are applied: the rule, as a pure function.
 //!
-//! `$identify` and `$create_alias` merge a person that has not been identified yet; so a device that two people use does
-//! not make them one. `$merge_dangerously` always merges. Whoever is merged into is identified from then on, also where
-//! the merge is refused, and who was merged is a part of somebody identified; so is whoever was imported with several
-//! ids. So it is enough to know of each distinct id whether it was ever named: all ids of an unidentified person but
-//! itself would have had to be.
+//! `$identify` and `$create_alias` merge a person only if it has not been identified, so two users of one
+//! device stay two persons. `$merge_dangerously` always merges. The person that is merged into is identified
+//! from then on, even if the merge is refused; a merged person is part of an identified one; a person imported
+//! with several ids is identified. So it suffices to know for each distinct id whether it was ever named: any
+//! other id of an unidentified person would have been named.
 //!
-//! Must stay true: judged again, nothing happens twice; persons that are one already stay as they are.
+//! Must stay true: deciding again applies nothing twice; persons that are already one do not change.
 
 use std::collections::BTreeSet;
 
@@ -15,37 +15,37 @@ use uuid::Uuid;
 use super::PersonMerge;
 use crate::persons::person_ids::{Link, MergeRequest};
 
-/// A merge that an event asks for, and when.
+/// A requested merge with its event time.
 pub(super) type TimedMergeRequest = (MergeRequest, pennon_engine::scan::Micros);
 
-/// What is known of those whom merges name.
+/// Facts about the persons that requests name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MergeFacts {
     pub identified: BTreeSet<Uuid>,
-    /// Forced merges that happened before.
+    /// Forced merges that were applied before.
     pub forced: BTreeSet<(Uuid, Uuid)>,
 }
 
 impl MergeFacts {
-    /// Knows what has happened by now, too.
+    /// Adds the outcome of a decision.
     pub(super) fn take(&mut self, decision: MergeDecision) {
         self.identified.extend(decision.identified.into_iter().map(|(person, _)| person));
         self.forced.extend(decision.forced.iter().map(|link| (link.from, link.to)));
     }
 }
 
-/// What happens.
+/// The merges to apply, with their side effects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct MergeDecision {
     pub merges: Vec<PersonMerge>,
-    /// Who was not identified and is now. True where the merge of that person demands that nobody else identifies it
+    /// Newly identified persons. True if the merge requires that no other writer identifies the person
     /// meanwhile.
     pub identified: Vec<(Uuid, bool)>,
-    /// Forced merges that had not happened.
+    /// Newly applied forced merges.
     pub forced: Vec<Link>,
 }
 
-/// What happens of `requests`, in its order.
+/// Decides which of `requests` are applied, in order.
 pub(super) fn decide_merges(requests: &[TimedMergeRequest], mut known: MergeFacts) -> MergeDecision {
     let mut decision = MergeDecision::default();
     for (MergeRequest { link, forced }, time) in requests.iter().copied() {
@@ -60,7 +60,7 @@ pub(super) fn decide_merges(requests: &[TimedMergeRequest], mut known: MergeFact
                 decision.forced.push(link);
             }
         }
-        // A forced merge is remembered as such: it may happen to somebody identified.
+        // A forced merge has its own marker: it may apply to an identified person.
         if happens && known.identified.insert(link.from) {
             decision.identified.push((link.from, !forced));
         }

@@ -1,15 +1,17 @@
-//! Merges of persons that captured events ask for: a log, in the order in which they happened.
+//! The log of captured person merges, in the order in which they happened.
 //!
-//! A row of the log holds what one batch merged and is numbered; a row is written only if it is the next one, so there
-//! are no gaps and who has read up to a number needs nothing but the rows after it ([`EventStore::merges_after`]): that
-//! is the one small read by which a warm process proves what it remembers. Compaction folds the rows into one object
-//! ([`fold`]), so that who remembers nothing reads that and the few rows since. Must stay true: a merge that was
-//! acknowledged is in the log, once, until somebody whom it names is erased with all that is known of them ([`erase_merges_of`]);
-//! but for that, merges only bring persons together, so rows of segments that were written under a person stay right.
-//! What happens is decided in [`decide_merges`] alone.
+//! A row of the log holds the merges of one batch and a consecutive number. A row is written only if it is the
+//! next one, so there are no gaps, and a process that has read up to a number needs only the later rows
+//! ([`EventStore::merges_after`]): that small read validates the cached state. Compaction folds rows into one
+//! object ([`folding`]), which a cold process reads with the few later rows.
 //!
-//! A row begins with `pnm1` and a CRC-32 (lowest byte first) of the project, its number and the merges behind it. Rows of
-//! the releases before are the merges alone: they begin with their number, at most 30, which no flipped bit makes of a `p`.
+//! Must stay true: an acknowledged merge is in the log, once, until one of its persons is erased ([`erasure`]);
+//! otherwise merges are only added, so segments that were written under an older person stay valid. Which
+//! merges are applied is decided in [`merge_rules`] alone.
+//!
+//! A row starts with `pnm1` and a CRC-32 (little-endian) of the project, the row number and the encoded merges.
+//! Rows of earlier releases hold the encoded merges alone: their first byte is the number of merges, at most
+//! 30, which no single flipped bit turns into a `p`.
 
 mod append;
 mod erasure;
@@ -30,11 +32,11 @@ use crate::persons::person_ids::Link;
 pub(crate) use append::LogTails;
 pub use append::MERGES_MAX;
 
-/// A merge that happened.
+/// An applied merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PersonMerge {
     pub link: Link,
-    /// When the event that asked for it happened.
+    /// Timestamp of the event that requested it.
     pub time: Micros,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct MergeLogRow {
     pub merges: Vec<PersonMerge>,
 }
 
-/// The bytes of some merges.
+/// Encodes merges.
 fn encode(merges: &[PersonMerge]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + 40 * merges.len());
     write_unsigned(&mut out, merges.len() as u64);
@@ -58,7 +60,7 @@ fn encode(merges: &[PersonMerge]) -> Vec<u8> {
     out
 }
 
-/// What [`encode`] wrote.
+/// Decodes merges.
 fn decode(bytes: &[u8]) -> Result<Vec<PersonMerge>, EventStoreError> {
     let mut reader = Reader::new(bytes);
     let mut merges = Vec::new();
@@ -73,17 +75,17 @@ fn decode(bytes: &[u8]) -> Result<Vec<PersonMerge>, EventStoreError> {
     Ok(merges)
 }
 
-/// What a row with a checksum begins with; the digit is its format.
+/// Prefix of a row with a checksum; the digit is the format.
 const ROW_MARK: &[u8; 4] = b"pnm1";
 
-/// The bytes of row `number` of the log.
+/// Encodes row `number` of the log.
 fn encode_row(project: ProjectId, number: u64, merges: &[PersonMerge]) -> Vec<u8> {
     let merges = encode(merges);
     let checksum = row_checksum(project, number, &merges).to_le_bytes();
     [&ROW_MARK[..], &checksum, &merges].concat()
 }
 
-/// What [`encode_row`] wrote, or a release before it.
+/// Decodes a row of this or an earlier release.
 fn decode_row(project: ProjectId, number: u64, bytes: &[u8]) -> Result<Vec<PersonMerge>, String> {
     let Some(rest) = bytes.strip_prefix(ROW_MARK) else {
         return decode(bytes).map_err(|error| error.to_string());
@@ -114,8 +116,8 @@ impl MergeLogRow {
 }
 
 impl EventStore {
-    /// The rows of the log after the one with number `after`, in order. The first ones may be missing, because they
-    /// have been folded: then they do not begin with `after + 1`.
+    /// Reads the rows of the log after number `after`, in order. The first ones may be missing because they
+    /// were folded; then the result does not start with `after + 1`.
     pub(crate) async fn merges_after(
         &self,
         project: ProjectId,

@@ -1,14 +1,14 @@
-//! What events change of a person's or group's properties, in a form that can be taken together in any order.
+//! Changes that events make to the properties of a person or group, as a mergeable summary (a CRDT).
 //!
-//! Of one key of one distinct id three things are kept: the last `$set` or `$unset`, the first `$set_once` and the last
-//! one. So what a thousand events say of a key takes the room of three, and it does not matter which events were taken
-//! together when: [`Changes::merge`] is associative, commutative and idempotent.
+//! Per key of a distinct id it keeps the last `$set` or `$unset`, the first `$set_once` and the last one. So a
+//! thousand events on a key take the space of three, in any grouping: [`Changes::merge`] is associative,
+//! commutative and idempotent.
 //!
-//! What they come to is the rule of the SDKs' own service: in order of (time, arrival) a `$set` always counts, a
-//! `$set_once` where the key has no value, and an `$unset` takes the value away; within one event in the order once, set,
-//! unset. The one difference: where a key was unset between several `$set_once` of different values, the last of them
-//! counts and not the next one. When one person is merged into another, the values of both stay, and of a key that both
-//! have the value of the one that stays; what comes later counts for both.
+//! The result follows the rules of the SDKs' own service: in order of (time, arrival), a `$set` always applies,
+//! a `$set_once` applies if the key has no value, and an `$unset` removes the value; within one event the order
+//! is set-once, set, unset. One difference: if a key was unset between several `$set_once` of different values,
+//! the last of them applies and not the next one. When a person is merged into another, the values of both
+//! stay; for a common key the value of the remaining person wins; later changes apply to both.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,14 +20,14 @@ use crate::codec::{Reader, write_signed, write_text, write_unsigned, write_value
 use crate::error::EventStoreError;
 use crate::persons::person_ids::wants_no_profile;
 
-/// When something was said: time first, then arrival.
+/// Order of changes: time first, then arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub time: Micros,
     pub seq: Seq,
 }
 
-/// What happened to one key. The order of the kinds is that within one event.
+/// Kind of a change. The order is that within one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Once,
@@ -35,7 +35,7 @@ enum Kind {
     Unset,
 }
 
-/// What is kept of one key.
+/// Summary of one key.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct KeyChanges {
     /// The last `$set`, or with no value the last `$unset`.
@@ -44,7 +44,7 @@ struct KeyChanges {
     last_once: Option<(At, Value)>,
 }
 
-/// What is kept of all keys of a distinct id, or of a group.
+/// Summary of all keys of a distinct id or a group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Changes(BTreeMap<String, KeyChanges>);
 
@@ -53,9 +53,9 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// About how many bytes of memory it takes.
+    /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        // Beside the value, when it was said.
+        // Value plus its order.
         let value = |value: &Value| 32 + value_bytes(value);
         let of = |changes: &KeyChanges| {
             let last = changes.last.iter().filter_map(|(_, set)| set.as_ref());
@@ -65,7 +65,7 @@ impl Changes {
         self.0.iter().map(|(key, changes)| 160 + key.len() + of(changes)).sum()
     }
 
-    /// Takes in what one event says in its `$set`, `$set_once` and `$unset`.
+    /// Adds `$set`, `$set_once` and `$unset` of an event.
     pub(crate) fn take_event(&mut self, properties: &Map<String, Value>, at: At) {
         if wants_no_profile(properties) {
             return;
@@ -84,12 +84,12 @@ impl Changes {
         }
     }
 
-    /// Takes in that `key` was set.
+    /// Adds a set of `key`.
     pub(crate) fn set(&mut self, key: &str, value: &Value, at: At) {
         self.0.entry(key.to_owned()).or_default().take_last(Some((at, Some(value.clone()))));
     }
 
-    /// Takes in what `other` holds.
+    /// Merges `other`.
     pub(crate) fn merge(&mut self, other: Changes) {
         for (key, changes) in other.0 {
             let own = self.0.entry(key).or_default();
@@ -98,12 +98,12 @@ impl Changes {
         }
     }
 
-    /// Drops every key that is not wanted.
+    /// Keeps only the selected keys.
     pub(crate) fn keep(&mut self, wanted: impl Fn(&str) -> bool) {
         self.0.retain(|key, _| wanted(key));
     }
 
-    /// What they make of `properties`, where everything in them was there before.
+    /// Applies the changes to `properties`, which are older than all of them.
     pub(crate) fn apply(&self, properties: &mut Map<String, Value>) {
         for (key, changes) in &self.0 {
             let mut after = None;
@@ -126,7 +126,7 @@ impl Changes {
         }
     }
 
-    /// The bytes of a stored form.
+    /// Encodes the summary.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         write_unsigned(&mut out, self.0.len() as u64);
@@ -152,7 +152,7 @@ impl Changes {
         out
     }
 
-    /// What [`Changes::encode`] wrote.
+    /// Decodes the summary.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Changes, EventStoreError> {
         let mut reader = Reader::new(bytes);
         let mut changes = BTreeMap::new();
@@ -171,7 +171,7 @@ impl Changes {
     }
 }
 
-/// About how many bytes of memory a value takes, whatever is nested in it.
+/// Approximate bytes of a value, including nested ones.
 pub(crate) fn value_bytes(value: &Value) -> usize {
     let inner = match value {
         Value::String(text) => text.len() + 16,
@@ -238,19 +238,19 @@ impl KeyChanges {
     }
 }
 
-/// One of several persons that became one.
+/// One of several persons that were merged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProfilePart {
-    /// What was imported of it.
+    /// Imported properties.
     pub base: Map<String, Value>,
-    /// What events changed, of all its distinct ids together.
+    /// Changes of events of all its distinct ids.
     pub changes: Changes,
 }
 
-/// That one part became another.
+/// A merge of one part into another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OrderedMerge {
-    /// Its place in the order in which merges came.
+    /// Position in the merge log.
     pub place: usize,
     /// When it happened.
     pub time: Micros,
@@ -258,8 +258,8 @@ pub(crate) struct OrderedMerge {
     pub to: Uuid,
 }
 
-/// The properties of the person that `parts` are together after all of `joined`, in any order. A merge that came after
-/// another counts as happening after it, whatever its time: who stays is decided in that order.
+/// Computes the properties of the person that `parts` are after all merges `joined`, given in any order. A
+/// merge counts as after all merges before it in the log, whatever its time.
 pub(crate) fn merged_properties(
     parts: &BTreeMap<Uuid, ProfilePart>,
     joined: &[OrderedMerge],
@@ -296,7 +296,7 @@ pub(crate) fn merged_properties(
     now.all()
 }
 
-/// How the parts stand at one moment.
+/// State of the parts during the replay.
 struct MergeReplay {
     parents: HashMap<Uuid, Uuid>,
     properties: BTreeMap<Uuid, Map<String, Value>>,
@@ -317,7 +317,7 @@ impl MergeReplay {
         self.properties.entry(root).or_default()
     }
 
-    /// The properties of both stay; of a key that both have, those of the person that stays.
+    /// Merges the properties; for a common key the value of the remaining person wins.
     fn join(&mut self, join: OrderedMerge) {
         let (from, to) = (self.root(join.from), self.root(join.to));
         if from == to {
@@ -333,7 +333,7 @@ impl MergeReplay {
         }
     }
 
-    /// All that is left, which is one person where everything was joined.
+    /// The remaining properties: one person if all parts were merged.
     fn all(self) -> Map<String, Value> {
         self.properties.into_values().flatten().collect()
     }

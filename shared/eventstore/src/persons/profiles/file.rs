@@ -1,4 +1,4 @@
-//! The two files of a profile, written and read.
+//! Encoding and decoding of the two profile files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::error::EventStoreError;
 
 /// Most rows of a row group: as many are in memory at once.
 const GROUP_ROWS: usize = 65_536;
-/// Most bytes of texts and changes of a row group, but for a single row: columns of one cannot hold more than 2 GiB.
+/// Most bytes of texts and changes in a row group with several rows: a column holds at most 2 GiB.
 pub(crate) const GROUP_BYTES: usize = 32 << 20;
-/// Rows of a page: what is read to find one.
+/// Rows of a page: the unit of a lookup.
 const PAGE_ROWS: usize = 1024;
 
-/// Columns that tell who there is.
+/// Columns that list the persons.
 pub(crate) const PRESENCE: [&str; 4] = ["id", "distinct_id", "seq_high", "seq_low"];
-/// Columns that tell everything.
+/// All columns.
 pub(crate) const ALL: [&str; 5] = ["id", "distinct_id", "seq_high", "seq_low", "changes"];
 
-/// Where a file lies.
+/// A stored profile file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileEntry {
     pub object: String,
@@ -39,7 +39,7 @@ pub(crate) struct FileEntry {
     pub rows: u64,
 }
 
-/// The file with these columns, in row groups of [`GROUP_ROWS`] and [`GROUP_BYTES`] and pages that an index tells apart.
+/// Encodes these columns as a file with row groups of [`GROUP_ROWS`] and [`GROUP_BYTES`] and a page index.
 pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreError> {
     let nullable = |name: &str| matches!(name, "changes" | "created_at");
     let columns = columns.into_iter().map(|(name, array)| (name, array, nullable(name)));
@@ -60,13 +60,13 @@ pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreE
     Ok(writer.into_inner()?.into())
 }
 
-/// Where the values of a column of texts or bytes begin and end.
+/// Offsets of a text or binary column.
 fn offsets(column: &ArrayRef) -> Option<&[i32]> {
     let texts = column.as_string_opt::<i32>().map(StringArray::value_offsets);
     texts.or_else(|| column.as_binary_opt::<i32>().map(BinaryArray::value_offsets))
 }
 
-/// How full a row group is.
+/// Size of the current row group.
 #[derive(Debug, Default)]
 struct Group {
     rows: usize,
@@ -74,7 +74,7 @@ struct Group {
 }
 
 impl Group {
-    /// Whether a row of so many bytes belongs to it; if not, the row begins the next one.
+    /// Adds a row of `bytes`; false if it has to start a new row group.
     fn takes(&mut self, bytes: usize) -> bool {
         let fits =
             self.rows == 0 || self.rows < GROUP_ROWS && self.bytes.saturating_add(bytes) <= GROUP_BYTES;
@@ -97,21 +97,21 @@ fn properties() -> Result<WriterProperties, EventStoreError> {
         .build())
 }
 
-/// What a file says of a distinct id, as it is stored.
+/// A stored row of a distinct id.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdRow {
     pub distinct_id: String,
     /// Arrival of its first event.
     pub first: Seq,
-    /// [`Changes`], encoded; none where events change nothing.
+    /// Encoded [`Changes`]; none if there are no changes.
     pub changes: Option<Vec<u8>>,
 }
 
-/// A file of distinct ids that is being written, a row group at a time.
+/// Writer of a file of distinct ids, a row group at a time.
 pub(crate) struct IdsWriter {
     writer: ArrowWriter<Vec<u8>>,
     group: Group,
-    /// The rows of the group.
+    /// Rows of the current row group.
     rows: Vec<(Uuid, IdRow)>,
 }
 
@@ -122,7 +122,7 @@ impl IdsWriter {
         Ok(IdsWriter { writer, group: Group::default(), rows: Vec::new() })
     }
 
-    /// Adds a row; ids ascend.
+    /// Adds a row; ids must ascend.
     pub(crate) fn push(&mut self, id: Uuid, row: IdRow) -> Result<(), EventStoreError> {
         let changes = row.changes.as_ref().map_or(0, Vec::len);
         if !self.group.takes(row.distinct_id.len() + changes) {
@@ -184,8 +184,7 @@ pub(crate) fn encode_ids(profile: &Profile) -> Result<Bytes, EventStoreError> {
     writer.finish()
 }
 
-/// The file of distinct ids whose events change nothing: the person that each is by itself, ascending, its text, and its
-/// first event.
+/// Encodes a file of distinct ids without changes: derived person id (ascending), distinct id, first event.
 pub(crate) fn encode_presence(ids: &[(Uuid, &str, Seq)]) -> Result<Bytes, EventStoreError> {
     let changes: Vec<Option<&[u8]>> = vec![None; ids.len()];
     write(vec![
@@ -225,7 +224,7 @@ fn changes_of(batch: &RecordBatch) -> Option<&BinaryArray> {
     batch.column_by_name("changes")?.as_binary_opt::<i32>()
 }
 
-/// Hands over each row of a batch of the file of distinct ids, or those of `ids` alone.
+/// Calls back for each row of a batch of distinct ids, or for those of `ids` only.
 pub(crate) fn each_id(
     batch: &RecordBatch,
     ids: Option<&BTreeSet<Uuid>>,
@@ -252,7 +251,7 @@ pub(crate) fn each_id(
     Ok(())
 }
 
-/// The ids of a batch, as a part of a profile.
+/// Decodes a batch of distinct ids.
 pub(crate) fn decode_ids(
     batch: &RecordBatch,
     ids: Option<&BTreeSet<Uuid>>,
@@ -266,7 +265,7 @@ pub(crate) fn decode_ids(
     })
 }
 
-/// Hands over each row of a batch of the file of groups: type, key, changes.
+/// Calls back for each row of a batch of groups: type, key, changes.
 pub(crate) fn each_group(
     batch: &RecordBatch,
     mut each: impl FnMut(&str, &str, &[u8]) -> Result<(), EventStoreError>,

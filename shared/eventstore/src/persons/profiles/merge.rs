@@ -1,7 +1,7 @@
-//! The files of distinct ids of several segments into one, a stretch of rows at a time.
+//! Merges the files of distinct ids of several segments into one (k-way merge by batches).
 //!
-//! Must stay true: in memory are a row group of each file, and what is encoded already; an id that several files have comes
-//! out once, with what all of them say of it.
+//! Must stay true: memory holds a row group of each file and the encoded output; an id in several files is
+//! written once, with the changes of all.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::EventStoreError;
 use crate::objects::Objects;
 use crate::segments::parquet_io::file::ParquetFile;
 
-/// A file that is being read, and its next rows.
+/// A source file with its next rows.
 struct Source {
     file: Arc<ParquetFile>,
     next_group: usize,
@@ -23,7 +23,7 @@ struct Source {
 }
 
 impl Source {
-    /// Makes sure that the next row is there, if there is one.
+    /// Loads the next rows, if there are any.
     async fn fill(&mut self, objects: &Objects) -> Result<(), EventStoreError> {
         while self.rows.is_empty() && self.next_group < self.file.groups() {
             let decoded = self.file.decode(objects, self.next_group, None, &ALL).await?;
@@ -49,7 +49,7 @@ impl Source {
     }
 }
 
-/// One file of the ids of `files` but `left_out`, and how many rows it has.
+/// Merges `files` except the ids `left_out`. Returns the file and its number of rows.
 pub(crate) async fn merged_ids(
     objects: &Objects,
     files: Vec<Arc<ParquetFile>>,
@@ -65,7 +65,7 @@ pub(crate) async fn merged_ids(
         }
         let next = sources.iter().filter_map(|source| source.rows.front()).map(|(id, _)| *id).min();
         let Some(next) = next else { break };
-        // All that lies before the last row of whichever file ends first can be taken without reading on.
+        // Rows up to the smallest last row of all sources can be merged without reading on.
         let until =
             sources.iter().filter_map(|source| source.rows.back()).map(|(id, _)| *id).min().unwrap_or(next);
         let ready = take(&mut sources, until, left_out)?;
@@ -89,7 +89,7 @@ fn take(
             }
         }
     }
-    // Each source's rows ascend; the sort merges them.
+    // Each source is sorted; the sort merges them.
     rows.sort_by_key(|(id, _)| *id);
     let mut merged: Vec<(Uuid, IdRow)> = Vec::with_capacity(rows.len());
     for (id, row) in rows {
@@ -101,7 +101,7 @@ fn take(
     Ok(merged)
 }
 
-/// Takes in what another file says of the same id.
+/// Merges the data of the same id.
 fn join(known: &mut IdRow, other: IdRow) -> Result<(), EventStoreError> {
     known.first = known.first.min(other.first);
     match (&known.changes, other.changes) {

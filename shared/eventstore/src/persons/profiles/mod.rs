@@ -1,13 +1,13 @@
-//! What the events of a segment say of persons and groups: two small files beside it.
+//! What the events of a segment change of persons and groups: two small files beside it.
 //!
-//! *Ids*: a row for each distinct id of the segment's events, by the person that it is by itself: columns `id`
-//! (16 bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::Changes`], or null).
-//! An id that captured events ask to be merged is one of them, whether it has events of its own or not.
-//! *Groups*: a row for each group that `$groupidentify` names: `type`, `key`, `changes`. Only captured events change
-//! persons and groups; imported ones tell nothing but that their distinct ids are there.
+//! *Ids*: a row for each distinct id of the segment's events, by its derived person id: columns `id` (16
+//! bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::Changes`], or
+//! null). It includes ids that captured events request to merge, with or without events of their own.
+//! *Groups*: a row for each group of `$groupidentify`: `type`, `key`, `changes`. Only captured events change
+//! persons and groups; imported ones only record their distinct ids.
 //!
-//! Must stay true: rows are ordered by `id` (`type`, `key`), so that a reader finds one by the page index; what two
-//! files say may be taken together in any order ([`Profile::merge`]).
+//! Must stay true: rows are sorted by `id` (`type`, `key`), so that a reader finds one by the page index; files
+//! can be merged in any order ([`Profile::merge`]).
 
 pub(crate) mod changes;
 pub(crate) mod file;
@@ -24,7 +24,7 @@ use crate::event::{Event, Row};
 use crate::persons::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
 use changes::{At, Changes};
 
-/// What events say of one distinct id.
+/// Data of one distinct id.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdProfile {
     pub distinct_id: String,
@@ -33,30 +33,30 @@ pub(crate) struct IdProfile {
     pub changes: Changes,
 }
 
-/// What some events say of persons and groups.
+/// Changes that events make to persons and groups.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Profile {
     pub ids: BTreeMap<Uuid, IdProfile>,
-    /// By name of the type, and key.
+    /// By type name and key.
     pub groups: BTreeMap<(String, String), Changes>,
 }
 
-/// An id that an event names comes after those whose events came with the same batch: a bit of the order of arrival
-/// above the index of every event.
+/// Orders an id that an event names after the ids of all events of its batch: a bit of the arrival order above
+/// the index of every event.
 const NAMED: Seq = 1 << 31;
 
 /// Where events came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// By capture: they change persons and groups.
+    /// Captured: they change persons and groups.
     Captured,
-    /// By either, which only the arrival order tells: lines of an import are numbered from one, and batches that were
-    /// captured carry a number above.
+    /// Either, decided by the arrival order: lines of an import are numbered from one, captured batches have a
+    /// larger number.
     Either,
 }
 
 impl Origin {
-    /// Whether an event that arrived so changes persons and groups.
+    /// Whether an event with this arrival order changes persons and groups.
     pub(crate) fn changes(self, seq: Seq) -> bool {
         match self {
             Origin::Captured => true,
@@ -66,7 +66,7 @@ impl Origin {
 }
 
 impl Profile {
-    /// What `rows` say. They hold no copies.
+    /// Collects the changes of `rows`, which have no duplicates.
     pub(crate) fn of_rows<'a>(
         project: ProjectId,
         rows: impl IntoIterator<Item = &'a Row>,
@@ -95,7 +95,7 @@ impl Profile {
         profile
     }
 
-    /// Takes in distinct ids that events name beside their own.
+    /// Adds distinct ids that events name besides their own.
     pub(crate) fn name(&mut self, project: ProjectId, named: Vec<(String, Seq)>) {
         for (distinct_id, first) in named {
             let id = derived(project, &distinct_id);
@@ -104,7 +104,7 @@ impl Profile {
         }
     }
 
-    /// Takes in what `other` says.
+    /// Merges `other`.
     pub(crate) fn merge(&mut self, other: Profile) {
         for (id, profile) in other.ids {
             match self.ids.get_mut(&id) {
@@ -121,18 +121,18 @@ impl Profile {
     }
 }
 
-/// The distinct id that an event names beside its own, and its arrival as one that was named.
+/// The distinct id that an event names besides its own, with its arrival order.
 pub(crate) fn named_by(event: &Event, seq: Seq) -> Option<(String, Seq)> {
     other_id(event).map(|(other, _)| (other, seq | NAMED))
 }
 
-/// Properties of an event that tell of persons and groups.
+/// Whether the property changes persons or groups.
 pub(crate) fn is_profile_property(key: &str) -> bool {
     const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
     TELLING.contains(&key) || names_a_merge(key)
 }
 
-/// Takes in a `$groupidentify`.
+/// Adds a `$groupidentify` event.
 pub(crate) fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
     if event.event != "$groupidentify" || wants_no_profile(&event.properties) {
         return;
