@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use crate::compact;
-use crate::segment::RANGE_ROWS;
-use crate::tail;
+use crate::blocks::block_log;
+use crate::compaction::compact;
+use crate::segments::RANGE_ROWS;
 
 /// About how many bytes the rows of a person range take when segments are merged: they are put in order as a whole, and
 /// beside them lies what comes of them.
@@ -60,8 +60,8 @@ impl Settings {
             range_rows: RANGE_ROWS,
             merged_range_bytes: (bytes / 4).clamp(LEAST_MERGED_RANGE_BYTES, MERGED_RANGE_BYTES),
             compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compact::INFLATED_BYTES_MAX),
-            compacted_shard_bytes: shard(bytes / 16, tail::COMPACTED_BYTES_PER_SHARD),
-            shard_bytes: shard(bytes / 8, tail::SHARD_BYTES_MAX),
+            compacted_shard_bytes: shard(bytes / 16, block_log::COMPACTED_BYTES_PER_SHARD),
+            shard_bytes: shard(bytes / 8, block_log::SHARD_BYTES_MAX),
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }

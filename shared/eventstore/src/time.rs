@@ -1,30 +1,30 @@
-//! Times of events out of text, and the time by now in work that takes long.
+//! Parsing of event timestamps, and a clock for long-running work.
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime};
 use pennon_engine::scan::Micros;
 use tokio::time::Instant;
 
-/// The time of work that was told when it began. What it notes late must not look older than it is: readers rely on the
-/// grace period, which counts from then.
+/// A clock for work whose start time was passed in. Timestamps that it writes late must not look older than
+/// they are: readers rely on the grace period, which starts at them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Began {
+pub(crate) struct WorkClock {
     at: Micros,
     by: Instant,
 }
 
-impl Began {
-    /// Work that begins now, which is `now`.
-    pub(crate) fn at(now: Micros) -> Began {
-        Began { at: now, by: Instant::now() }
+impl WorkClock {
+    /// Starts the clock at `now`.
+    pub(crate) fn start(now: Micros) -> WorkClock {
+        WorkClock { at: now, by: Instant::now() }
     }
 
-    /// What the time is by now.
+    /// The start time plus the time elapsed since.
     pub(crate) fn now(&self) -> Micros {
-        self.at.saturating_add(self.lasted())
+        self.at.saturating_add(self.elapsed())
     }
 
-    /// How long it has lasted.
-    pub(crate) fn lasted(&self) -> Micros {
+    /// Microseconds since the start.
+    pub(crate) fn elapsed(&self) -> Micros {
         Micros::try_from(self.by.elapsed().as_micros()).unwrap_or(Micros::MAX)
     }
 }

@@ -11,12 +11,12 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
-use super::{InstallationRow, marks};
+use super::{InstallationRow, version_marks};
 use crate::EventStore;
+use crate::compaction::orphans::id_of;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::Manifest;
-use crate::orphans::id_of;
+use crate::manifest::state::Manifest;
 
 /// The folder that no sweep looks into.
 const KEPT: &str = "kept";
@@ -54,7 +54,8 @@ impl EventStore {
         let missing = named.iter().filter(|name| !there.contains(name)).count();
         let unknown = listed.iter().filter(|name| !known.contains(id_of(name))).cloned().collect::<Vec<_>>();
         objects.move_all(&unknown, |name| format!("{folder}/{name}")).await?;
-        let marks = objects.list(marks::FOLDER).await?.into_iter().map(|mark| mark.name).collect::<Vec<_>>();
+        let marks =
+            objects.list(version_marks::FOLDER).await?.into_iter().map(|mark| mark.name).collect::<Vec<_>>();
         objects.move_all(&marks, |name| format!("{folder}/{name}")).await?;
         let id = Uuid::new_v4();
         self.put_installation(InstallationRow { id, complete: false }, Guard::None).await?;

@@ -14,8 +14,8 @@
 //! goes on.
 
 mod adopt;
-mod marks;
-mod rule;
+mod compatibility;
+mod version_marks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -28,10 +28,10 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::Manifest;
+use crate::manifest::state::Manifest;
 pub use adopt::Adopted;
-use marks::Marks;
-use rule::{Decision, Inventory, Tables, decide};
+use compatibility::{Decision, Inventory, Tables, decide};
+use version_marks::Marks;
 
 /// Projects whose versions are read at once.
 const HEADS_AT_ONCE: usize = 100;
@@ -109,7 +109,7 @@ impl EventStore {
     /// is no error: the change is made, and the next mark says more.
     pub(crate) async fn advance_mark(&self, project: ProjectId, head: u64) {
         let Some(id) = self.inner.installation.0.get() else { return };
-        if let Err(error) = marks::advance(&self.inner.objects, *id, project, head).await {
+        if let Err(error) = version_marks::advance(&self.inner.objects, *id, project, head).await {
             tracing::warn!(project, head, %error, "the mark beside the events could not be advanced");
         }
     }
@@ -180,9 +180,9 @@ impl EventStore {
     /// Writes the id, and a mark for each manifest, beside the events.
     async fn write_marks(&self, id: Uuid) -> Result<(), EventStoreError> {
         let objects = &self.inner.objects;
-        marks::claim(objects, id).await?;
+        version_marks::claim(objects, id).await?;
         for (project, head) in self.heads(&self.projects().await?).await? {
-            marks::put(objects, id, project, head).await?;
+            version_marks::put(objects, id, project, head).await?;
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl EventStore {
     /// Removes marks that a newer one took the place of, which their writer was stopped before it removed.
     async fn tidy_marks(&self, id: Uuid, marks: &Marks) {
         for (project, head) in &marks.overtaken {
-            if let Err(error) = marks::remove(&self.inner.objects, id, *project, *head).await {
+            if let Err(error) = version_marks::remove(&self.inner.objects, id, *project, *head).await {
                 tracing::warn!(project, head, %error, "an old mark beside the events could not be removed");
             }
         }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::scan::piece::{Key, Part, Piece, WHOLE};
+use crate::scan::piece::{CachedPiece, PieceKey, PieceKind, WHOLE};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ fn allocate(bytes: i64) {
 }
 
 fn budget(limit: u64) -> MemoryBudget {
-    MemoryBudget::new(limit, 0, Arc::new(Pieces::new(0)))
+    MemoryBudget::new(limit, 0, Arc::new(PieceCache::new(0)))
 }
 
 fn is_too_large(done: &Result<(), EventStoreError>) -> bool {
@@ -61,10 +61,10 @@ fn a_question_that_fits_alone_is_told_that_others_use_the_memory() {
 
 #[test]
 fn kept_pieces_make_way_for_questions_and_may_come_back() {
-    let pieces = Arc::new(Pieces::new(500_000));
+    let pieces = Arc::new(PieceCache::new(500_000));
     let budget = MemoryBudget::new(1_000_000, 500_000, pieces.clone());
-    let key = |run| Key { object: "o".into(), range: 0, run, part: Part::Seqs, clip: WHOLE };
-    let fill = || (0..200).for_each(|run| pieces.put(key(run), Piece::Seqs(Arc::new(vec![0; 1000]))));
+    let key = |run| PieceKey { object: "o".into(), range: 0, run, part: PieceKind::Seqs, clip: WHOLE };
+    let fill = || (0..200).for_each(|run| pieces.put(key(run), CachedPiece::Seqs(Arc::new(vec![0; 1000]))));
     fill();
     assert!((300_000..=500_000).contains(&pieces.bytes()), "{}", pieces.bytes());
     let question = budget.question(1_000_000);

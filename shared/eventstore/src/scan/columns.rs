@@ -9,13 +9,13 @@ use arrow::array::RecordBatch;
 use pennon_engine::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
+use super::compiled_request::{GROUPS, Origin, group_key};
 use super::piece::value_bytes;
-use super::wanted::{GROUPS, Origin, group_key};
 use crate::error::EventStoreError;
 use crate::memory::MemoryLease;
-use crate::segment::Footer;
-use crate::segment::read::texts;
-use crate::segment::values::{self, Coded};
+use crate::segments::Footer;
+use crate::segments::property_values::{self, DictionaryColumn};
+use crate::segments::reader::texts;
 
 /// The columns of a segment that these values lie in.
 pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a Origin>) -> Vec<String> {
@@ -23,11 +23,11 @@ pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a O
     for origin in wanted {
         match origin {
             Origin::DistinctId => columns.push("distinct_id".to_owned()),
-            Origin::AllProperties => columns.extend(values::all_places(footer)),
-            Origin::Property(key) => columns.extend(values::places(footer, key)),
+            Origin::AllProperties => columns.extend(property_values::all_places(footer)),
+            Origin::Property(key) => columns.extend(property_values::places(footer, key)),
             Origin::Group { own, .. } => {
-                columns.extend(values::places(footer, GROUPS));
-                columns.extend(values::places(footer, own));
+                columns.extend(property_values::places(footer, GROUPS));
+                columns.extend(property_values::places(footer, own));
             }
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn of_runs(
         .collect::<Vec<_>>();
     let (mut run, mut done) = (0, 0);
     for batch in batches {
-        let overflow = values::overflow(batch)?;
+        let overflow = property_values::overflow(batch)?;
         let coded = wanted.iter().map(|origin| of_origin(batch, footer, &overflow, origin));
         let coded = coded.collect::<Result<Vec<_>, _>>()?;
         let mut translations = coded.iter().map(Translation::of).collect::<Vec<_>>();
@@ -91,7 +91,7 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    fn of(coded: &Coded) -> Translation {
+    fn of(coded: &DictionaryColumn) -> Translation {
         Translation { new: vec![MISSING; coded.values.len()], given: Vec::new() }
     }
 }
@@ -102,7 +102,12 @@ impl Gathering {
     }
 
     /// Returns what the values that are new take.
-    fn add(&mut self, from: &Coded, rows: std::ops::Range<usize>, translation: &mut Translation) -> u64 {
+    fn add(
+        &mut self,
+        from: &DictionaryColumn,
+        rows: std::ops::Range<usize>,
+        translation: &mut Translation,
+    ) -> u64 {
         let Translation { new, given } = translation;
         let before = self.values.len();
         for code in &from.codes[rows] {
@@ -133,19 +138,19 @@ fn of_origin(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     origin: &Origin,
-) -> Result<Coded, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     match origin {
         Origin::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
         Origin::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-            Ok(Coded { codes, values: texts.values.into_iter().map(Value::from).collect() })
+            Ok(DictionaryColumn { codes, values: texts.values.into_iter().map(Value::from).collect() })
         }
-        Origin::Property(key) => values::property(batch, footer, overflow, key),
+        Origin::Property(key) => property_values::property(batch, footer, overflow, key),
         Origin::Group { type_name, own } => {
-            let groups = values::property(batch, footer, overflow, GROUPS)?;
+            let groups = property_values::property(batch, footer, overflow, GROUPS)?;
             let keys = groups.values.iter().map(|value| group_key(value, type_name)).collect::<Vec<_>>();
-            let mut column = values::property(batch, footer, overflow, own)?;
+            let mut column = property_values::property(batch, footer, overflow, own)?;
             let shift = column.values.len() as u32;
             for (code, group) in column.codes.iter_mut().zip(&groups.codes) {
                 if keys.get(*group as usize).is_some_and(Option::is_some) {

@@ -12,30 +12,30 @@ use pennon_engine::scan::{Column, MISSING, Micros};
 use uuid::Uuid;
 
 use super::columns;
-use super::keep::Keep;
-use super::load::{Found, RunFound, RunTask, Slot, Task};
-use super::objects::rows_at_once;
-use super::piece::{Clip, Core, Part, Piece, Pieces, WHOLE, Weighed};
-use super::wanted::{Origin, Wanted};
+use super::compiled_request::{CompiledRequest, Origin};
+use super::load::{RunState, RunTask, Slot, Task, TaskState};
+use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKind, SizedColumn, WHOLE};
+use super::property_objects::rows_at_once;
+use super::row_selection::RowMask;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::parquet_file::Decoded;
-use crate::segment::numbers::{Number, Parts, Reader, bytes_of};
-use crate::segment::values;
+use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
+use crate::segments::parquet_io::file::Decoded;
+use crate::segments::property_values;
 
 /// Bytes of a row of all number columns while they are decoded.
 const NUMBERS_ROW: usize = 48;
 
 impl EventStore {
-    /// Completes what was found. While it is made, its values are taken from `room`.
+    /// Completes what was found. While it is made, its values are taken from `memory`.
     pub(super) async fn decode(
         &self,
-        mut found: Found,
+        mut found: TaskState,
         task: &Arc<Task>,
-        wanted: &Arc<Wanted>,
-        room: &QuestionMemory,
-    ) -> Result<Found, EventStoreError> {
+        wanted: &Arc<CompiledRequest>,
+        memory: &QuestionMemory,
+    ) -> Result<TaskState, EventStoreError> {
         let objects = &self.inner.objects;
         let numbers = found.missing_numbers();
         let columns = found.missing_columns(wanted, false);
@@ -49,8 +49,8 @@ impl EventStore {
             let leaves = numbers.columns(task.file.footer.ranges[task.group].ties);
             let ranges = bytes_of(task.file.metadata(), task.group, &leaves, &rows(&numbers.runs))?;
             let read = objects.ranges(task.file.object(), &ranges).await?;
-            found.took.bytes_read += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            parts = Some(Parts::new(&ranges, read));
+            found.stats.bytes_read += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            parts = Some(ColumnBytes::new(&ranges, read));
         }
         let mut decoded = None;
         if !columns.runs.is_empty() {
@@ -59,7 +59,7 @@ impl EventStore {
             let all = task.file.rows(task.group);
             let selection = RowSelection::from_consecutive_ranges(rows(&columns.runs).into_iter(), all);
             let read = task.file.decode(objects, task.group, Some(selection), &places).await?;
-            found.took.bytes_read += read.bytes_read;
+            found.stats.bytes_read += read.bytes_read;
             decoded = Some(read);
         }
         let keeps_whole = self.keeps_whole(task);
@@ -67,7 +67,7 @@ impl EventStore {
         let (of, asked) = (task.clone(), wanted.clone());
         let mut work =
             Work { task: of, wanted: asked, numbers, columns, persons, parts, decoded, keeps_whole };
-        let (store, mut taken) = (self.clone(), room.lease(Purpose::Scan));
+        let (store, mut taken) = (self.clone(), memory.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &store.inner.pieces)?;
@@ -93,10 +93,10 @@ impl EventStore {
 
     /// Whether rows of other times than those asked for are kept: where it is not the first time that some are decoded.
     fn keeps_whole(&self, task: &Task) -> bool {
-        let (pieces, asked) = (&self.inner.pieces, task.key(0, Part::Asked, WHOLE));
+        let (pieces, asked) = (&self.inner.pieces, task.key(0, PieceKind::Asked, WHOLE));
         let again = pieces.get(&asked).is_some();
         if !again && task.runs.iter().any(|run| run.clip.is_some()) {
-            pieces.put(asked, Piece::Asked);
+            pieces.put(asked, CachedPiece::Asked);
         }
         again
     }
@@ -111,9 +111,9 @@ pub(super) struct MissingNumbers {
     pub seqs: bool,
 }
 
-impl Found {
+impl TaskState {
     /// What decoding what is missing takes in memory at once, about, as far as the file says.
-    pub(super) fn decoding_bytes(&self, task: &Task, wanted: &Wanted) -> u64 {
+    pub(super) fn decoding_bytes(&self, task: &Task, wanted: &CompiledRequest) -> u64 {
         let file = &task.file;
         let rows_of = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.len()).sum::<usize>();
         let numbers = (rows_of(&self.missing_numbers().runs) * NUMBERS_ROW) as u64;
@@ -126,7 +126,7 @@ impl Found {
         }
         let objects = self.missing_columns(wanted, true);
         if !objects.runs.is_empty() {
-            let places = values::all_places(&file.footer);
+            let places = property_values::all_places(&file.footer);
             let rows = rows_of(&objects.runs).min(rows_at_once(places.len()));
             bytes += file.decoding_bytes(task.group, &places, rows);
         }
@@ -160,11 +160,11 @@ pub(super) struct MissingColumns {
 /// Everything that was read to complete what was found.
 struct Work {
     task: Arc<Task>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<CompiledRequest>,
     numbers: MissingNumbers,
     columns: MissingColumns,
     persons: Option<Bytes>,
-    parts: Option<Parts>,
+    parts: Option<ColumnBytes>,
     decoded: Option<Decoded>,
     /// See [`EventStore::keeps_whole`].
     keeps_whole: bool,
@@ -173,15 +173,15 @@ struct Work {
 impl Work {
     fn complete(
         &mut self,
-        found: &mut Found,
+        found: &mut TaskState,
         taken: &mut MemoryLease,
-        pieces: &Pieces,
+        pieces: &PieceCache,
     ) -> Result<(), EventStoreError> {
         let file = self.task.file.clone();
         let named = |error| file.named(error);
         if let Some(bytes) = self.persons.take() {
             let persons = Arc::new(persons(&bytes).map_err(named)?);
-            pieces.put(self.task.key(0, Part::Persons, WHOLE), Piece::Persons(persons.clone()));
+            pieces.put(self.task.key(0, PieceKind::Persons, WHOLE), CachedPiece::Persons(persons.clone()));
             found.persons = Some(persons);
         }
         self.add_numbers(found, pieces).map_err(named)?;
@@ -189,7 +189,13 @@ impl Work {
     }
 
     /// Keeps what was decoded of a whole run, if that is worth it.
-    fn keep(&self, task: &RunTask, part: Part, piece: impl FnOnce() -> Piece, pieces: &Pieces) {
+    fn keep(
+        &self,
+        task: &RunTask,
+        part: PieceKind,
+        piece: impl FnOnce() -> CachedPiece,
+        pieces: &PieceCache,
+    ) {
         if task.clip.is_none() || self.keeps_whole {
             pieces.put(self.task.key(task.run, part, WHOLE), piece());
         }
@@ -200,7 +206,7 @@ impl Work {
         if task.clip.is_some() { Slot::Whole(whole) } else { Slot::Ready(whole) }
     }
 
-    fn add_numbers(&mut self, found: &mut Found, pieces: &Pieces) -> Result<(), EventStoreError> {
+    fn add_numbers(&mut self, found: &mut TaskState, pieces: &PieceCache) -> Result<(), EventStoreError> {
         let Some(parts) = self.parts.take() else { return Ok(()) };
         let rows = self.numbers.runs.iter().map(|run| self.task.runs[*run].rows.clone()).collect::<Vec<_>>();
         let reader = Reader {
@@ -219,16 +225,16 @@ impl Work {
             let cores = codes.into_iter().zip(times).zip(ties);
             for (run, ((codes, times), ties)) in self.numbers.runs.iter().zip(cores) {
                 check_order(&codes, &times)?;
-                found.took.rows_decoded += codes.len() as u64;
+                found.stats.rows_decoded += codes.len() as u64;
                 let (core, task) = (Core { codes, times, ties }, &self.task.runs[*run]);
-                self.keep(task, Part::Core, || Piece::Core(core.clone()), pieces);
+                self.keep(task, PieceKind::Core, || CachedPiece::Core(core.clone()), pieces);
                 found.runs[*run].core = Self::slot(task, core);
             }
         }
         if self.numbers.seqs {
             for (run, seqs) in self.numbers.runs.iter().zip(reader.seqs()?) {
                 let (seqs, task) = (Arc::new(seqs), &self.task.runs[*run]);
-                self.keep(task, Part::Seqs, || Piece::Seqs(seqs.clone()), pieces);
+                self.keep(task, PieceKind::Seqs, || CachedPiece::Seqs(seqs.clone()), pieces);
                 found.runs[*run].seqs = Some(Self::slot(task, seqs));
             }
         }
@@ -237,9 +243,9 @@ impl Work {
 
     fn add_columns(
         &mut self,
-        found: &mut Found,
+        found: &mut TaskState,
         taken: &mut MemoryLease,
-        pieces: &Pieces,
+        pieces: &PieceCache,
     ) -> Result<(), EventStoreError> {
         let Some(decoded) = self.decoded.take() else { return Ok(()) };
         let rows = self.columns.runs.iter().map(|run| self.task.runs[*run].rows.len()).collect::<Vec<_>>();
@@ -256,9 +262,9 @@ impl Work {
         for (run, columns) in self.columns.runs.iter().zip(of_runs) {
             let task = &self.task.runs[*run];
             for (column, decoded) in self.columns.columns.iter().zip(columns) {
-                let column_of = Weighed::new(decoded);
-                let part = Part::Column(self.wanted.columns[*column].1.clone());
-                self.keep(task, part, || Piece::Column(column_of.clone()), pieces);
+                let column_of = SizedColumn::new(decoded);
+                let part = PieceKind::Column(self.wanted.columns[*column].1.clone());
+                self.keep(task, part, || CachedPiece::Column(column_of.clone()), pieces);
                 found.runs[*run].columns[*column] = Self::slot(task, column_of);
             }
         }
@@ -267,33 +273,33 @@ impl Work {
 }
 
 /// Leaves out the rows of other times.
-fn clip(task: &Task, wanted: &Wanted, found: &mut Found, pieces: &Pieces) {
+fn clip(task: &Task, wanted: &CompiledRequest, found: &mut TaskState, pieces: &PieceCache) {
     for (of, run) in task.runs.iter().zip(&mut found.runs) {
         if let Some(clip) = of.clip
             && !run.is_ready()
         {
-            let put = |part: Part, piece: Piece| pieces.put(task.key(of.run, part, clip), piece);
+            let put = |part: PieceKind, piece: CachedPiece| pieces.put(task.key(of.run, part, clip), piece);
             clip_run(run, wanted, clip, put);
         }
     }
 }
 
-fn clip_run(run: &mut RunFound, wanted: &Wanted, clip: Clip, put: impl Fn(Part, Piece)) {
+fn clip_run(run: &mut RunState, wanted: &CompiledRequest, clip: Clip, put: impl Fn(PieceKind, CachedPiece)) {
     let Slot::Whole(whole) = &run.core else { return };
     let whole = whole.clone();
-    let keep = Keep::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
+    let keep = RowMask::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
     let core = keep.core(&whole);
-    put(Part::Core, Piece::Core(core.clone()));
+    put(PieceKind::Core, CachedPiece::Core(core.clone()));
     run.core = Slot::Ready(core);
     if let Some(Slot::Whole(seqs)) = &run.seqs {
         let seqs = keep.seqs(seqs);
-        put(Part::Seqs, Piece::Seqs(seqs.clone()));
+        put(PieceKind::Seqs, CachedPiece::Seqs(seqs.clone()));
         run.seqs = Some(Slot::Ready(seqs));
     }
     for (slot, (_, origin)) in run.columns.iter_mut().zip(&wanted.columns) {
         if let Slot::Whole(column) = slot {
             let column = keep.column(column);
-            put(Part::Column(origin.clone()), Piece::Column(column.clone()));
+            put(PieceKind::Column(origin.clone()), CachedPiece::Column(column.clone()));
             *slot = Slot::Ready(column);
         }
     }

@@ -1,7 +1,7 @@
-//! The wanted rows of one person range of a segment, from the cache or from the file.
+//! Loads the selected rows of one person range of a segment, from the cache or the file.
 //!
-//! Must stay true: what is missing is decoded once, even if two scans ask for it at the same time; decoding happens on
-//! threads that may block; a range comes whole, or the scan fails.
+//! Must stay true: missing pieces are decoded once, even if two scans need them at the same time
+//! (single-flight); decoding runs on blocking threads; a range is loaded completely, or the scan fails.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use pennon_core::function_name::inherit_function_name;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
+use super::compiled_request::{CompiledRequest, Origin};
 use super::decode::{MissingColumns, MissingNumbers};
-use super::piece::{Clip, Core, Key, Part, Piece, Pieces, WHOLE, Weighed};
-use super::wanted::{Origin, Wanted};
+use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKey, PieceKind, SizedColumn, WHOLE};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::segment::read::SegmentFile;
+use crate::segments::reader::SegmentFile;
 
 /// A person range of a segment, and which of its runs to read.
 #[derive(Debug)]
@@ -35,11 +35,11 @@ pub(crate) struct RunTask {
     pub run: u32,
     /// Its rows in the row group.
     pub rows: Range<usize>,
-    /// The times wanted, where not all its rows are within.
+    /// The selected times, if not all its rows are within.
     pub clip: Option<Clip>,
 }
 
-/// The wanted rows of a range.
+/// The selected rows of a range.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// Ascending.
@@ -47,31 +47,31 @@ pub(crate) struct Loaded {
     pub runs: Vec<LoadedRun>,
 }
 
-/// The wanted rows of a run.
+/// The selected rows of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedRun {
     pub event: usize,
     pub core: Core,
-    /// Where they were asked for.
+    /// If they were requested.
     pub seqs: Option<Arc<Vec<Seq>>>,
-    /// In the order of [`Wanted::columns`].
-    pub columns: Vec<Weighed>,
+    /// In the order of [`CompiledRequest::columns`].
+    pub columns: Vec<SizedColumn>,
 }
 
-/// What loading took.
+/// Counters of a load.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Took {
+pub(crate) struct LoadStats {
     pub hits: u64,
     pub misses: u64,
     pub bytes_read: u64,
     pub rows_decoded: u64,
-    /// Of memory.
+    /// Bytes of memory.
     pub bytes_held: u64,
 }
 
-impl Took {
-    pub(crate) fn and(self, other: Took) -> Took {
-        Took {
+impl LoadStats {
+    pub(crate) fn and(self, other: LoadStats) -> LoadStats {
+        LoadStats {
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
             bytes_read: self.bytes_read + other.bytes_read,
@@ -82,7 +82,7 @@ impl Took {
 }
 
 impl Loaded {
-    /// What its rows take in memory.
+    /// Bytes of memory of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(LoadedRun::bytes).sum()
     }
@@ -91,11 +91,11 @@ impl Loaded {
 impl LoadedRun {
     fn bytes(&self) -> u64 {
         let seqs = self.seqs.as_ref().map_or(0, |seqs| (seqs.len() * size_of::<Seq>()) as u64);
-        self.core.bytes() + seqs + self.columns.iter().map(Weighed::bytes).sum::<u64>()
+        self.core.bytes() + seqs + self.columns.iter().map(SizedColumn::bytes).sum::<u64>()
     }
 }
 
-/// What is known of a run: clipped already, or whole.
+/// State of a part of a run: clipped already, whole, or missing.
 #[derive(Debug, Clone)]
 pub(super) enum Slot<T> {
     Ready(T),
@@ -121,73 +121,74 @@ impl<T> Slot<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct RunFound {
+pub(super) struct RunState {
     pub core: Slot<Core>,
-    /// None where they are not asked for.
+    /// None if they are not requested.
     pub seqs: Option<Slot<Arc<Vec<Seq>>>>,
-    pub columns: Vec<Slot<Weighed>>,
+    pub columns: Vec<Slot<SizedColumn>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct TaskState {
     pub persons: Option<Arc<Vec<Uuid>>>,
-    pub runs: Vec<RunFound>,
-    pub took: Took,
+    pub runs: Vec<RunState>,
+    pub stats: LoadStats,
 }
 
 impl EventStore {
-    /// The rows of a task, with their arrival order if `seqs`.
+    /// Loads the rows of a task, with their arrival order if `seqs`.
     pub(crate) async fn load(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<Wanted>,
+        wanted: &Arc<CompiledRequest>,
         seqs: bool,
-        room: &QuestionMemory,
-    ) -> Result<(Loaded, Took), EventStoreError> {
-        let mut found = Found::look(&self.inner.pieces, task, wanted, seqs);
+        memory: &QuestionMemory,
+    ) -> Result<(Loaded, LoadStats), EventStoreError> {
+        let mut found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {
-            // One at a time decodes of a range; who waited finds what it needs.
+            // Only one scan at a time decodes a range; the others find the result in the cache.
             let decoding = task.file.decoding[task.group].clone().lock_owned().await;
-            found = Found::look(&self.inner.pieces, task, wanted, seqs);
+            found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
             if !found.is_complete() {
-                let turn = self.inner.turns.of(found.decoding_bytes(task, wanted)).await;
-                let (store, task, wanted, room) = (self.clone(), task.clone(), wanted.clone(), room.clone());
-                // What has begun goes on when the question is given up, and until it ends nobody else begins with the
-                // same, nor takes the memory that it has.
+                let permit = self.inner.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
+                let (store, task, wanted, memory) =
+                    (self.clone(), task.clone(), wanted.clone(), memory.clone());
+                // A started decode continues when the query is cancelled; until it ends, no other scan starts
+                // the same one or gets its memory.
                 let decoded = tokio::spawn(inherit_function_name(async move {
-                    let _until_done = (decoding, turn);
-                    store.decode(found, &task, &wanted, &room).await
+                    let _until_done = (decoding, permit);
+                    store.decode(found, &task, &wanted, &memory).await
                 }));
                 found = decoded.await??;
             }
         }
-        let took = found.took;
-        Ok((found.loaded(task)?, took))
+        let stats = found.stats;
+        Ok((found.loaded(task)?, stats))
     }
 }
 
-impl Found {
-    fn look(pieces: &Pieces, task: &Task, wanted: &Wanted, seqs: bool) -> Found {
-        let mut took = Took::default();
-        let persons = match pieces.get(&task.key(0, Part::Persons, WHOLE)) {
-            Some(Piece::Persons(persons)) => Some(persons),
+impl TaskState {
+    fn look(pieces: &PieceCache, task: &Task, wanted: &CompiledRequest, seqs: bool) -> TaskState {
+        let mut stats = LoadStats::default();
+        let persons = match pieces.get(&task.key(0, PieceKind::Persons, WHOLE)) {
+            Some(CachedPiece::Persons(persons)) => Some(persons),
             _ => None,
         };
         let runs = task.runs.iter().map(|run| {
-            let core = look(pieces, task, run, Part::Core, &mut took);
-            let seqs = seqs.then(|| look(pieces, task, run, Part::Seqs, &mut took));
+            let core = look(pieces, task, run, PieceKind::Core, &mut stats);
+            let seqs = seqs.then(|| look(pieces, task, run, PieceKind::Seqs, &mut stats));
             let columns = wanted.columns.iter();
-            let columns =
-                columns.map(|(_, origin)| look(pieces, task, run, Part::Column(origin.clone()), &mut took));
-            let found = RunFound { columns: columns.collect(), core, seqs };
-            found.with_what_clips(pieces, task, run)
+            let columns = columns
+                .map(|(_, origin)| look(pieces, task, run, PieceKind::Column(origin.clone()), &mut stats));
+            let found = RunState { columns: columns.collect(), core, seqs };
+            found.with_rows_to_clip(pieces, task, run)
         });
         let runs = runs.collect();
-        Found { persons, runs, took }
+        TaskState { persons, runs, stats }
     }
 
     fn is_complete(&self) -> bool {
-        self.persons.is_some() && self.runs.iter().all(RunFound::is_ready)
+        self.persons.is_some() && self.runs.iter().all(RunState::is_ready)
     }
 
     pub(super) fn missing_numbers(&self) -> MissingNumbers {
@@ -203,13 +204,13 @@ impl Found {
         missing
     }
 
-    /// What is missing of the column of all properties, or of the others.
-    pub(super) fn missing_columns(&self, wanted: &Wanted, all_properties: bool) -> MissingColumns {
+    /// The missing columns: the one of all properties, or the others.
+    pub(super) fn missing_columns(&self, wanted: &CompiledRequest, all_properties: bool) -> MissingColumns {
         let columns = (0..wanted.columns.len())
             .filter(|column| (*wanted.columns[*column].1 == Origin::AllProperties) == all_properties);
         let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
         let columns = columns.filter(missing).collect::<Vec<_>>();
-        let lacks = |run: &RunFound| columns.iter().any(|column| run.columns[*column].is_missing());
+        let lacks = |run: &RunState| columns.iter().any(|column| run.columns[*column].is_missing());
         let runs = self.runs.iter().enumerate().filter(|(_, run)| lacks(run)).map(|(at, _)| at).collect();
         MissingColumns { runs, columns }
     }
@@ -229,17 +230,17 @@ impl Found {
     }
 }
 
-impl RunFound {
+impl RunState {
     pub(super) fn is_ready(&self) -> bool {
         self.core.is_ready()
             && self.seqs.as_ref().is_none_or(Slot::is_ready)
             && self.columns.iter().all(Slot::is_ready)
     }
 
-    /// Where something is still to be clipped, that needs the times of all rows.
-    fn with_what_clips(mut self, pieces: &Pieces, task: &Task, run: &RunTask) -> RunFound {
+    /// Clipping needs the times of all rows.
+    fn with_rows_to_clip(mut self, pieces: &PieceCache, task: &Task, run: &RunTask) -> RunState {
         if run.clip.is_some() && self.core.is_ready() && !self.is_ready() {
-            let whole = pieces.get(&task.key(run.run, Part::Core, WHOLE)).and_then(Core::of);
+            let whole = pieces.get(&task.key(run.run, PieceKind::Core, WHOLE)).and_then(Core::of);
             self.core = whole.map_or(Slot::Missing, Slot::Whole);
         }
         self
@@ -247,13 +248,13 @@ impl RunFound {
 }
 
 impl Task {
-    /// The number of its range, among how many bits' worth.
+    /// The number of its range, and the bits of the segment.
     pub(crate) fn place(&self) -> (u64, u32) {
         let footer = &self.file.footer;
         (footer.ranges[self.group].number, footer.bits)
     }
 
-    /// Times around those of its runs.
+    /// The first and last time of its runs.
     pub(crate) fn times(&self) -> (Micros, Micros) {
         let runs = &self.file.footer.ranges[self.group].runs;
         let runs = || self.runs.iter().map(|run| &runs[run.run as usize]);
@@ -261,49 +262,55 @@ impl Task {
         (first, runs().map(|run| run.max_time).max().unwrap_or(Micros::MAX))
     }
 
-    pub(super) fn key(&self, run: u32, part: Part, clip: Clip) -> Key {
-        Key { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
+    pub(super) fn key(&self, run: u32, part: PieceKind, clip: Clip) -> PieceKey {
+        PieceKey { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
     }
 }
 
-/// What the cache has of a part of a run.
-fn look<T: OfPiece>(pieces: &Pieces, task: &Task, run: &RunTask, part: Part, took: &mut Took) -> Slot<T> {
-    let get = |part: Part, clip| pieces.get(&task.key(run.run, part, clip)).and_then(T::of);
+/// Looks up a part of a run in the cache.
+fn look<T: FromPiece>(
+    pieces: &PieceCache,
+    task: &Task,
+    run: &RunTask,
+    part: PieceKind,
+    stats: &mut LoadStats,
+) -> Slot<T> {
+    let get = |part: PieceKind, clip| pieces.get(&task.key(run.run, part, clip)).and_then(T::of);
     let slot = match run.clip {
         None => get(part, WHOLE).map(Slot::Ready),
         Some(clip) => get(part.clone(), clip).map(Slot::Ready).or_else(|| get(part, WHOLE).map(Slot::Whole)),
     };
     match slot {
         Some(slot) => {
-            took.hits += 1;
+            stats.hits += 1;
             slot
         }
         None => {
-            took.misses += 1;
+            stats.misses += 1;
             Slot::Missing
         }
     }
 }
 
-/// What pieces are made of.
-trait OfPiece: Sized {
-    fn of(piece: Piece) -> Option<Self>;
+/// Conversion from a cached piece.
+trait FromPiece: Sized {
+    fn of(piece: CachedPiece) -> Option<Self>;
 }
 
-impl OfPiece for Core {
-    fn of(piece: Piece) -> Option<Core> {
-        if let Piece::Core(core) = piece { Some(core) } else { None }
+impl FromPiece for Core {
+    fn of(piece: CachedPiece) -> Option<Core> {
+        if let CachedPiece::Core(core) = piece { Some(core) } else { None }
     }
 }
 
-impl OfPiece for Arc<Vec<Seq>> {
-    fn of(piece: Piece) -> Option<Self> {
-        if let Piece::Seqs(seqs) = piece { Some(seqs) } else { None }
+impl FromPiece for Arc<Vec<Seq>> {
+    fn of(piece: CachedPiece) -> Option<Self> {
+        if let CachedPiece::Seqs(seqs) = piece { Some(seqs) } else { None }
     }
 }
 
-impl OfPiece for Weighed {
-    fn of(piece: Piece) -> Option<Weighed> {
-        if let Piece::Column(column) = piece { Some(column) } else { None }
+impl FromPiece for SizedColumn {
+    fn of(piece: CachedPiece) -> Option<SizedColumn> {
+        if let CachedPiece::Column(column) = piece { Some(column) } else { None }
     }
 }

@@ -18,7 +18,7 @@ use order::{Form, Head, places};
 
 use super::load::Loaded;
 use super::piece::Core;
-use crate::segment::write::range_of;
+use crate::segments::writer::range_of;
 
 /// Rows of one origin that are of one share of the persons.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ const LOOKED_FOR: usize = 4096;
 
 /// Whether an event of one source may have the person and the time of an event of another. True is said as well where
 /// finding out would cost more than reading the order of arrival.
-pub(crate) fn may_meet(sources: &[&Source]) -> bool {
+pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
     let pair = |a: &Source, b: &Source| {
         if a.times.0 > b.times.1 || b.times.0 > a.times.1 {
             return false;

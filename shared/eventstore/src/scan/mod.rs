@@ -1,23 +1,25 @@
-//! The event store's answer to a calculation: blocks and segments as one set of events, in the engine's order.
+//! Scans: read events for a query, from blocks and segments, as columns in the engine's order.
 //!
-//! A scan finds the runs that a request names in the footers of the segments, loads them range by range (`load`) from the
-//! cache or the files (`piece`, `columns`), takes the rows of merged persons out and those of blocks in (`side`), and puts
-//! the sources of each share of the persons together (`merge`). Must stay true: what a scan gives does not depend on what
-//! has been compacted, imported or cached when; memory is bounded, larger questions are refused; nothing is decoded on a
-//! thread that must not block.
+//! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
+//! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
+//! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
+//! (`merge`). The door is [`Scan`].
+//!
+//! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
+//! larger queries are refused; nothing is decoded on an async worker thread.
 
 mod columns;
+mod compiled_request;
 mod decode;
-mod keep;
-mod kept;
+pub(crate) mod decode_budget;
+mod delta;
 mod load;
 mod merge;
-mod objects;
+mod partition_cache;
 pub(crate) mod piece;
 mod plan;
-pub(crate) mod room;
-mod side;
-mod wanted;
+mod property_objects;
+mod row_selection;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,56 +31,55 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::resolved::Resolved;
-use crate::segment::write::range_bits;
-use kept::{ByNumber, Keeping};
-use load::{Loaded, Task, Took};
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::segments::writer::range_bits;
+use compiled_request::CompiledRequest;
+use delta::DeltaRows;
+use load::{LoadStats, Loaded, Task};
 use merge::Source;
-use plan::{Budget, Planned};
-use side::Chunk;
-use wanted::Wanted;
+use partition_cache::{PartitionCacheKeys, SourcesByShare};
+use plan::{ScanBudget, ScanPlan};
 
-/// Rows of a partition of events that lie in blocks alone, about.
+/// Approximate rows of a partition when all events are in blocks.
 const PARTITION_ROWS: usize = 65_536;
-/// Most bits of a person's id that tell partitions of such events apart.
+/// Most person id bits that select such a partition.
 const PARTITION_BITS: u32 = 8;
 
-/// What a scan gives.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The events, by shares of the persons.
+    /// The events, partitioned by person.
     pub partitions: Vec<Partition>,
-    /// What it took.
+    /// Counters of the scan.
     pub stats: ScanStats,
 }
 
-/// What a scan took.
+/// Counters of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanStats {
     /// Events in the partitions.
     pub rows: u64,
-    /// Rows of segments that were gone through.
+    /// Rows of segments in the selected runs.
     pub rows_touched: u64,
-    /// Rows of segments that were decoded because the cache did not have them.
+    /// Rows of segments that were decoded because they were not cached.
     pub rows_decoded: u64,
     /// Bytes of column data read from the object store.
     pub bytes_read: u64,
-    /// Bytes of memory that the rows take, those in the cache included.
+    /// Bytes of memory of the rows, cached ones included.
     pub bytes_held: u64,
-    /// Pieces of columns that the cache had.
+    /// Cache hits (pieces of columns).
     pub cache_hits: u64,
-    /// Pieces of columns that it did not have.
+    /// Cache misses (pieces of columns).
     pub cache_misses: u64,
-    /// Segments that were looked into.
+    /// Segments that were opened.
     pub segments: u64,
     /// Events in blocks that wait for compaction.
     pub hot_rows: u64,
 }
 
 impl EventStore {
-    /// The events that `request` names, of a project whose group types have these names, by index.
-    ///
-    /// [`EventStoreError::TooLarge`] when they take more than [`crate::Settings::scan_bytes`].
+    /// Scans the events that `request` selects. `group_types` are the names of the group types of the project,
+    /// by index.
     pub async fn scan(
         &self,
         project: ProjectId,
@@ -88,158 +89,164 @@ impl EventStore {
         self.scan_within(project, group_types, request, &self.question_memory()).await
     }
 
-    /// The memory of one question: its scans may take [`crate::Settings::scan_bytes`] together, and all of it, of all
-    /// questions at one time, [`crate::Settings::memory_bytes`].
+    /// The memory reservation of one query. Its scans together may take [`crate::Settings::scan_bytes`], and
+    /// all queries at one time [`crate::Settings::memory_bytes`].
     pub fn question_memory(&self) -> QuestionMemory {
         self.inner.memory.question(self.inner.settings.scan_bytes)
     }
 
-    /// As [`EventStore::scan`], for one of several scans that share `room`.
+    /// As [`EventStore::scan`], for one of several scans that share `memory`.
     pub async fn scan_within(
         &self,
         project: ProjectId,
         group_types: &[String],
         request: &ScanRequest,
-        room: &QuestionMemory,
+        memory: &QuestionMemory,
     ) -> Result<Scan, EventStoreError> {
-        let wanted = Arc::new(Wanted::new(request, group_types));
-        let snapshot = self.snapshot_of(project, wanted::choice(&wanted, room)).await?;
+        let wanted = Arc::new(CompiledRequest::new(request, group_types));
+        let snapshot = self.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
-        let budget = Budget::new(room.clone(), &wanted);
+        let budget = ScanBudget::new(memory.clone(), &wanted);
         let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
         stats.segments = files.len() as u64;
-        let planned = plan::of(&files, &hot, &wanted);
-        stats.rows_touched = planned.rows();
-        budget.expect(planned.rows() + hot.len() as u64)?;
+        let scan_plan = plan::of(&files, &hot, &wanted);
+        stats.rows_touched = scan_plan.rows();
+        budget.expect(scan_plan.rows() + hot.len() as u64)?;
 
-        let hot = Chunk::of_rows(&hot, &planned.names, &wanted, &snapshot.resolution);
-        // What the rows took, of which these columns were made, is theirs.
+        let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &wanted, &snapshot.person_merges);
+        // The rows were turned into these columns, so their reservation ends.
         drop(snapshot.hot_taken);
         stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
-        let resolved = &snapshot.resolved;
-        let mut loaded = self.load_all(&planned, &wanted, resolved, room, &mut stats).await?;
+        let merge_state = &snapshot.merge_state;
+        let mut loaded = self.load_all(&scan_plan, &wanted, merge_state, memory, &mut stats).await?;
         if !hot.events.is_empty() {
-            loaded.side.push(hot);
+            loaded.delta.push(hot);
         }
-        let partitions = self.put_together(planned, loaded, &wanted, resolved, room, &mut stats).await?;
+        let partitions =
+            self.build_partitions(scan_plan, loaded, &wanted, merge_state, memory, &mut stats).await?;
         let runs = partitions.iter().flat_map(|partition| &partition.runs);
         stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
     }
 
-    /// Loads every task, and takes the rows of merged persons out.
+    /// Loads every task, and splits off the rows of merged persons.
     async fn load_all(
         &self,
-        planned: &Planned,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        room: &QuestionMemory,
+        scan_plan: &ScanPlan,
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        memory: &QuestionMemory,
         stats: &mut ScanStats,
-    ) -> Result<AllLoaded, EventStoreError> {
+    ) -> Result<LoadedRanges, EventStoreError> {
         let seqs = wanted.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let loads = planned.tasks.iter().map(|task| self.load_resolved(task, wanted, resolved, (seqs, room)));
+        let loads =
+            scan_plan.tasks.iter().map(|task| self.load_final(task, wanted, merge_state, (seqs, memory)));
         let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
-        let mut all = AllLoaded::default();
-        while let Some((loaded, chunks, took)) = loads.try_next().await? {
+        let mut all = LoadedRanges::default();
+        while let Some((loaded, deltas, took)) = loads.try_next().await? {
             stats.add(took);
-            if !chunks.is_empty() {
+            if !deltas.is_empty() {
                 all.touched.insert(all.ranges.len());
             }
             all.ranges.push(loaded);
-            all.side.extend(chunks);
+            all.delta.extend(deltas);
         }
         Ok(all)
     }
 
-    async fn load_resolved(
+    async fn load_final(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        (seqs, room): (bool, &QuestionMemory),
-    ) -> Result<(Loaded, Vec<Chunk>, Took), EventStoreError> {
-        let (loaded, mut took) = self.load(task, wanted, seqs, room).await?;
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        (seqs, memory): (bool, &QuestionMemory),
+    ) -> Result<(Loaded, Vec<DeltaRows>, LoadStats), EventStoreError> {
+        let (loaded, mut took) = self.load(task, wanted, seqs, memory).await?;
         took.bytes_held = loaded.bytes();
-        room.take(took.bytes_held)?;
-        let moved = resolved.moved(task.file.object(), task.group, &loaded.persons);
-        if moved.is_empty() || !loaded.runs.iter().any(|run| Chunk::has_any(run, &moved)) {
+        memory.take(took.bytes_held)?;
+        let moved = merge_state.moved(task.file.object(), task.group, &loaded.persons);
+        if moved.is_empty() || !loaded.runs.iter().any(|run| DeltaRows::has_any(run, &moved)) {
             return Ok((loaded, Vec::new(), took));
         }
-        // Rows that move come among rows that they were never compared with, so their order of arrival is needed.
+        // Moved rows are merged with rows that they were not ordered against, so arrival order is needed.
         let (mut loaded, again) =
-            if seqs { (loaded, Took::default()) } else { self.load(task, wanted, true, room).await? };
-        let memory = room.clone();
+            if seqs { (loaded, LoadStats::default()) } else { self.load(task, wanted, true, memory).await? };
+        let memory = memory.clone();
         let split = tokio::task::spawn_blocking(move || {
             memory.measured(|| {
-                let chunks =
-                    loaded.runs.iter_mut().filter_map(|run| Chunk::split(run, &moved)).collect::<Vec<_>>();
+                let deltas = loaded
+                    .runs
+                    .iter_mut()
+                    .filter_map(|run| DeltaRows::split(run, &moved))
+                    .collect::<Vec<_>>();
                 loaded.runs.retain(|run| !run.core.codes.is_empty());
-                (loaded, chunks)
+                (loaded, deltas)
             })
         });
-        let (loaded, chunks) = split.await??;
-        Ok((loaded, chunks, took.and(again)))
+        let (loaded, deltas) = split.await??;
+        Ok((loaded, deltas, took.and(again)))
     }
 
-    /// The partitions of what was loaded.
-    async fn put_together(
+    /// Builds the partitions from the loaded sources.
+    async fn build_partitions(
         &self,
-        planned: Planned,
-        loaded: AllLoaded,
-        wanted: &Arc<Wanted>,
-        resolved: &Arc<Resolved>,
-        room: &QuestionMemory,
+        scan_plan: ScanPlan,
+        loaded: LoadedRanges,
+        wanted: &Arc<CompiledRequest>,
+        merge_state: &Arc<PersonMergeState>,
+        memory: &QuestionMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
-        let mut shares = Shares::of(&planned, loaded.ranges, loaded.side);
-        let keeping = Keeping::of(&shares.of_number, shares.bits, &planned.tasks, &loaded.touched, wanted);
-        let mut partitions = keeping.take(&self.inner.pieces, &mut shares.of_number);
+        let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
+        let cache_keys =
+            PartitionCacheKeys::of(&shares.by_share, shares.bits, &scan_plan.tasks, &loaded.touched, wanted);
+        let mut partitions = cache_keys.take(&self.inner.pieces, &mut shares.by_share);
         if wanted.request.arrivals {
-            shares.by_seq = shares.of_number.keys().copied().collect();
-        } else if shares.of_number.values().any(|share| share.len() > 1) {
+            shares.by_seq = shares.by_share.keys().copied().collect();
+        } else if shares.by_share.values().any(|share| share.len() > 1) {
             shares = tokio::task::spawn_blocking(move || {
-                shares.find_meetings();
+                shares.find_overlapping_shares();
                 shares
             })
             .await?;
-            // Where two sources meet, both are read again with the order of arrival.
-            for at in shares.to_read_again() {
-                let task = &planned.tasks[at];
-                let (loaded, _, took) = self.load_resolved(task, wanted, resolved, (true, room)).await?;
+            // Sources that overlap are loaded again with arrival order.
+            for at in shares.tasks_to_reload() {
+                let task = &scan_plan.tasks[at];
+                let (loaded, _, took) = self.load_final(task, wanted, merge_state, (true, memory)).await?;
                 stats.add(took);
                 shares.replace(at, task, loaded);
             }
         }
-        let names = Arc::new(planned.names);
+        let names = Arc::new(scan_plan.names);
         let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
-        let Shares { of_number, by_seq, .. } = shares;
-        let numbers = of_number.keys().copied().collect::<Vec<_>>();
-        let made = of_number.into_iter().map(|(number, share)| {
-            partition(share, by_seq.contains(&number), names.clone(), keys.clone(), room)
+        let Shares { by_share, by_seq, .. } = shares;
+        let numbers = by_share.keys().copied().collect::<Vec<_>>();
+        let made = by_share.into_iter().map(|(number, share)| {
+            partition(share, by_seq.contains(&number), names.clone(), keys.clone(), memory)
         });
         let made = futures::stream::iter(made.collect::<Vec<_>>()).buffered(cores());
         for (number, partition) in numbers.into_iter().zip(made.try_collect::<Vec<_>>().await?) {
-            keeping.put(&self.inner.pieces, number, &partition);
+            cache_keys.put(&self.inner.pieces, number, &partition);
             partitions.insert(number, partition);
         }
         Ok(partitions.into_values().collect())
     }
 }
 
-/// What was loaded.
+/// Everything that was loaded for a scan.
 #[derive(Debug, Default)]
-struct AllLoaded {
+struct LoadedRanges {
     /// One for each task.
     ranges: Vec<Loaded>,
-    side: Vec<Chunk>,
-    /// The tasks of which side rows were taken out.
+    delta: Vec<DeltaRows>,
+    /// Tasks that delta rows were split from.
     touched: BTreeSet<usize>,
 }
 
-/// The partition of the sources of a share.
+/// Merges the sources of a share into a partition.
 async fn partition(
     share: Vec<(Option<usize>, Source)>,
     by_seq: bool,
@@ -251,12 +258,12 @@ async fn partition(
     if let [source] = sources.as_slice()
         && source.is_whole()
     {
-        // Nothing is copied, so it need not leave the thread.
+        // A single source is not copied, so it needs no blocking thread.
         return Ok(merge::partition(&sources, &names, &keys, by_seq));
     }
     let memory = memory.clone();
     let merged = tokio::task::spawn_blocking(move || {
-        // The sources go within it, so that only what is new is added to what they have reserved.
+        // The sources are dropped inside, so that only the difference is reserved.
         memory.measured(|| {
             let merged = merge::partition(&sources, &names, &keys, by_seq);
             drop(sources);
@@ -266,52 +273,51 @@ async fn partition(
     merged.await?
 }
 
-/// The sources of each share of the persons, by its number among `2^bits`.
+/// The sources of each share of the persons, by its number among `2^bits` shares.
 #[derive(Debug)]
 struct Shares {
     bits: u32,
-    /// Each source with the index of the task that it was loaded for; side rows have none.
-    of_number: ByNumber,
-    /// Shares whose rows are told apart by their order of arrival.
+    /// Each source with the index of its task; delta rows have none.
+    by_share: SourcesByShare,
+    /// Shares whose rows are ordered by arrival.
     by_seq: BTreeSet<u64>,
 }
 
 impl Shares {
-    fn of(planned: &Planned, ranges: Vec<Loaded>, side: Vec<Chunk>) -> Shares {
-        let side_rows = side.iter().map(|chunk| chunk.events.len()).sum::<usize>();
-        let bits = match planned.tasks.iter().map(|task| task.file.footer.bits).max() {
+    fn of(scan_plan: &ScanPlan, ranges: Vec<Loaded>, delta: Vec<DeltaRows>) -> Shares {
+        let side_rows = delta.iter().map(|chunk| chunk.events.len()).sum::<usize>();
+        let bits = match scan_plan.tasks.iter().map(|task| task.file.footer.bits).max() {
             Some(bits) => bits,
             None => range_bits(side_rows, PARTITION_ROWS).min(PARTITION_BITS),
         };
-        let mut of_number = ByNumber::new();
-        for (at, (task, loaded)) in planned.tasks.iter().zip(ranges).enumerate() {
+        let mut by_share = SourcesByShare::new();
+        for (at, (task, loaded)) in scan_plan.tasks.iter().zip(ranges).enumerate() {
             for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
-                of_number.entry(number).or_default().push((Some(at), source));
+                by_share.entry(number).or_default().push((Some(at), source));
             }
         }
-        for (number, source) in side::sources(&side, bits) {
-            of_number.entry(number).or_default().push((None, source));
+        for (number, source) in delta::sources(&delta, bits) {
+            by_share.entry(number).or_default().push((None, source));
         }
-        Shares { bits, of_number, by_seq: BTreeSet::new() }
+        Shares { bits, by_share, by_seq: BTreeSet::new() }
     }
 
-    fn find_meetings(&mut self) {
-        let met = self.of_number.iter().filter(|(_, share)| {
-            merge::may_meet(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
+    fn find_overlapping_shares(&mut self) {
+        let met = self.by_share.iter().filter(|(_, share)| {
+            merge::may_overlap(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
         });
         self.by_seq = met.map(|(number, _)| *number).collect();
     }
 
-    fn to_read_again(&self) -> BTreeSet<usize> {
-        let met = self.by_seq.iter().filter_map(|number| self.of_number.get(number));
+    fn tasks_to_reload(&self) -> BTreeSet<usize> {
+        let met = self.by_seq.iter().filter_map(|number| self.by_share.get(number));
         met.flatten().filter(|(_, source)| !source.has_seqs()).filter_map(|(at, _)| *at).collect()
     }
 
-    /// Puts what was loaded again for a task into the place of what was. Shares that are kept from another question are not
-    /// among these, and stay as they are.
+    /// Replaces the sources of a task by reloaded ones. Shares that came from the cache are not affected.
     fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
         for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
-            let share = self.of_number.get_mut(&number);
+            let share = self.by_share.get_mut(&number);
             if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {
                 place.1 = source;
             }
@@ -320,7 +326,7 @@ impl Shares {
 }
 
 impl ScanStats {
-    fn add(&mut self, took: Took) {
+    fn add(&mut self, took: LoadStats) {
         self.bytes_held += took.bytes_held;
         self.cache_hits += took.hits;
         self.cache_misses += took.misses;

@@ -13,73 +13,73 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::kept::Ingredients;
-use super::wanted::Origin;
+use super::compiled_request::Origin;
+use super::partition_cache::PartitionSources;
 
-/// The rows of one event in one range: of whom, and when. By person, time and arrival.
+/// Numeric columns of the rows of one event in one range, ordered by person, time and arrival.
 #[derive(Debug, Clone)]
 pub(crate) struct Core {
-    /// Places in the persons of the range.
+    /// Indices into the persons of the range.
     pub codes: ScalarBuffer<u32>,
     pub times: ScalarBuffer<Micros>,
-    /// None where the range has no two events of one person at one time.
+    /// None if the range has no two events of one person at one time.
     pub ties: Option<ScalarBuffer<u32>>,
 }
 
-/// A column, and how many bytes its values take.
+/// A column with the bytes of its values.
 #[derive(Debug, Clone)]
-pub(crate) struct Weighed {
+pub(crate) struct SizedColumn {
     pub column: Column,
     pub value_bytes: u64,
 }
 
-/// Something decoded.
+/// A cached value.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum CachedPiece {
     Persons(Arc<Vec<Uuid>>),
     Core(Core),
     Seqs(Arc<Vec<Seq>>),
-    Column(Weighed),
-    /// That some times of runs of the range have been asked for.
+    Column(SizedColumn),
+    /// Marks that some times of the runs of the range were requested before.
     Asked,
-    /// Runs of several segments put together, and their bytes.
+    /// A merged partition of several segments, and its bytes.
     Share(Arc<Partition>, u64),
 }
 
-/// Which part of the rows of an event a piece is.
+/// What a piece holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum PieceKind {
     Persons,
     Core,
     Seqs,
     Column(Arc<Origin>),
     Asked,
-    Share(Arc<Ingredients>),
+    Share(Arc<PartitionSources>),
 }
 
-/// The first and the last instant of the rows that are left of a piece.
+/// First and last instant of the rows of a clipped piece.
 pub(crate) type Clip = (Micros, Micros);
 
-/// No row is left out.
+/// Not clipped.
 pub(crate) const WHOLE: Clip = (Micros::MIN, Micros::MAX);
 
-/// The name of a piece.
+/// Cache key of a piece.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct PieceKey {
     /// The segment's object.
     pub object: Arc<str>,
     pub range: u32,
-    /// Which of the range's runs; 0 for what is of the range.
+    /// Index of the run in the range; 0 for pieces of the whole range.
     pub run: u32,
-    pub part: Part,
+    pub part: PieceKind,
     pub clip: Clip,
 }
 
-/// How many bytes a cached piece takes beside what it holds.
+/// Overhead of a cached piece in bytes.
 const ENTRY_BYTES: u64 = 256;
-/// Parts of the cache that are locked apart. Few, because a piece has to fit into one.
+/// Independently locked shards of the cache. Few, because a piece has to fit into one.
 const SHARDS: usize = 4;
-/// How large pieces are, about.
+/// Approximate size of pieces.
 const PIECE_BYTES: u64 = 64 << 10;
 
 impl Core {
@@ -89,10 +89,10 @@ impl Core {
     }
 }
 
-impl Weighed {
-    pub(crate) fn new(column: Column) -> Weighed {
+impl SizedColumn {
+    pub(crate) fn new(column: Column) -> SizedColumn {
         let value_bytes = values_bytes(&column);
-        Weighed { column, value_bytes }
+        SizedColumn { column, value_bytes }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -100,20 +100,20 @@ impl Weighed {
     }
 }
 
-/// What the values of a column take in memory, about.
+/// Approximate bytes of the values of a column.
 pub(super) fn values_bytes(column: &Column) -> u64 {
     column.values.iter().map(value_bytes).sum()
 }
 
-/// What a value of a column takes in memory, about.
+/// Approximate bytes of a value in a column.
 pub(super) fn value_bytes(value: &Value) -> u64 {
     bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64
 }
 
-/// What a value takes in memory, about.
+/// Approximate bytes of a value.
 fn bytes_of(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
-    // What the allocator adds to each piece of memory.
+    // Allocator overhead per allocation.
     let held = |bytes: usize| 16 + bytes as u64;
     own + match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -123,7 +123,7 @@ fn bytes_of(value: &Value) -> u64 {
     }
 }
 
-/// What properties take in memory, about.
+/// Approximate bytes of properties.
 pub(crate) fn properties_bytes(properties: &Map<String, Value>) -> u64 {
     let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + bytes_of(value);
     properties.iter().map(field).sum()
@@ -134,15 +134,15 @@ pub(super) fn field_bytes(name: usize) -> u64 {
     16 + 48 + name as u64
 }
 
-impl Piece {
+impl CachedPiece {
     fn bytes(&self) -> u64 {
         match self {
-            Piece::Persons(persons) => (persons.len() * size_of::<Uuid>()) as u64,
-            Piece::Core(core) => core.bytes(),
-            Piece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
-            Piece::Column(column) => column.bytes(),
-            Piece::Asked => 0,
-            Piece::Share(_, bytes) => *bytes,
+            CachedPiece::Persons(persons) => (persons.len() * size_of::<Uuid>()) as u64,
+            CachedPiece::Core(core) => core.bytes(),
+            CachedPiece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
+            CachedPiece::Column(column) => column.bytes(),
+            CachedPiece::Asked => 0,
+            CachedPiece::Share(_, bytes) => *bytes,
         }
     }
 }
@@ -150,24 +150,24 @@ impl Piece {
 #[derive(Debug, Clone)]
 struct Bytes;
 
-impl Weighter<Key, Piece> for Bytes {
-    fn weight(&self, _: &Key, piece: &Piece) -> u64 {
+impl Weighter<PieceKey, CachedPiece> for Bytes {
+    fn weight(&self, _: &PieceKey, piece: &CachedPiece) -> u64 {
         ENTRY_BYTES + piece.bytes()
     }
 }
 
 /// The pieces that are kept.
-pub(crate) struct Pieces(Cache<Key, Piece, Bytes>);
+pub(crate) struct PieceCache(Cache<PieceKey, CachedPiece, Bytes>);
 
-impl std::fmt::Debug for Pieces {
+impl std::fmt::Debug for PieceCache {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Pieces").field("bytes", &self.0.weight()).finish_non_exhaustive()
     }
 }
 
-impl Pieces {
+impl PieceCache {
     /// A cache of at most so many bytes.
-    pub(crate) fn new(bytes: u64) -> Pieces {
+    pub(crate) fn new(bytes: u64) -> PieceCache {
         let items = usize::try_from(bytes / PIECE_BYTES).unwrap_or(usize::MAX).clamp(64, 1 << 16);
         let mut options = OptionsBuilder::new();
         options.shards(SHARDS).weight_capacity(bytes.max(1)).estimated_items_capacity(items);
@@ -181,7 +181,7 @@ impl Pieces {
             // Only missing options can be wrong.
             Err(_) => Cache::with_weighter(items, bytes.max(1), Bytes),
         };
-        Pieces(cache)
+        PieceCache(cache)
     }
 
     /// Keeps at most so many bytes from now on, and evicts what is more.
@@ -189,7 +189,7 @@ impl Pieces {
         self.0.set_capacity(bytes.max(1));
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Piece> {
+    pub(crate) fn get(&self, key: &PieceKey) -> Option<CachedPiece> {
         self.0.get(key)
     }
 
@@ -199,7 +199,7 @@ impl Pieces {
         self.0.weight()
     }
 
-    pub(crate) fn put(&self, key: Key, piece: Piece) {
+    pub(crate) fn put(&self, key: PieceKey, piece: CachedPiece) {
         self.0.insert(key, piece);
     }
 }
@@ -209,15 +209,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn key(run: u32) -> Key {
-        Key { object: "o".into(), range: 0, run, part: Part::Seqs, clip: WHOLE }
+    fn key(run: u32) -> PieceKey {
+        PieceKey { object: "o".into(), range: 0, run, part: PieceKind::Seqs, clip: WHOLE }
     }
 
     #[test]
     fn the_cache_holds_no_more_bytes_than_it_may() {
-        let pieces = Pieces::new(1 << 20);
+        let pieces = PieceCache::new(1 << 20);
         for run in 0..1000 {
-            pieces.put(key(run), Piece::Seqs(Arc::new(vec![0; 1000])));
+            pieces.put(key(run), CachedPiece::Seqs(Arc::new(vec![0; 1000])));
             assert!(pieces.0.weight() <= 1 << 20);
         }
         let kept = (0..1000).filter(|run| pieces.get(&key(*run)).is_some()).count();
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_larger_than_the_cache_is_not_kept() {
-        let pieces = Pieces::new(1000);
-        pieces.put(key(0), Piece::Seqs(Arc::new(vec![0; 1000])));
+        let pieces = PieceCache::new(1000);
+        pieces.put(key(0), CachedPiece::Seqs(Arc::new(vec![0; 1000])));
         assert!(pieces.get(&key(0)).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! Which runs of which segments a scan reads, by the footers alone, and how much memory it may take.
+//! Scan planning: which runs of which segments are read, from the footers alone, and the memory check.
 //!
-//! Must stay true: a row that is wanted is in one of the runs; a scan that would take more memory than it may is refused
-//! before it reads anything, as far as that can be known.
+//! Must stay true: every selected row is in a planned run; a scan that would exceed its memory is refused
+//! before it reads anything, as far as the footers tell.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use pennon_engine::scan::{Column, Micros, Seq};
 
+use super::compiled_request::{CompiledRequest, Origin};
 use super::load::{RunTask, Task};
 use super::piece::values_bytes;
-use super::wanted::{Origin, Wanted};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::Manifest;
+use crate::manifest::state::Manifest;
 use crate::memory::QuestionMemory;
-use crate::segment::read::SegmentFile;
+use crate::segments::reader::SegmentFile;
 
 /// Segments that are opened at once.
 const OPENED_AT_ONCE: usize = 16;
 
-/// What a scan reads of segments.
+/// The tasks of a scan.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct ScanPlan {
     /// Names of all events, ascending.
     pub names: Vec<String>,
     pub tasks: Vec<Arc<Task>>,
 }
 
-impl Planned {
-    /// Rows of the runs, those of other times included.
+impl ScanPlan {
+    /// Rows of the planned runs, before clipping by time.
     pub(crate) fn rows(&self) -> u64 {
         let runs = self.tasks.iter().flat_map(|task| &task.runs);
         runs.map(|run| run.rows.len() as u64).sum()
@@ -39,11 +39,11 @@ impl Planned {
 }
 
 impl EventStore {
-    /// The segments that may have wanted events, opened.
+    /// Opens the segments that may hold selected events.
     pub(crate) async fn wanted_segments(
         &self,
         manifest: &Manifest,
-        wanted: &Wanted,
+        wanted: &CompiledRequest,
     ) -> Result<Vec<Arc<SegmentFile>>, EventStoreError> {
         let request = &wanted.request;
         let entries = manifest.segments.iter();
@@ -54,8 +54,8 @@ impl EventStore {
     }
 }
 
-/// The wanted runs of `files`; the names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &Wanted) -> Planned {
+/// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| wanted.is_named(name)).map(String::as_str));
@@ -81,18 +81,18 @@ pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &Wanted) -> Pl
             }
         }
     }
-    Planned { names, tasks }
+    ScanPlan { names, tasks }
 }
 
-/// What of a run is wanted.
+/// The selected times of a run.
 struct Clip {
-    /// None where all of it is.
+    /// None when all rows are selected.
     within: Option<(Micros, Micros)>,
 }
 
-/// What of a run between these times is wanted; none when nothing is. A bound that leaves no row out is none, so that
-/// questions that differ in it alone share what is kept.
-fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
+/// The selected times of a run with these bounds; none when no row is selected. A bound that excludes no row is
+/// dropped, so that queries that differ only in it share cache entries.
+fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Clip> {
     let (from, to) = (wanted.request.from, wanted.request.to);
     if from > last || to < first {
         return None;
@@ -103,27 +103,27 @@ fn clip((first, last): (Micros, Micros), wanted: &Wanted) -> Option<Clip> {
     Some(Clip { within })
 }
 
-/// How much memory the rows of a scan may take.
+/// Checks and reserves the memory of the rows of a scan.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ScanBudget {
     room: QuestionMemory,
-    /// Of one row, without the values of its columns.
+    /// Bytes of one row, without the values of its columns.
     row: u64,
     columns: usize,
-    /// Whether each row has a value of its own with all its properties.
+    /// Whether each row has an object with all its properties.
     objects: bool,
 }
 
-impl Budget {
-    pub(crate) fn new(room: QuestionMemory, wanted: &Wanted) -> Budget {
+impl ScanBudget {
+    pub(crate) fn new(room: QuestionMemory, wanted: &CompiledRequest) -> ScanBudget {
         let columns = wanted.columns.len();
         let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
         let objects = wanted.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
-        Budget { room, row: row as u64, columns, objects }
+        ScanBudget { room, row: row as u64, columns, objects }
     }
 
-    /// Refuses when so many rows are too many, whatever their values.
+    /// Fails when so many rows do not fit, whatever their values.
     pub(crate) fn expect(&self, rows: u64) -> Result<(), EventStoreError> {
         if rows.saturating_mul(self.row) <= self.room.left() {
             return Ok(());
@@ -136,7 +136,7 @@ impl Budget {
         )))
     }
 
-    /// Takes what rows of blocks take, whose columns are these. Returns how much that is.
+    /// Reserves the memory of block rows with these columns. Returns the bytes.
     pub(crate) fn take_rows(&self, rows: usize, columns: &[Column]) -> Result<u64, EventStoreError> {
         let values = columns.iter().map(values_bytes).sum::<u64>();
         let bytes = (rows as u64).saturating_mul(self.row).saturating_add(values);

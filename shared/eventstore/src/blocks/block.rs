@@ -1,0 +1,319 @@
+//! A captured batch as one compressed item, or a few when it is large.
+//!
+//! Form: `PNB`, a format number, a checksum (CRC-32), the inflated size (four bytes each, lowest first), and a zstd frame
+//! of: the number of events; the names of events and of properties that occur, each list behind its length; of all events the uuids (16 bytes each),
+//! the times (differences), the numbers of their names, the distinct ids, the lengths of their properties; and the
+//! properties, one event after another, as fields in the form of [`crate::codec`] with numbers for names.
+//!
+//! The checksum covers the project, the id of the block and all its other bytes. CRC-32 finds every error of one or two
+//! bits and every burst of up to 32; of other damage it misses one in 4.3 billion. A 64-bit hash would miss fewer of those,
+//! but would not be certain to find a single flipped bit, and objects have CRC-32 already ([`crate::integrity::checksums`]). Later
+//! formats keep mark, format number and checksum where they are, so that a reader of this one tells them from damage.
+//! Format 2 had no checksum; a block of it is decoded to its end before any of it is used.
+//!
+//! So a reader who wants a few events and a few of their properties goes past the rest without building it. Must stay
+//! true: the index of an event in its block is part of its `seq`, so a block keeps the order of its batch; a block of an
+//! unknown format is refused, never guessed at; nothing of a block is used before its checksum was compared.
+
+use std::ops::Range;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde_json::Map;
+use uuid::Uuid;
+
+use crate::codec::{Reader, write_signed, write_text, write_unsigned};
+use crate::error::EventStoreError;
+use crate::event::Event;
+use crate::ingest::captured_batch::Captured;
+use crate::ingest::event_columns::{Cell, Properties};
+use crate::integrity::formats;
+use crate::keys::BlockId;
+
+/// Largest part of a block: an item holds 400 KB, keys and attributes included.
+pub(crate) const PART_BYTES_MAX: usize = 380_000;
+/// Most parts of a block: all go in one transaction, which takes 4 MB.
+pub(crate) const PARTS_MAX: usize = 10;
+/// Largest block before compression.
+pub(crate) const INFLATED_BYTES_MAX: usize = 64 << 20;
+
+const MAGIC: &[u8; 3] = b"PNB";
+const FORMAT: u8 = 3;
+/// The format before, without a checksum.
+const WITHOUT_CHECKSUM: u8 = 2;
+/// Where the checksum lies.
+const CHECKSUM: Range<usize> = 4..8;
+const HEADER_BYTES: usize = 12;
+const LEVEL: i32 = 3;
+
+/// The bytes of a block, to be cut into parts when it has its checksum ([`write_checksum`]).
+pub(crate) fn encode(batch: &Captured) -> Result<Vec<u8>, EventStoreError> {
+    let plain = plain(batch);
+    if plain.len() > INFLATED_BYTES_MAX {
+        return Err(too_large());
+    }
+    let packed = zstd::bulk::compress(&plain, LEVEL).map_err(EventStoreError::corrupt)?;
+    let mut block = Vec::with_capacity(HEADER_BYTES + packed.len());
+    block.extend_from_slice(MAGIC);
+    block.push(FORMAT);
+    block.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
+    block.extend_from_slice(&(plain.len() as u32).to_le_bytes());
+    block.extend_from_slice(&packed);
+    if block.len() > PART_BYTES_MAX * PARTS_MAX { Err(too_large()) } else { Ok(block) }
+}
+
+fn plain(batch: &Captured) -> Vec<u8> {
+    let events = &batch.events;
+    let mut out = Vec::with_capacity(batch.packed.bytes.len() + events.len() * 64 + 1024);
+    write_unsigned(&mut out, events.len() as u64);
+    let mut names: Vec<&str> = Vec::new();
+    let mut numbers = std::collections::HashMap::new();
+    let codes = events.iter().map(|event| {
+        *numbers.entry(event.event.as_str()).or_insert_with(|| {
+            names.push(&event.event);
+            names.len() - 1
+        })
+    });
+    let codes = codes.collect::<Vec<_>>();
+    write_texts(&mut out, names.into_iter());
+    write_texts(&mut out, batch.packed.keys.names().iter().map(|name| &**name));
+    events.iter().for_each(|event| out.extend_from_slice(event.uuid.as_bytes()));
+    let mut before: Micros = 0;
+    for event in events {
+        write_signed(&mut out, event.timestamp.wrapping_sub(before));
+        before = event.timestamp;
+    }
+    codes.into_iter().for_each(|code| write_unsigned(&mut out, code as u64));
+    events.iter().for_each(|event| write_text(&mut out, &event.distinct_id));
+    events.iter().for_each(|event| write_unsigned(&mut out, event.properties.range.len() as u64));
+    for event in events {
+        out.extend_from_slice(&batch.packed.bytes[event.properties.range.clone()]);
+    }
+    out
+}
+
+fn write_texts<'a>(out: &mut Vec<u8>, texts: impl ExactSizeIterator<Item = &'a str>) {
+    write_unsigned(out, texts.len() as u64);
+    texts.for_each(|text| write_text(out, text));
+}
+
+/// Writes the checksum of `block`, which will be stored as block `id` of `project`.
+pub(crate) fn write_checksum(block: &mut [u8], project: ProjectId, id: &BlockId) {
+    let checksum = checksum(block, project, id);
+    if let Some(place) = block.get_mut(CHECKSUM) {
+        place.copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+fn checksum(block: &[u8], project: ProjectId, id: &BlockId) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(format!("{project}/{id}/").as_bytes());
+    hasher.update(block.get(..CHECKSUM.start).unwrap_or_default());
+    hasher.update(block.get(CHECKSUM.end..).unwrap_or_default());
+    hasher.finalize()
+}
+
+/// Why a block cannot be read.
+#[derive(Debug)]
+pub(crate) enum BlockError {
+    /// A newer release wrote it, and its checksum fits.
+    Newer(EventStoreError),
+    /// It is not what was written.
+    Damaged(String),
+}
+
+impl From<EventStoreError> for BlockError {
+    fn from(error: EventStoreError) -> BlockError {
+        match error {
+            EventStoreError::Corrupt(what) => BlockError::Damaged(what),
+            other => BlockError::Damaged(other.to_string()),
+        }
+    }
+}
+
+/// The size of a block after inflation, as its header says, at most what any block has; 0 for what is no block.
+pub(crate) fn inflated_len(block: &[u8]) -> usize {
+    let header = block.split_first_chunk::<4>();
+    let size = header.and_then(|(header, rest)| match header[3] {
+        WITHOUT_CHECKSUM => rest.get(..4),
+        _ => rest.get(4..8),
+    });
+    let size = size.and_then(|size| size.try_into().ok()).map_or(0, u32::from_le_bytes);
+    (size as usize).min(INFLATED_BYTES_MAX)
+}
+
+/// Compares block `id` of `project` with its checksum, where it has one.
+fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<u8, BlockError> {
+    let mut header = Reader::new(block);
+    let magic: [u8; 3] = header.array()?;
+    let [format] = header.array()?;
+    if &magic != MAGIC || format < WITHOUT_CHECKSUM {
+        return Err(BlockError::Damaged("it does not begin as a block does".to_owned()));
+    }
+    if format > WITHOUT_CHECKSUM && checksum(block, project, id) != u32::from_le_bytes(header.array()?) {
+        return Err(BlockError::Damaged("its checksum does not fit".to_owned()));
+    }
+    if format > FORMAT {
+        return Err(BlockError::Newer(formats::newer("a block", format.into(), FORMAT.into())));
+    }
+    Ok(format)
+}
+
+/// A block, opened: what stands beside the properties of its events is read, they are not.
+pub(crate) struct Block {
+    plain: Vec<u8>,
+    /// The names of its events.
+    pub names: Vec<String>,
+    /// The names of their properties.
+    pub keys: Vec<String>,
+    /// Its events.
+    pub headers: Vec<EventHeader>,
+}
+
+/// An event of a block, as far as it is read at first.
+pub(crate) struct EventHeader {
+    pub uuid: Uuid,
+    pub timestamp: Micros,
+    /// Number of its name.
+    pub name: usize,
+    distinct_id: Range<usize>,
+    properties: Range<usize>,
+}
+
+impl Block {
+    /// Opens block `id` of `project`.
+    pub(crate) fn open(block: &[u8], project: ProjectId, id: &BlockId) -> Result<Block, BlockError> {
+        let format = verify(block, project, id)?;
+        let start = if format == WITHOUT_CHECKSUM { CHECKSUM.start } else { CHECKSUM.end };
+        let mut header = Reader::new(&block[start..]);
+        let size = u32::from_le_bytes(header.array()?) as usize;
+        if size > INFLATED_BYTES_MAX {
+            return Err(BlockError::Damaged("it is larger than any block that is written".to_owned()));
+        }
+        let plain = zstd::bulk::decompress(&block[start + header.place()..], size);
+        let plain = plain.map_err(|error| BlockError::Damaged(error.to_string()))?;
+        let mut reader = Reader::new(&plain);
+        let count = reader.count()?;
+        let names = texts(&mut reader)?;
+        let keys = texts(&mut reader)?;
+        let headers = headers(&mut reader, count, names.len())?;
+        let block = Block { names, keys, headers, plain };
+        if format == WITHOUT_CHECKSUM {
+            block.decode_all()?;
+        }
+        Ok(block)
+    }
+
+    /// Whether block `id` of `project` is what was written.
+    pub(crate) fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<(), BlockError> {
+        match verify(block, project, id)? {
+            WITHOUT_CHECKSUM => Block::open(block, project, id).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Decodes all events, and keeps none.
+    fn decode_all(&self) -> Result<(), EventStoreError> {
+        let all = vec![true; self.keys.len()];
+        (0..self.headers.len()).try_for_each(|index| self.event(index, &all).map(drop))
+    }
+
+    /// The distinct id of event `index`.
+    pub(crate) fn distinct_id(&self, index: usize) -> Result<&str, EventStoreError> {
+        let bytes = &self.plain[self.headers[index].distinct_id.clone()];
+        std::str::from_utf8(bytes).map_err(EventStoreError::corrupt)
+    }
+
+    /// Gives all properties of event `index` to `into`.
+    pub(crate) fn read_properties_into(
+        &self,
+        index: usize,
+        into: &mut impl Properties,
+    ) -> Result<(), EventStoreError> {
+        let mut reader = Reader::new(&self.plain[self.headers[index].properties.clone()]);
+        while !reader.is_empty() {
+            let tag = reader.tag()?;
+            let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
+            let key = self.keys.get(code);
+            let key = key.ok_or_else(|| EventStoreError::corrupt("a property without a name"))?;
+            match reader.text_of(tag)? {
+                Some(text) => into.property(key, Cell::Text(text.into())),
+                None => into.property(key, Cell::of(&reader.value(tag)?)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Event `index` with those of its properties whose names are `wanted`, by number.
+    pub(crate) fn event(&self, index: usize, wanted: &[bool]) -> Result<Event, EventStoreError> {
+        let header = &self.headers[index];
+        let mut reader = Reader::new(&self.plain[header.properties.clone()]);
+        let mut properties = Map::new();
+        while !reader.is_empty() {
+            let tag = reader.tag()?;
+            let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
+            match wanted.get(code) {
+                Some(true) => {
+                    properties.insert(self.keys[code].clone(), reader.value(tag)?);
+                }
+                Some(false) => reader.skip(tag)?,
+                None => return Err(EventStoreError::corrupt("a property without a name")),
+            }
+        }
+        Ok(Event {
+            uuid: header.uuid,
+            event: self.names[header.name].clone(),
+            distinct_id: self.distinct_id(index)?.to_owned(),
+            timestamp: header.timestamp,
+            properties,
+        })
+    }
+}
+
+fn texts(reader: &mut Reader<'_>) -> Result<Vec<String>, EventStoreError> {
+    (0..reader.count()?).map(|_| reader.text()).collect()
+}
+
+fn headers(reader: &mut Reader<'_>, count: usize, names: usize) -> Result<Vec<EventHeader>, EventStoreError> {
+    let mut headers = Vec::with_capacity(count.min(1 << 16));
+    for _ in 0..count {
+        let uuid = Uuid::from_bytes(reader.array()?);
+        headers.push(EventHeader { uuid, timestamp: 0, name: 0, distinct_id: 0..0, properties: 0..0 });
+    }
+    let mut before: Micros = 0;
+    for header in &mut headers {
+        before = before.wrapping_add(reader.signed()?);
+        header.timestamp = before;
+    }
+    for header in &mut headers {
+        let name = usize::try_from(reader.unsigned()?).ok().filter(|name| *name < names);
+        header.name = name.ok_or_else(|| EventStoreError::corrupt("an event without a name"))?;
+    }
+    for header in &mut headers {
+        let length = reader.count()?;
+        let start = reader.place();
+        reader.take(length)?;
+        header.distinct_id = start..start + length;
+    }
+    let lengths = (0..count).map(|_| reader.count()).collect::<Result<Vec<_>, _>>()?;
+    for (header, length) in headers.iter_mut().zip(lengths) {
+        let start = reader.place();
+        reader.take(length)?;
+        header.properties = start..start + length;
+    }
+    if reader.is_empty() {
+        Ok(headers)
+    } else {
+        Err(EventStoreError::corrupt("a block with bytes behind its end"))
+    }
+}
+
+fn too_large() -> EventStoreError {
+    let megabytes = (PART_BYTES_MAX * PARTS_MAX) as f64 / 1e6;
+    EventStoreError::TooLarge(format!(
+        "The batch takes more than {megabytes} MB compressed. Send it in smaller ones."
+    ))
+}
+
+#[cfg(test)]
+mod tests;

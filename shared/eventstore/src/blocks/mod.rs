@@ -1,0 +1,10 @@
+//! Captured batches that no segment holds yet: the write-ahead part of the store, rows in DynamoDB.
+//!
+//! [`block`] encodes one batch, [`block_log`] appends, lists and removes blocks, [`waiting_events`] reads their events in two
+//! steps, [`replaced_blocks`] lists the blocks that a segment replaced. Nothing here changes a block once it was
+//! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`block_log::RawBlock`].
+
+pub(crate) mod block;
+pub(crate) mod block_log;
+pub(crate) mod replaced_blocks;
+pub(crate) mod waiting_events;

@@ -1,0 +1,225 @@
+//! Which blocks a segment replaces: a list in an object beside it.
+//!
+//! A run of compaction replaces thousands of blocks, and every question reads the manifest; so a segment's entry says only
+//! between which two ids its blocks lie, and a reader asks for the list where it holds a block between them, which happens
+//! in the moment between the swap and the removal of the blocks. The object is a mark and then seventeen bytes a block,
+//! ascending. Must stay true: a block that a listed segment replaces is never counted, however long its removal takes; the
+//! list is asked for the grace period after the last block went, because a reader may hold blocks that it read before.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::EventStore;
+use crate::blocks::block_log::RawBlock;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys::BlockId;
+use crate::manifest::state::Manifest;
+
+/// What a list begins with: what it is, and the digit of its format.
+const KIND: &[u8; 3] = b"PBL";
+const FORMAT: u8 = b'1';
+const MARK: [u8; 4] = [KIND[0], KIND[1], KIND[2], FORMAT];
+const ENTRY_BYTES: usize = 17;
+
+/// What a segment's entry says of the blocks that it replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplacedBlocks {
+    /// The object with their ids.
+    pub object: String,
+    /// The least of them.
+    pub first: BlockId,
+    /// The greatest of them.
+    pub last: BlockId,
+    pub count: u64,
+    /// When they had been removed, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Micros>,
+    /// Whether they have been gone for so long that no reader can hold one: the list is not asked any more.
+    #[serde(default)]
+    pub settled: bool,
+}
+
+impl ReplacedBlocks {
+    /// The entry for `ids`, and the object; none when there are none.
+    pub(crate) fn of(ids: &[BlockId], object: String) -> Option<(ReplacedBlocks, Bytes)> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let (first, last) = (*ids.first()?, *ids.last()?);
+        let entry =
+            ReplacedBlocks { object, first, last, count: ids.len() as u64, removed_at: None, settled: false };
+        Some((entry, encode(&ids)))
+    }
+}
+
+fn encode(ids: &[BlockId]) -> Bytes {
+    let mut bytes = MARK.to_vec();
+    for id in ids {
+        bytes.extend_from_slice(&id.micros.to_be_bytes());
+        bytes.extend_from_slice(&id.tie.to_be_bytes());
+        bytes.extend_from_slice(&id.random.to_be_bytes());
+        bytes.push(id.parts);
+    }
+    bytes.into()
+}
+
+fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
+    let entries = bytes.strip_prefix(&MARK)?;
+    let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else { return None };
+    let id = |entry: &[u8; ENTRY_BYTES]| {
+        Some(BlockId {
+            micros: u64::from_be_bytes(entry[..8].try_into().ok()?),
+            tie: u32::from_be_bytes(entry[8..12].try_into().ok()?),
+            random: u32::from_be_bytes(entry[12..16].try_into().ok()?),
+            parts: entry[16],
+        })
+    };
+    entries.iter().map(id).collect()
+}
+
+/// The error for a list of a newer format.
+fn newer(object: &str, bytes: &[u8]) -> Option<EventStoreError> {
+    match bytes.strip_prefix(KIND) {
+        Some([format @ b'2'..=b'9', ..]) => {
+            Some(formats::newer(object, u32::from(format - b'0'), u32::from(FORMAT - b'0')))
+        }
+        _ => None,
+    }
+}
+
+impl EventStore {
+    /// `blocks`, those apart that a segment of the manifest replaces: the ones to count first, the others second.
+    ///
+    /// The blocks were read before the manifest.
+    pub(crate) async fn split_replaced(
+        &self,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+    ) -> Result<(Vec<RawBlock>, Vec<RawBlock>), EventStoreError> {
+        let mut replaced: HashSet<BlockId> = HashSet::new();
+        for entry in manifest.replaced_blocks() {
+            let between = entry.first..=entry.last;
+            if blocks.iter().any(|block| between.contains(&block.id) && !replaced.contains(&block.id)) {
+                replaced.extend(self.replaced_ids(entry).await?.iter());
+            }
+        }
+        Ok(blocks.into_iter().partition(|block| !replaced.contains(&block.id)))
+    }
+
+    /// The blocks that no segment of the manifest replaces.
+    pub(crate) async fn not_replaced(
+        &self,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+    ) -> Result<Vec<RawBlock>, EventStoreError> {
+        Ok(self.split_replaced(manifest, blocks).await?.0)
+    }
+
+    /// Whether a segment of the manifest replaces one of these blocks.
+    pub(crate) async fn is_any_replaced(
+        &self,
+        manifest: &Manifest,
+        ids: &[BlockId],
+    ) -> Result<bool, EventStoreError> {
+        for entry in manifest.replaced_blocks() {
+            let own = ids.iter().filter(|id| (entry.first..=entry.last).contains(*id)).collect::<Vec<_>>();
+            if own.is_empty() {
+                continue;
+            }
+            let replaced = self.replaced_ids(entry).await?;
+            if own.into_iter().any(|id| replaced.binary_search(id).is_ok()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The ids of an entry's list, ascending.
+    async fn replaced_ids(&self, entry: &ReplacedBlocks) -> Result<Arc<Vec<BlockId>>, EventStoreError> {
+        if let Some(known) = self.inner.replaced.get(&entry.object) {
+            return Ok(known);
+        }
+        let bytes = self.inner.objects.get(&entry.object).await?;
+        if let Some(newer) = newer(&entry.object, &bytes) {
+            return Err(newer);
+        }
+        let ids = decode(&bytes).filter(|ids| ids.len() as u64 == entry.count);
+        let ids =
+            ids.ok_or_else(|| EventStoreError::Corrupt(format!("{} is no list of blocks", entry.object)))?;
+        let ids = Arc::new(ids);
+        self.inner.replaced.put(&entry.object, ids.clone());
+        Ok(ids)
+    }
+
+    /// Removes the blocks of an entry's list.
+    pub(crate) async fn remove_listed(
+        &self,
+        project: ProjectId,
+        entry: &ReplacedBlocks,
+    ) -> Result<(), EventStoreError> {
+        let ids = self.replaced_ids(entry).await?;
+        self.remove_blocks(project, &ids).await
+    }
+
+    /// Removes blocks, many at a time; those that are gone already are no error.
+    pub(crate) async fn remove_blocks(
+        &self,
+        project: ProjectId,
+        ids: &[BlockId],
+    ) -> Result<(), EventStoreError> {
+        let keys = ids.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();
+        Ok(self.inner.store.blocks.sweep(keys).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn id(n: u32) -> BlockId {
+        BlockId {
+            micros: 1_700_000_000_000_000 + u64::from(n),
+            tie: n,
+            random: !n,
+            parts: 1 + (n % 14) as u8,
+        }
+    }
+
+    #[test]
+    fn a_list_comes_back_ascending_and_once_each() {
+        let ids = [id(7), id(3), id(7), id(u32::MAX)];
+        let (entry, bytes) = ReplacedBlocks::of(&ids, "o".into()).unwrap();
+        assert_eq!((entry.first, entry.last, entry.count), (id(3), id(u32::MAX), 3));
+        assert_eq!(decode(&bytes).unwrap(), [id(3), id(7), id(u32::MAX)]);
+        assert_eq!(bytes.len(), 4 + 3 * 17);
+        assert!(ReplacedBlocks::of(&[], "o".into()).is_none());
+        let text = serde_json::to_string(&entry).unwrap();
+        assert_eq!(serde_json::from_str::<ReplacedBlocks>(&text).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_list_of_a_newer_format_is_told_from_a_damaged_one() {
+        let (_, bytes) = ReplacedBlocks::of(&[id(1)], "o".into()).unwrap();
+        assert!(newer("o", &bytes).is_none() && newer("o", b"PBLx").is_none() && newer("o", b"PB").is_none());
+        let mut later = bytes.to_vec();
+        later[3] = b'2';
+        let refused = newer("o", &later).unwrap().to_string();
+        assert!(refused.contains("format 2") && refused.contains("newer release"), "{refused}");
+        assert_eq!(decode(&later), None);
+    }
+
+    #[test]
+    fn what_is_no_list_is_noticed() {
+        let (_, bytes) = ReplacedBlocks::of(&[id(1), id(2)], "o".into()).unwrap();
+        for length in (0..bytes.len()).filter(|length| *length != 4 && *length != 21) {
+            assert_eq!(decode(&bytes[..length]), None, "cut at {length}");
+        }
+    }
+}

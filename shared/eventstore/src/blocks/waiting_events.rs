@@ -1,0 +1,84 @@
+//! Captured events that no segment holds yet, read in two steps: all of them without their properties, then some of them
+//! whole.
+//!
+//! Must stay true: an event is here exactly where a scan would count it out of a block: blocks that a segment replaces and
+//! copies are left out. Memory holds the compressed blocks, one inflated block at a time, and what was asked for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::{Micros, Seq};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::blocks::block::Block;
+use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
+use crate::error::EventStoreError;
+use crate::event::{Row, seq};
+use crate::manifest::state::Manifest;
+use crate::memory::MemoryLease;
+
+/// The events of a project's blocks.
+pub(crate) struct BlockEvents {
+    blocks: Arc<Vec<RawBlock>>,
+    /// With the properties that were chosen, in order of arrival.
+    pub rows: Vec<Row>,
+    /// What the rows take of the memory of the question.
+    _taken: Option<[MemoryLease; 2]>,
+}
+
+impl EventStore {
+    /// The events of `blocks`, which were read before the manifest, that are `wanted`.
+    pub(crate) async fn block_events(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+        wanted: BlockFilter,
+    ) -> Result<BlockEvents, EventStoreError> {
+        let blocks = Arc::new(self.not_replaced(manifest, blocks).await?);
+        let read = blocks.clone();
+        let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &wanted)).await?;
+        let hot = self.read_of_blocks(read).await?;
+        let rows = self.not_in_segments(manifest, hot.rows).await?;
+        Ok(BlockEvents { blocks, rows, _taken: hot.taken })
+    }
+}
+
+impl BlockEvents {
+    /// What opens these events whole, on another thread.
+    pub(crate) fn opener(&self) -> BlockOpener {
+        BlockOpener(self.blocks.clone())
+    }
+}
+
+/// Opens events of blocks whole.
+pub(crate) struct BlockOpener(Arc<Vec<RawBlock>>);
+
+impl BlockOpener {
+    /// Calls `each` with the block and the index of every event that `wanted` names by its arrival order and uuid.
+    pub(crate) fn open_each(
+        &self,
+        wanted: &BTreeSet<(Seq, Uuid)>,
+        mut each: impl FnMut(Seq, &Block, usize) -> Result<(), EventStoreError>,
+    ) -> Result<(), EventStoreError> {
+        for raw in self.0.iter() {
+            let micros = i64::try_from(raw.id.micros).unwrap_or(Micros::MAX);
+            let first = seq(micros, raw.id.tie, 0);
+            let last = first | Seq::from(u32::MAX);
+            let mut own = wanted.range((first, Uuid::nil())..=(last, Uuid::max())).peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let block = raw.open()?;
+            for (seq, uuid) in own {
+                let index = (seq - first) as usize;
+                if block.headers.get(index).is_some_and(|header| header.uuid == *uuid) {
+                    each(*seq, &block, index).map_err(|error| raw.block_error(error.into()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,473 @@
+//! Compaction: turns waiting blocks into segments, and merges small segments into larger ones.
+//!
+//! Must stay true: a run that is repeated, runs concurrently with another, or stops halfway changes no query
+//! result. A run takes a bounded number of blocks and rows, so it ends. A merge neither adds nor removes an
+//! event, so it may be committed on top of a changed manifest if the segments that it replaces are still
+//! listed. A damaged block becomes part of no segment: it stays where it is, and the others go on. A merge that
+//! fails does not block other merges ([`crate::compaction::merge_failures`]). The time at which something was
+//! replaced is taken at the commit, however long the new segment took to write.
+
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::blocks::block_log::RawBlock;
+use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::compaction::merge_policy::{self, Effort};
+use crate::compaction::sweep::GRACE_MICROS;
+use crate::erasure::ErasureFilter;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::ingest::duplicates::DuplicateCheck;
+use crate::ingest::event_columns::InflatedBlocks;
+use crate::integrity::quarantine;
+use crate::keys::BlockId;
+use crate::manifest::commit::NewSegment;
+use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::objects::retry::RetryBudget;
+use crate::persons::person_merges::PersonMerges;
+use crate::persons::profiles::Profile;
+use crate::persons::profiles::file::encode_groups;
+use crate::persons::profiles::merge::merged_ids;
+use crate::segments::property_values;
+use crate::segments::uuids::uuid_index::UuidQuery;
+use crate::time::WorkClock;
+
+/// Most bytes of blocks in one run, after decompression. A run takes at least one block.
+pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
+/// Most failed merges in one run. Each attempt takes half as many segments, so that the failing one is
+/// isolated.
+const FAILED_MERGES_MAX: usize = 8;
+
+/// Counters of a compaction run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Blocks that were turned into segments.
+    pub blocks: usize,
+    /// New events in these blocks.
+    pub events: u64,
+    /// Duplicate events in these blocks.
+    pub copies: u64,
+    /// Decompressed bytes of the blocks of one run, at most: what the run held in memory, besides columns of
+    /// the same events.
+    pub inflated: u64,
+    /// Segments that were merged into a larger one, or rewritten.
+    pub merged_segments: usize,
+    /// Rows of the segments that were merged.
+    pub merged_rows: u64,
+    /// Merges that failed because a segment cannot be read or has invalid rows. The log names it, once. Other
+    /// segments are merged, and these are retried after an hour.
+    pub failed_merges: usize,
+    /// Damaged blocks. They stay where they are, and no segment contains any of their events.
+    pub damaged_blocks: usize,
+    /// Whether blocks are left for another run.
+    pub more: bool,
+}
+
+impl Compacted {
+    /// Whether another run would find work.
+    pub fn goes_on(&self) -> bool {
+        self.more || self.merged_segments > 0
+    }
+
+    /// Adds the counters of another run.
+    pub fn add(&mut self, other: &Compacted) {
+        self.blocks += other.blocks;
+        self.events += other.events;
+        self.copies += other.copies;
+        self.inflated = self.inflated.max(other.inflated);
+        self.merged_segments += other.merged_segments;
+        self.merged_rows += other.merged_rows;
+        self.failed_merges += other.failed_merges;
+        self.damaged_blocks = self.damaged_blocks.max(other.damaged_blocks);
+        self.more = other.more;
+    }
+}
+
+/// The blocks that a run compacts.
+#[derive(Default)]
+struct PendingBlocks {
+    manifest: Manifest,
+    /// The oldest blocks that are undamaged and not replaced by a segment of the manifest.
+    intact: Vec<RawBlock>,
+    /// Number of damaged blocks.
+    damaged: usize,
+    /// Whether there are more blocks.
+    more: bool,
+}
+
+/// Blocks and the segment made of them.
+struct Batch {
+    /// When they were read.
+    read: WorkClock,
+    ids: Vec<BlockId>,
+    /// Number of events, duplicates included.
+    sent: u64,
+    inflated: u64,
+    wanted: Arc<UuidQuery>,
+    duplicates: DuplicateCheck,
+    new: NewSegment,
+}
+
+impl EventStore {
+    /// Runs compaction once: some blocks, and one merge. Cheap when there is nothing to do.
+    pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+        let blocks = self.compact_blocks(project, now).await?;
+        let merged = self.merge_segments(project, now, Effort::Due).await?;
+        let Compacted { merged_segments, merged_rows, failed_merges, .. } = merged;
+        Ok(Compacted { merged_segments, merged_rows, failed_merges, ..blocks })
+    }
+
+    /// Turns the oldest blocks of a project into a segment.
+    pub async fn compact_blocks(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<Compacted, EventStoreError> {
+        let clock = WorkClock::start(now);
+        let mut retries = self.background_retries();
+        loop {
+            let seen = self.pending_blocks(project).await;
+            let Some(waiting) = retries.optimistic_read(seen).await? else { continue };
+            let PendingBlocks { manifest, intact: blocks, damaged: damaged_blocks, more } = waiting;
+            if blocks.is_empty() {
+                return Ok(Compacted { damaged_blocks, more, ..Compacted::default() });
+            }
+            let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
+            if let Some(entry) = self.list_or_discard(project, manifest, &batch, &mut retries).await? {
+                // A reader that read the blocks before reads the manifest after, which lists the segment.
+                self.remove_blocks(project, &batch.ids).await?;
+                let removed_at = Some(clock.now());
+                let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at, ..blocks });
+                let entry = SegmentEntry { blocks, ..entry };
+                Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
+                let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
+                let copies = batch.sent - events;
+                let done = Compacted {
+                    blocks,
+                    events,
+                    copies,
+                    inflated,
+                    damaged_blocks,
+                    more,
+                    ..Compacted::default()
+                };
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Reads the oldest blocks of a project. If all of those are damaged, continues behind them, so that damage
+    /// never stops compaction.
+    async fn pending_blocks(&self, project: ProjectId) -> Result<PendingBlocks, EventStoreError> {
+        let mut waiting = PendingBlocks::default();
+        let mut from = None;
+        loop {
+            let (blocks, next) = self.oldest_blocks(project, from).await?;
+            waiting.more = next.is_some();
+            if blocks.is_empty() {
+                return Ok(waiting);
+            }
+            // After the blocks: the read order of every reader.
+            waiting.manifest = Manifest::load(&self.inner.store, project).await?;
+            let (blocks, replaced) = self.split_replaced(&waiting.manifest, blocks).await?;
+            // Left by an earlier run that stopped; it would block this one.
+            let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
+            self.remove_blocks(project, &replaced).await?;
+            let duplicates = self.verify_blocks(project, &waiting.manifest, blocks).await?;
+            waiting.damaged += duplicates.damaged.len();
+            waiting.intact = duplicates.intact;
+            if waiting.intact.is_empty() && next.is_some() && !duplicates.damaged.is_empty() {
+                from = next;
+                continue;
+            }
+            waiting.more |= truncate(&mut waiting.intact, self.inner.settings.compacted_bytes);
+            return Ok(waiting);
+        }
+    }
+
+    /// Writes the segment with those events of `blocks` that no segment of the manifest holds. Its objects are
+    /// stored but not listed.
+    async fn segment_of_blocks(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+        now: Micros,
+    ) -> Result<Batch, EventStoreError> {
+        let read = WorkClock::start(now);
+        let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
+        let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
+        let inflated_blocks = tokio::task::spawn_blocking(move || InflatedBlocks::of(blocks)).await??;
+        let (sent, wanted) = (inflated_blocks.events, inflated_blocks.wanted());
+        let mut duplicates = DuplicateCheck::new(manifest);
+        self.check_duplicates(&mut duplicates, manifest, &wanted).await?;
+        let person_merges = self.person_merges(project).await?;
+        let (held, range_rows) = (duplicates.held.clone(), self.range_rows());
+        let made = move || inflated_blocks.segment(project, &held, &person_merges, range_rows, now);
+        let mut new = tokio::task::spawn_blocking(made).await??;
+        self.write_objects(&new).await?;
+        new.forget_content();
+        Ok(Batch { read, ids, sent, inflated, wanted, duplicates, new })
+    }
+
+    /// Lists the segment of a batch, on top of `manifest` or of a later one if that holds none of its events.
+    /// Returns none, and removes the objects, when the segment has to be rebuilt.
+    async fn list_or_discard(
+        &self,
+        project: ProjectId,
+        mut manifest: Manifest,
+        batch: &Batch,
+        retries: &mut RetryBudget,
+    ) -> Result<Option<SegmentEntry>, EventStoreError> {
+        let mut duplicates = batch.duplicates.clone();
+        let outcome = loop {
+            if self.list(project, &manifest, &batch.new).await? {
+                return Ok(Some(SegmentEntry { head: manifest.next_version(), ..batch.new.entry.clone() }));
+            }
+            if let Err(error) = retries.after_conflict().await {
+                break Err(error);
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+            match self.is_still_valid(batch, &mut duplicates, &manifest).await {
+                Ok(true) => {}
+                // Contended: an object was replaced and removed while it was read.
+                Ok(false) | Err(EventStoreError::Contended) => break Ok(None),
+                Err(error) => break Err(error),
+            }
+        };
+        self.drop_objects(&batch.new).await?;
+        outcome
+    }
+
+    /// Whether the segment would be the same if it were built on top of `manifest`: its blocks still wait, none
+    /// of its events is in a segment, and no person was erased since.
+    async fn is_still_valid(
+        &self,
+        batch: &Batch,
+        duplicates: &mut DuplicateCheck,
+        manifest: &Manifest,
+    ) -> Result<bool, EventStoreError> {
+        // Another run may have made a segment of these events that was erased since, so no segment holds them.
+        // Lists of replaced blocks are kept for the grace period only.
+        let is_late = batch.read.elapsed() > GRACE_MICROS / 2;
+        if duplicates.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
+            return Ok(false);
+        }
+        self.check_duplicates(duplicates, manifest, &batch.wanted).await?;
+        Ok(duplicates.held.len() == batch.duplicates.held.len())
+    }
+
+    /// Merges the segments that [`merge_policy`] selects, or else rewrites one segment with many merged
+    /// persons. Cheap when there is nothing to do.
+    pub async fn merge_segments(
+        &self,
+        project: ProjectId,
+        now: Micros,
+        effort: Effort,
+    ) -> Result<Compacted, EventStoreError> {
+        let clock = WorkClock::start(now);
+        self.fold_merges(project, clock).await?;
+        let mut manifest = Manifest::load(&self.inner.store, project).await?;
+        if self.write_imported_merges(project, &manifest, clock).await? {
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        }
+        let mut failed_merges = 0;
+        for _ in 0..FAILED_MERGES_MAX {
+            let entries = self.segments_to_merge(project, &manifest, effort).await?;
+            if entries.is_empty() {
+                break;
+            }
+            // An error here does not come from a segment, and any other merge would fail too.
+            let person_merges = self.person_merges(project).await?;
+            match self.merge(project, manifest, &entries, &person_merges, clock).await {
+                Ok(done) => return Ok(Compacted { failed_merges, ..done }),
+                Err(error) => {
+                    failed_merges += usize::from(self.record_merge_failure(project, &entries, error)?)
+                }
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        }
+        Ok(Compacted { failed_merges, ..Compacted::default() })
+    }
+
+    /// The segments to merge, or the one to rewrite; empty when there is no work.
+    async fn segments_to_merge(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        effort: Effort,
+    ) -> Result<Vec<SegmentEntry>, EventStoreError> {
+        // Damaged segments are skipped.
+        let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
+        let merge_candidates = merge_policy::next(
+            &intact.cloned().collect::<Vec<_>>(),
+            effort,
+            &self.inner.merge_failures.failed(),
+        );
+        if !merge_candidates.is_empty() {
+            return Ok(merge_candidates);
+        }
+        Ok(self.segment_with_stale_persons(project, manifest).await?.into_iter().collect())
+    }
+
+    /// Excludes `entries` from further merges if the error comes from their content. A damaged segment is
+    /// excluded alone. Returns whether it counts as a failure: being too large does not.
+    fn record_merge_failure(
+        &self,
+        project: ProjectId,
+        entries: &[SegmentEntry],
+        error: EventStoreError,
+    ) -> Result<bool, EventStoreError> {
+        let entries = match &error {
+            EventStoreError::Damaged { object, .. } => {
+                let owner = quarantine::segment_of(object);
+                let owner = entries.iter().position(|entry| Some(entry.id.as_str()) == owner);
+                let Some(owner) = owner else { return Err(error) };
+                &entries[owner..=owner]
+            }
+            _ => entries,
+        };
+        let segments = entries.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>().join(" ");
+        let is_failure = match &error {
+            EventStoreError::TooLarge(why) => {
+                tracing::info!(project, segments, why, "segments are too large to merge");
+                false
+            }
+            EventStoreError::Damaged { .. } | EventStoreError::Corrupt(_) => {
+                tracing::error!(project, segments, %error, "segments could not be merged; other merges continue");
+                true
+            }
+            _ => return Err(error),
+        };
+        self.inner.merge_failures.record(entries);
+        Ok(is_failure)
+    }
+
+    /// Merges `entries` into one segment and replaces them in the manifest.
+    async fn merge(
+        &self,
+        project: ProjectId,
+        mut manifest: Manifest,
+        entries: &[SegmentEntry],
+        person_merges: &PersonMerges,
+        clock: WorkClock,
+    ) -> Result<Compacted, EventStoreError> {
+        let made = self
+            .merged_segment(project, entries, &ErasureFilter::default(), person_merges, clock.now())
+            .await;
+        let mut new = match made {
+            // Another run replaced them, and their objects are already removed.
+            Err(EventStoreError::Contended) => return Ok(Compacted::default()),
+            made => made?,
+        };
+        self.write_objects(&new).await?;
+        new.forget_content();
+        let mut retries = self.background_retries();
+        let outcome = loop {
+            let are_there =
+                entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
+            if !are_there {
+                // Another run replaced at least some of them.
+                break Ok(Compacted::default());
+            }
+            // Readers of the old segments get the whole grace period, however long this merge took.
+            new.entry.at = clock.now();
+            if self.list(project, &manifest, &new).await? {
+                let merged_rows = entries.iter().map(|entry| entry.rows).sum();
+                return Ok(Compacted { merged_segments: entries.len(), merged_rows, ..Compacted::default() });
+            }
+            if let Err(error) = retries.after_conflict().await {
+                break Err(error);
+            }
+            manifest = Manifest::load(&self.inner.store, project).await?;
+        };
+        self.drop_objects(&new).await?;
+        outcome
+    }
+
+    /// Writes the segment with the events of `entries` except those that `erase` selects, under the canonical
+    /// persons of `person_merges`.
+    pub(crate) async fn merged_segment(
+        &self,
+        project: ProjectId,
+        entries: &[SegmentEntry],
+        erase: &ErasureFilter,
+        person_merges: &PersonMerges,
+        now: Micros,
+    ) -> Result<NewSegment, EventStoreError> {
+        let person_merges = Arc::new(person_merges.clone());
+        let mut new = NewSegment::new(project, now);
+        new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
+        let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();
+        if let Some(written) = self.merge_rows(&left, &person_merges, erase).await? {
+            new.put(written);
+        }
+        let mut files = Vec::new();
+        let mut groups = Profile::default();
+        for entry in entries.iter().filter(|entry| entry.has_profiles()) {
+            match &entry.ids {
+                Some(ids) => files.push(self.opened(ids).await?),
+                None if entry.rows > 0 => {
+                    return Err(EventStoreError::corrupt("a segment without its distinct ids"));
+                }
+                None => {}
+            }
+            groups.merge(Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() });
+        }
+        let (ids, rows) = merged_ids(&self.inner.objects, files, &erase.persons).await?;
+        if rows > 0 {
+            new.put_ids(ids, rows);
+        }
+        if !groups.groups.is_empty() {
+            new.put_groups(encode_groups(&groups)?, groups.groups.len() as u64);
+        }
+        Ok(new)
+    }
+
+    /// Reads all events of a segment.
+    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
+        if entry.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let file = self.segment(entry).await?;
+        let columns = file.columns();
+        let mut rows = Vec::new();
+        for group in 0..file.metadata().num_row_groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
+            let file = file.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                decoded
+                    .batches
+                    .iter()
+                    .map(|batch| property_values::rows(batch, &file.footer))
+                    .collect::<Result<Vec<_>, _>>()
+            });
+            rows.extend(read.await??.into_iter().flatten());
+        }
+        if rows.len() as u64 == entry.rows {
+            return Ok(rows);
+        }
+        Err(EventStoreError::Corrupt(format!(
+            "segment {} has {} of {} events",
+            entry.id,
+            rows.len(),
+            entry.rows
+        )))
+    }
+}
+
+/// Truncates to the blocks of one run, at least one. Returns whether some were dropped.
+fn truncate(blocks: &mut Vec<RawBlock>, most: u64) -> bool {
+    let all = blocks.len();
+    let mut bytes = 0;
+    let fitting = blocks.iter().take_while(|block| {
+        bytes += block.inflated_len() as u64;
+        bytes <= most
+    });
+    let count = fitting.count().max(1);
+    blocks.truncate(count);
+    count < all
+}

@@ -1,0 +1,144 @@
+//! Sweep: deletes what segments have replaced.
+//!
+//! Blocks are deleted at once, if the compaction that replaced them stopped before doing so: readers read
+//! blocks before the manifest, so a reader that misses a block sees its segment. The list of replaced blocks,
+//! and objects and entries of replaced segments, are deleted [`GRACE_MICROS`] after the blocks were deleted or
+//! the segments replaced, because a reader may still use them.
+//!
+//! Must stay true: the entry of a segment is deleted only after the blocks and entries that it replaces,
+//! because readers ignore those because of it. Both happen only in a later sweep, because a reader whose
+//! manifest page predates this sweep must still find on another page that the entry was replaced. A sweep may
+//! stop after any step; the next one goes on.
+
+use std::collections::{HashMap, HashSet};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::error::EventStoreError;
+use crate::keys;
+use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::persons::imports::entry::FormerObject;
+
+/// How long a replaced segment stays readable, in microseconds: ten minutes.
+pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
+
+/// Counters of a sweep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Blocks.
+    pub blocks: usize,
+    /// Segments.
+    pub segments: usize,
+}
+
+impl EventStore {
+    /// Deletes replaced blocks, and segments that were replaced longer than the grace period ago.
+    pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<Swept, EventStoreError> {
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let mut swept = Swept::default();
+        let mut entries = Vec::with_capacity(manifest.all_segments.len());
+        for (version, entry) in &manifest.all_segments {
+            let blocks = match &entry.blocks {
+                Some(blocks) => Some(self.sweep_blocks(project, blocks, now, &mut swept).await?),
+                None => None,
+            };
+            let left = SegmentEntry { blocks, ..entry.clone() };
+            let changes = left != *entry;
+            if changes {
+                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
+            }
+            entries.push((version + u64::from(changes), left));
+        }
+        self.sweep_segments(project, &entries, now, &mut swept).await?;
+        for (version, key, entry) in &manifest.rewritten {
+            let is_due = |former: &FormerObject| former.at.saturating_add(GRACE_MICROS) <= now;
+            let (gone, left): (Vec<FormerObject>, Vec<FormerObject>) =
+                entry.before.iter().cloned().partition(is_due);
+            if !gone.is_empty() {
+                let gone = gone.into_iter().flat_map(FormerObject::files).collect();
+                self.inner.objects.delete_all(gone).await?;
+                Manifest::settle(&self.inner.store, (*version, key.clone()), entry, left).await?;
+            }
+        }
+        self.sweep_merges(project, &manifest, now).await?;
+        self.sweep_imported_merges(project, &manifest, now).await?;
+        Ok(swept)
+    }
+
+    /// Deletes remaining blocks. Returns the new state of the list.
+    async fn sweep_blocks(
+        &self,
+        project: ProjectId,
+        blocks: &ReplacedBlocks,
+        now: Micros,
+        swept: &mut Swept,
+    ) -> Result<ReplacedBlocks, EventStoreError> {
+        let Some(removed_at) = blocks.removed_at else {
+            self.remove_listed(project, blocks).await?;
+            swept.blocks += usize::try_from(blocks.count).unwrap_or(usize::MAX);
+            return Ok(ReplacedBlocks { removed_at: Some(now), ..blocks.clone() });
+        };
+        let settled = blocks.settled || removed_at.saturating_add(GRACE_MICROS) <= now;
+        Ok(ReplacedBlocks { settled, ..blocks.clone() })
+    }
+
+    /// Deletes segments that were replaced long enough ago.
+    async fn sweep_segments(
+        &self,
+        project: ProjectId,
+        entries: &[(u64, SegmentEntry)],
+        now: Micros,
+        swept: &mut Swept,
+    ) -> Result<(), EventStoreError> {
+        let by_id = entries.iter().map(|(_, entry)| (entry.id.as_str(), entry)).collect::<HashMap<_, _>>();
+        let mut gone = HashSet::new();
+        for (version, entry) in entries {
+            let is_due = entry.at.saturating_add(GRACE_MICROS) <= now;
+            if !is_due || entry.replaces_segments.is_empty() || gone.contains(&entry.id) {
+                continue;
+            }
+            for replaced in replaced_entries(entry, &by_id) {
+                // Readers need it to ignore the blocks and segments that it replaced itself.
+                let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
+                    && !replaced.replaces_segments.iter().any(|id| by_id.contains_key(id.as_str()));
+                if is_last && gone.insert(replaced.id.clone()) {
+                    self.remove_segment(project, replaced).await?;
+                    swept.segments += 1;
+                }
+            }
+            let mut left = entry.clone();
+            left.replaces_segments.retain(|id| by_id.contains_key(id.as_str()));
+            if left != *entry {
+                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
+        self.inner.objects.delete_all(entry.objects().cloned().collect()).await?;
+        let key = keys::entry(project, keys::SEGMENT, &entry.id);
+        let damage = keys::entry(project, keys::DAMAGED, &entry.id);
+        Ok(self.inner.store.records.sweep(vec![key, damage]).await?)
+    }
+}
+
+/// The entries that `entry` replaces, directly or indirectly, deepest first. Independent of clocks.
+fn replaced_entries<'a>(
+    entry: &SegmentEntry,
+    by_id: &HashMap<&str, &'a SegmentEntry>,
+) -> Vec<&'a SegmentEntry> {
+    let mut found: Vec<&SegmentEntry> = Vec::new();
+    let mut open = entry.replaces_segments.clone();
+    while let Some(id) = open.pop() {
+        if let Some(replaced) = by_id.get(id.as_str()) {
+            found.push(replaced);
+            open.extend(replaced.replaces_segments.iter().cloned());
+        }
+    }
+    found.reverse();
+    found
+}

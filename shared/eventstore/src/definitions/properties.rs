@@ -1,0 +1,158 @@
+//! The names of properties, and the type of their values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pennon_core::store::keys::ProjectId;
+use serde_json::{Map, Value};
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::ingest::event_columns::{Cell, Properties};
+use crate::persons::lookup::GroupType;
+use crate::segments::property_columns::Kind;
+
+/// The type of the values of a property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueType {
+    /// Texts.
+    Text,
+    /// Numbers.
+    Number,
+    /// true and false.
+    Boolean,
+    /// Lists, objects, or values of several types.
+    Mixed,
+}
+
+/// Names of properties with the type of their values, where it is known. Null is of no type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PropertyNames(pub BTreeMap<String, Option<ValueType>>);
+
+impl PropertyNames {
+    fn add(&mut self, name: &str, of: Option<ValueType>) {
+        match self.0.get_mut(name) {
+            None => drop(self.0.insert(name.to_owned(), of)),
+            Some(known) => {
+                *known = match (*known, of) {
+                    (known, None) => known,
+                    (None, of) => of,
+                    (Some(known), Some(of)) if known == of => Some(of),
+                    _ => Some(ValueType::Mixed),
+                }
+            }
+        }
+    }
+
+    fn add_all(&mut self, properties: &Map<String, Value>) {
+        for (name, value) in properties {
+            self.add(name, type_of(&Cell::of(value)));
+        }
+    }
+}
+
+impl Properties for PropertyNames {
+    fn property(&mut self, key: &str, cell: Cell<'_>) {
+        self.add(key, type_of(&cell));
+    }
+}
+
+fn type_of(cell: &Cell<'_>) -> Option<ValueType> {
+    match cell {
+        Cell::Null => None,
+        Cell::Boolean(_) => Some(ValueType::Boolean),
+        Cell::Integer(_) | Cell::Float(_) => Some(ValueType::Number),
+        Cell::Text(_) => Some(ValueType::Text),
+        Cell::Json(_) => Some(ValueType::Mixed),
+    }
+}
+
+/// The type that most values of a column have: a few others may lie beside it.
+fn type_of_column(kind: Kind) -> ValueType {
+    match kind {
+        Kind::Text => ValueType::Text,
+        Kind::Integer | Kind::Float | Kind::Number => ValueType::Number,
+        Kind::Boolean => ValueType::Boolean,
+        Kind::Json => ValueType::Mixed,
+    }
+}
+
+impl EventStore {
+    /// The names of the properties of a project's events. Of each segment its columns, at most 250, and its other keys
+    /// where these are at most 2,000; the type of these is not known.
+    pub async fn event_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
+        let (files, waiting) = self.footers_and_blocks(project).await?;
+        let mut names = PropertyNames::default();
+        for file in files {
+            for column in &file.footer.columns {
+                names.add(&column.key, Some(type_of_column(column.kind)));
+            }
+            let others = file.footer.overflow_keys.iter().flatten();
+            others.for_each(|key| names.add(key, None));
+        }
+        let wanted = waiting.rows.iter().map(|row| (row.seq, row.event.uuid)).collect::<BTreeSet<_>>();
+        let opener = waiting.opener();
+        let read = tokio::task::spawn_blocking(move || {
+            opener.open_each(&wanted, |_, block, index| block.read_properties_into(index, &mut names))?;
+            Ok::<_, EventStoreError>(names)
+        });
+        self.read_of_blocks(read.await?).await
+    }
+
+    /// The names of the properties of a project's persons.
+    ///
+    /// [`EventStoreError::TooLarge`] as for [`EventStore::people`].
+    pub async fn person_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
+        let memory = self.question_memory();
+        let people = self.whole_people(project, &memory).await?;
+        let read = tokio::task::spawn_blocking(move || {
+            let mut names = PropertyNames::default();
+            people.each(|_, _, properties| {
+                names.add_all(properties);
+                std::ops::ControlFlow::Continue(())
+            });
+            names
+        });
+        Ok(read.await?)
+    }
+
+    /// The names of the properties of a project's groups of a type.
+    ///
+    /// [`EventStoreError::TooLarge`] as for [`EventStore::groups_of`].
+    pub async fn group_property_names(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+    ) -> Result<PropertyNames, EventStoreError> {
+        let mut names = PropertyNames::default();
+        for group in self.whole_groups_of(project, group_type).await? {
+            names.add_all(&group.properties);
+        }
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_property_has_the_type_that_all_its_values_have() {
+        let mut names = PropertyNames::default();
+        for properties in [
+            json!({"a": "x", "b": 1, "c": true, "d": null, "e": [1], "f": "x", "g": null}),
+            json!({"a": "y", "b": 2.5, "c": false, "d": null, "e": [2], "f": 1, "g": 7}),
+        ] {
+            names.add_all(properties.as_object().unwrap_or(&Map::new()));
+        }
+        let types = ["a", "b", "c", "d", "e", "f", "g"].map(|name| names.0.get(name).copied().flatten());
+        let (text, number, boolean, mixed) = (
+            Some(ValueType::Text),
+            Some(ValueType::Number),
+            Some(ValueType::Boolean),
+            Some(ValueType::Mixed),
+        );
+        assert_eq!(types, [text, number, boolean, None, mixed, mixed, number]);
+        assert!(names.0.contains_key("d"), "a name is known without a type");
+    }
+}

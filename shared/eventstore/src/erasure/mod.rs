@@ -1,0 +1,340 @@
+//! Erasure and retention: permanently removes a person, the whole history of a project, or events before an
+//! instant.
+//!
+//! Affected segments are rewritten without the erased data and replaced in one transaction, so every later
+//! reader of the manifest sees none of it, in scans, persons, flags and groups alike, and no reader needs to
+//! know of erasures. The old objects are deleted by the sweep after the grace period. Waiting blocks are
+//! compacted first, so events that were acknowledged before the erasure began are erased too; later ones stay.
+//! If a block is damaged, nothing is erased, because its content is unknown.
+//!
+//! A person is erased with its imported records, its merges ([`crate::persons::merge_log`]), its entries in
+//! lists of static cohorts ([`crate::persons::cohort_lists`]) and its overrides of experience continuity; one
+//! of its distinct ids that appears again is a new person. A whole project is erased without reading its data
+//! ([`whole_project`]).
+//!
+//! Must stay true: events, persons and merges are erased atomically; no data of other persons changes; a
+//! partial erasure is completed by repeating the call. The door is [`EventStore::erase`].
+
+mod rewrite;
+mod whole_project;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::keys;
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
+use crate::persons::cohort_lists;
+use crate::persons::continuity;
+use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::merge_log::PersonMerge;
+use crate::persons::person_ids::derived;
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merges::PersonMerges;
+use rewrite::RewrittenFiles;
+
+/// Most segments that one erasure rewrites: they are replaced in one transaction.
+const SEGMENTS_MAX: usize = 80;
+
+/// What is to be erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doomed {
+    /// All data of one person, named by a distinct id or the person id.
+    Person(String),
+    /// All events, persons and groups of the project, and all members of its static cohorts.
+    Project,
+    /// Events with a timestamp before this instant. Persons and groups stay.
+    Before(Micros),
+}
+
+/// Counters of an erasure, or of a preview.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Erased {
+    /// Events.
+    pub events: u64,
+    /// Persons.
+    pub persons: u64,
+    /// Segments that were rewritten or removed.
+    pub segments: usize,
+    /// Static cohorts that listed an erased person.
+    pub cohorts: usize,
+    /// Whether there were more events or persons that could not be counted: erasing a whole project also
+    /// removes damaged data.
+    pub uncounted: bool,
+}
+
+/// Selects the data to erase.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ErasureFilter {
+    /// All data of these persons, by canonical id or by the id in a segment.
+    pub persons: Arc<BTreeSet<Uuid>>,
+    /// Events before this instant.
+    pub before: Option<Micros>,
+    /// All data of the project.
+    pub everything: bool,
+}
+
+/// The rewritten entries.
+#[derive(Default)]
+struct Remainder {
+    segments: Vec<SegmentEntry>,
+    records: Vec<(&'static str, u64, RecordsEntry)>,
+}
+
+impl ErasureFilter {
+    /// Whether all events of a segment are erased.
+    pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
+        self.everything || self.before.is_some_and(|before| entry.max_time < before)
+    }
+
+    /// Whether the person of a distinct id is erased.
+    pub(crate) fn takes(&self, person: Uuid) -> bool {
+        self.everything || self.persons.contains(&person)
+    }
+
+    /// Whether a merge is erased because it names an erased person.
+    pub(crate) fn names_merge(&self, merged: &PersonMerge) -> bool {
+        self.takes(merged.link.from) || self.takes(merged.link.to)
+    }
+
+    /// Whether persons are erased, and not only events.
+    pub(crate) fn is_of_persons(&self) -> bool {
+        self.everything || !self.persons.is_empty()
+    }
+
+    fn names(&self, row: &Row, person_merges: &PersonMerges) -> bool {
+        let person = [row.person, person_merges.person(row.person)].iter().any(|id| self.takes(*id));
+        person || self.before.is_some_and(|before| row.event.timestamp < before)
+    }
+}
+
+impl EventStore {
+    /// Erases data that was acknowledged before the call. When it returns, no read finds any of it.
+    ///
+    /// `now` returns the current time; it is called repeatedly, because an erasure may take longer than the
+    /// grace period.
+    ///
+    /// [`EventStoreError::TooLarge`] when more segments have to be rewritten than fit into one transaction.
+    pub async fn erase(
+        &self,
+        project: ProjectId,
+        doomed: &Doomed,
+        now: &(dyn Fn() -> Micros + Sync),
+    ) -> Result<Erased, EventStoreError> {
+        if *doomed == Doomed::Project {
+            return self.erase_everything(project, now).await;
+        }
+        let mut retries = self.command_retries();
+        loop {
+            // Safe to repeat, whatever the outcome was.
+            let done = self.compact_blocks(project, now()).await;
+            let Some(done) = retries.optimistic_read(done).await? else { continue };
+            if done.damaged_blocks > 0 {
+                // The damaged block may hold events to erase and would restore them when it is repaired:
+                // returns an error that names it.
+                self.outline(project).await?;
+            }
+            if !done.more {
+                break;
+            }
+        }
+        let mut rewritten = RewrittenFiles::default();
+        let mut cohorts = 0;
+        let mut had_overrides = false;
+        let outcome = loop {
+            let seen = self.manifest_and_persons(project).await;
+            let (manifest, merge_state) = match retries.optimistic_read(seen).await {
+                Ok(Some(seen)) => seen,
+                Ok(None) => continue,
+                Err(error) => break Err(error),
+            };
+            let erase =
+                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], doomed).await?;
+            rewritten = self.reusable_for(rewritten, &erase.persons).await?;
+            // Before the merges are erased, because they give all ids of a person; this may complete an earlier
+            // partial erasure.
+            let records = &self.inner.store.records;
+            cohorts += cohort_lists::erase(records, project, &erase, &mut retries).await?;
+            if erase.is_of_persons() {
+                had_overrides |= continuity::erase(records, project, &erase).await?;
+            }
+            match self.try_erase(project, &manifest, &merge_state, &erase, &mut rewritten, now).await {
+                Ok(Some(erased)) => {
+                    let persons = erased.persons.max(u64::from(had_overrides));
+                    break Ok(Erased { cohorts, persons, ..erased });
+                }
+                // Version conflict, or an object was replaced and removed while it was read; nothing was
+                // written.
+                Ok(None) | Err(EventStoreError::Contended) => {}
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = retries.after_conflict().await {
+                break Err(error);
+            }
+        };
+        // Objects written for segments that were replaced meanwhile, or for a failed attempt.
+        self.discard(rewritten).await?;
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        self.sweep_merges(project, &manifest, now()).await?;
+        outcome
+    }
+
+    /// Counts what [`EventStore::erase`] would erase now. Changes nothing.
+    pub async fn would_erase(&self, project: ProjectId, doomed: &Doomed) -> Result<Erased, EventStoreError> {
+        if *doomed == Doomed::Project {
+            return self.count_everything(project).await;
+        }
+        let snapshot = self.snapshot(project).await?;
+        let (manifest, person_merges) = (&snapshot.manifest, &snapshot.person_merges);
+        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, doomed).await?;
+        let known = self.is_known_person(project, manifest, &erase).await?;
+        let hot = self.not_in_segments(manifest, snapshot.hot).await?;
+        let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
+        let mut erased = Erased { events: waiting as u64, ..Erased::default() };
+        for entry in &manifest.segments {
+            let events = self.count_in(entry, &erase).await?;
+            erased.events += events;
+            erased.segments += usize::from(events > 0);
+        }
+        erased.cohorts = cohort_lists::naming(&self.inner.store.records, project, &erase).await?;
+        erased.persons = match doomed {
+            Doomed::Before(_) | Doomed::Project => 0,
+            Doomed::Person(_) => u64::from(erased.events > 0 || known),
+        };
+        Ok(erased)
+    }
+
+    /// Resolves the erasure target to a filter.
+    async fn erasure_filter(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        person_merges: &PersonMerges,
+        hot: &[Row],
+        doomed: &Doomed,
+    ) -> Result<ErasureFilter, EventStoreError> {
+        let name = match doomed {
+            Doomed::Project => return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() }),
+            Doomed::Before(before) => {
+                return Ok(ErasureFilter { before: Some(*before), ..ErasureFilter::default() });
+            }
+            Doomed::Person(name) => name,
+        };
+        let everybody = |id: Uuid| {
+            let person = person_merges.person(id);
+            let mut ids = person_merges.members(person);
+            ids.extend([id, person]);
+            ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
+        };
+        let by_distinct_id = everybody(derived(project, name));
+        let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
+        // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
+        let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
+        let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
+        Ok(if known { by_distinct_id } else { everybody(id) })
+    }
+
+    /// Whether anything refers to a person of `erase.persons`: a merge, a segment, an imported record, a static
+    /// cohort list, or an identified marker.
+    async fn is_known_person(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        erase: &ErasureFilter,
+    ) -> Result<bool, EventStoreError> {
+        if erase.persons.len() > 1 {
+            return Ok(true);
+        }
+        for entry in &manifest.segments {
+            if !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty() {
+                return Ok(true);
+            }
+        }
+        let objects = self.persons_objects(project, manifest).await?;
+        let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
+        if objects.iter().any(|object| object.records().any(named)) {
+            return Ok(true);
+        }
+        let records = &self.inner.store.records;
+        let marks = erase.persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let is_marked = records.batch_get(&marks).await?.iter().any(Option::is_some);
+        Ok(is_marked
+            || continuity::has_some(records, project, erase).await?
+            || cohort_lists::naming(records, project, erase).await? > 0)
+    }
+
+    /// Commits the rewritten data. Returns none on a version conflict.
+    async fn try_erase(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        merge_state: &PersonMergeState,
+        erase: &ErasureFilter,
+        rewritten: &mut RewrittenFiles,
+        now: &(dyn Fn() -> Micros + Sync),
+    ) -> Result<Option<Erased>, EventStoreError> {
+        let mut erased = Erased::default();
+        let is_known = erase.is_of_persons() && self.is_known_person(project, manifest, erase).await?;
+        erased.persons = u64::from(is_known);
+        if erase.is_of_persons() && !is_known {
+            return Ok(Some(erased));
+        }
+        let erase_by = (erase, &merge_state.person_merges);
+        let Remainder { mut segments, mut records } =
+            self.rewrite_all(project, manifest, erase_by, rewritten, &mut erased, now()).await?;
+        if segments.len() + records.len() > SEGMENTS_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "More than {SEGMENTS_MAX} segments have to be written anew at once. Run `pennon compact` first."
+            )));
+        }
+        // Readers of the old segments get the whole grace period, however long this took.
+        let at = now();
+        segments.iter_mut().for_each(|entry| entry.at = at);
+        records.iter_mut().for_each(|(_, _, entry)| entry.listed_at(at));
+        let change = ManifestChange { segments: &segments, records: &records, ..ManifestChange::default() };
+        let is_done = if erase.is_of_persons() {
+            self.erase_merges_of(project, manifest, merge_state, erase, &change, at).await?
+        } else if segments.is_empty() {
+            true
+        } else {
+            manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
+        };
+        if is_done {
+            rewritten.listed(&segments, &records);
+        }
+        Ok(is_done.then_some(erased))
+    }
+
+    /// Rewrites the segments and imports that contain erased data.
+    async fn rewrite_all(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        (erase, person_merges): (&ErasureFilter, &PersonMerges),
+        rewritten: &mut RewrittenFiles,
+        erased: &mut Erased,
+        now: Micros,
+    ) -> Result<Remainder, EventStoreError> {
+        let mut left = Remainder::default();
+        for entry in &manifest.segments {
+            let touched = self.count_in(entry, erase).await? > 0
+                || !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
+            if !touched {
+                continue;
+            }
+            let segment =
+                self.rewrite_segment(project, entry, (erase, person_merges), rewritten, now).await?;
+            erased.events += entry.rows - segment.rows;
+            erased.segments += 1;
+            left.segments.push(segment);
+        }
+        left.records = self.rewrite_records(project, manifest, erase, rewritten, now).await?;
+        Ok(left)
+    }
+}

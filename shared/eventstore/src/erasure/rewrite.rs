@@ -1,0 +1,197 @@
+//! Rewrites segments and imports without the erased persons, as new objects.
+//!
+//! Must stay true: nothing is listed here; after a version conflict, rewritten objects are reused only for the
+//! same erasure of the same source objects.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::UInt32Type;
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use super::ErasureFilter;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys;
+use crate::manifest::commit::NewSegment;
+use crate::manifest::state::{Manifest, SegmentEntry, new_id};
+use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::imports::ids_sidecar::beside;
+use crate::persons::person_merges::PersonMerges;
+use crate::persons::profiles::file;
+use crate::segments::reader::times;
+
+/// Rewritten objects that are not listed yet.
+#[derive(Default)]
+pub(super) struct RewrittenFiles {
+    /// The persons that were left out.
+    persons: Arc<BTreeSet<Uuid>>,
+    /// By source segment id.
+    pub segments: HashMap<String, NewSegment>,
+    /// By source object: an import entry keeps its id when another erasure rewrites it.
+    records: HashMap<String, RecordsEntry>,
+}
+
+impl EventStore {
+    /// Returns `rewritten` if it was made for the same persons; otherwise deletes it.
+    pub(super) async fn reusable_for(
+        &self,
+        rewritten: RewrittenFiles,
+        persons: &Arc<BTreeSet<Uuid>>,
+    ) -> Result<RewrittenFiles, EventStoreError> {
+        if rewritten.persons == *persons {
+            return Ok(rewritten);
+        }
+        self.discard(rewritten).await?;
+        Ok(RewrittenFiles { persons: persons.clone(), ..RewrittenFiles::default() })
+    }
+
+    /// Deletes the unused objects.
+    pub(super) async fn discard(&self, rewritten: RewrittenFiles) -> Result<(), EventStoreError> {
+        for new in rewritten.segments.values() {
+            self.drop_objects(new).await?;
+        }
+        let objects =
+            rewritten.records.into_values().flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
+        self.inner.objects.delete_all(objects).await
+    }
+}
+
+impl RewrittenFiles {
+    /// Forgets the entries that are listed now.
+    pub(super) fn listed(
+        &mut self,
+        segments: &[SegmentEntry],
+        records: &[(&'static str, u64, RecordsEntry)],
+    ) {
+        self.segments.retain(|_, new| segments.iter().all(|entry| entry.id != new.entry.id));
+        self.records
+            .retain(|_, rewritten| records.iter().all(|(_, _, entry)| entry.object != rewritten.object));
+    }
+}
+
+impl EventStore {
+    /// Writes the replacement of segment `entry` and returns its entry; its objects are stored.
+    pub(super) async fn rewrite_segment(
+        &self,
+        project: ProjectId,
+        entry: &SegmentEntry,
+        (erase, person_merges): (&ErasureFilter, &PersonMerges),
+        rewritten: &mut RewrittenFiles,
+        now: Micros,
+    ) -> Result<SegmentEntry, EventStoreError> {
+        if let Some(known) = rewritten.segments.get(&entry.id) {
+            return Ok(known.entry.clone());
+        }
+        let entries = std::slice::from_ref(entry);
+        let mut new = self.merged_segment(project, entries, erase, person_merges, now).await?;
+        self.write_objects(&new).await?;
+        new.forget_content();
+        let left = new.entry.clone();
+        rewritten.segments.insert(entry.id.clone(), new);
+        Ok(left)
+    }
+
+    /// Rewrites the imports that have records of `erase.persons`, without these records.
+    pub(super) async fn rewrite_records(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        erase: &ErasureFilter,
+        rewritten: &mut RewrittenFiles,
+        now: Micros,
+    ) -> Result<Vec<(&'static str, u64, RecordsEntry)>, EventStoreError> {
+        let mut records = Vec::new();
+        let objects = self.persons_objects(project, manifest).await?;
+        for (entry, object) in manifest.persons.iter().zip(objects) {
+            let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
+            let stays = object.records().map(|ids| !named(ids)).collect::<Vec<_>>();
+            if stays.iter().all(|stays| *stays) {
+                continue;
+            }
+            let left = match rewritten.records.get(&entry.object).cloned() {
+                Some(left) => left,
+                None => {
+                    let mut batches = Vec::new();
+                    for group in 0..object.file.groups() {
+                        let columns = object.file.columns();
+                        batches.extend(
+                            object.file.decode(&self.inner.objects, group, None, &columns).await?.batches,
+                        );
+                    }
+                    let rows = stays.iter().filter(|stays| **stays).count() as u64;
+                    let left = move || filtered(&batches, &stays).map(|left| (left, object.ids.kept(&stays)));
+                    let (bytes, ids) = tokio::task::spawn_blocking(left).await??;
+                    let (id, size) = (new_id(now), bytes.len() as u64);
+                    let name = format!("project={project}/persons/{id}.parquet");
+                    self.inner
+                        .objects
+                        .create_all(&[(name.clone(), bytes), (beside(&name), ids.encode())])
+                        .await?;
+                    let left = entry.with_object(name, size, rows, now);
+                    RecordsEntry { format: formats::PERSONS, ..left }
+                }
+            };
+            rewritten.records.insert(entry.object.clone(), left.clone());
+            records.push((keys::PERSONS, manifest.version_of(&entry.id), left));
+        }
+        Ok(records)
+    }
+
+    /// Counts the events of a segment that the filter selects.
+    pub(super) async fn count_in(
+        &self,
+        entry: &SegmentEntry,
+        erase: &ErasureFilter,
+    ) -> Result<u64, EventStoreError> {
+        if entry.rows == 0 || erase.before.is_some_and(|before| entry.min_time >= before) {
+            return Ok(0);
+        }
+        if erase.covers(entry) {
+            return Ok(entry.rows);
+        }
+        let file = self.segment(entry).await?;
+        let persons = match &entry.persons {
+            Some(object) if !erase.persons.is_empty() => self.inner.objects.get(object).await?,
+            _ => Bytes::new(),
+        };
+        let mut persons = persons.as_chunks::<16>().0;
+        let (mut count, before) = (0, erase.before.unwrap_or(Micros::MIN));
+        for (group, range) in file.footer.ranges.iter().enumerate() {
+            let own = persons.split_off(..(range.persons as usize).min(persons.len())).unwrap_or_default();
+            let is_named = own.iter().map(|id| erase.persons.contains(&Uuid::from_bytes(*id)));
+            let named = is_named.collect::<Vec<_>>();
+            if erase.before.is_none() && !named.contains(&true) {
+                continue;
+            }
+            let columns = ["person_code".to_owned(), "timestamp".to_owned()];
+            for batch in file.decode(&self.inner.objects, group, None, &columns).await?.batches {
+                let codes = batch.column_by_name("person_code");
+                let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
+                let codes =
+                    codes.ok_or_else(|| EventStoreError::corrupt("a segment without person codes"))?;
+                let rows = codes.values().iter().zip(times(&batch)?);
+                let is_erased = |(code, time): &(&u32, Micros)| {
+                    *time < before || named.get(**code as usize) == Some(&true)
+                };
+                count += rows.filter(is_erased).count() as u64;
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Encodes the rows of `batches` that stay.
+fn filtered(batches: &[RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreError> {
+    let schema = batches.first().ok_or_else(|| EventStoreError::corrupt("a file without rows"))?.schema();
+    let all = concat_batches(&schema, batches)?;
+    let left = filter_record_batch(&all, &BooleanArray::from(stays.to_vec()))?;
+    let columns = schema.fields().iter().zip(left.columns());
+    file::write(columns.map(|(field, column)| (field.name().as_str(), column.clone())).collect())
+}

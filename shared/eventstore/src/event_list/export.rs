@@ -1,0 +1,115 @@
+//! All events of a project, one after the other, for whoever takes them elsewhere.
+//!
+//! Must stay true: every event that was acknowledged before the call comes, exactly once, waiting ones included; of all
+//! events only some rows of one range, and those that wait, are in memory at once; what cannot be read is an error, never
+//! fewer events. They come in no particular order: [`StoredEvent::place`] says which it is.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::{Micros, Seq};
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::{Event, Row};
+use crate::manifest::state::SegmentEntry;
+use crate::persons::profiles::Origin;
+use crate::segments::property_values;
+use crate::segments::reader::SegmentFile;
+
+/// Rows of a segment that are taken apart at once.
+const ROWS_AT_ONCE: usize = 8192;
+
+/// An event as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEvent {
+    /// What was sent.
+    pub event: Event,
+    /// Its place among the arrivals.
+    pub seq: Seq,
+    /// Whether it was captured. Imported events change no persons and groups.
+    pub is_captured: bool,
+}
+
+impl StoredEvent {
+    /// Its place among all events, by which questions order them.
+    pub fn place(&self) -> (Micros, Seq) {
+        (self.event.timestamp, self.seq)
+    }
+
+    fn of(row: Row) -> StoredEvent {
+        StoredEvent { is_captured: Origin::Either.changes(row.seq), seq: row.seq, event: row.event }
+    }
+}
+
+/// Somebody who takes events. Called on threads that may block.
+pub trait TakesEvents: Send + 'static {
+    /// How many events will come.
+    fn expect(&mut self, events: u64);
+
+    /// Takes an event.
+    fn take(&mut self, event: StoredEvent);
+
+    /// Whether no more are wanted.
+    fn is_done(&self) -> bool;
+}
+
+impl EventStore {
+    /// Gives all events of a project to `to`.
+    pub async fn each_event<T: TakesEvents>(
+        &self,
+        project: ProjectId,
+        mut to: T,
+    ) -> Result<T, EventStoreError> {
+        let snapshot = self.snapshot(project).await?;
+        let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
+        let segments = snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0);
+        to.expect(segments.clone().map(|entry| entry.rows).sum::<u64>() + hot.len() as u64);
+        for entry in segments {
+            to = self.each_event_of(entry, to).await?;
+            if to.is_done() {
+                return Ok(to);
+            }
+        }
+        let taken = tokio::task::spawn_blocking(move || {
+            hot.into_iter().for_each(|row| to.take(StoredEvent::of(row)));
+            to
+        });
+        Ok(taken.await?)
+    }
+
+    async fn each_event_of<T: TakesEvents>(
+        &self,
+        entry: &SegmentEntry,
+        mut to: T,
+    ) -> Result<T, EventStoreError> {
+        let file = self.segment(entry).await?;
+        let mut rows = 0;
+        for group in 0..file.metadata().num_row_groups() {
+            let taking = (to, file.clone(), rows);
+            (to, _, rows) = file
+                .rows_by(&self.inner.objects, group, ROWS_AT_ONCE, taking, take::<T>)
+                .await
+                .map_err(|error| file.named(error))?;
+            if to.is_done() {
+                return Ok(to);
+            }
+        }
+        if rows == entry.rows {
+            return Ok(to);
+        }
+        let id = &entry.id;
+        Err(EventStoreError::Corrupt(format!("segment {id} has {rows} of {} events", entry.rows)))
+    }
+}
+
+/// Hands the rows of a batch over, and counts them.
+fn take<T: TakesEvents>(
+    (to, file, rows): &mut (T, Arc<SegmentFile>, u64),
+    batch: RecordBatch,
+) -> Result<(), EventStoreError> {
+    *rows += batch.num_rows() as u64;
+    property_values::rows(&batch, &file.footer)?.into_iter().for_each(|row| to.take(StoredEvent::of(row)));
+    Ok(())
+}

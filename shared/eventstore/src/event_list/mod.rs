@@ -1,0 +1,203 @@
+//! The events of a project one by one, the newest first.
+//!
+//! Segments are ordered by person, not by time, so the newest events lie anywhere in them. What is known without reading
+//! them is how late each part can be: a segment by the manifest, a run by the footer, a page of 2,048 times by the page
+//! index. [`candidates`] reads times and arrival order of the parts that can be latest, until the newest unread part is
+//! older than the events that were found; [`rows`] decodes just these events. So a page of the newest events opens only
+//! segments that reach into its range of time, and reads of them the pages with the page's events: of each column one page
+//! of 8,192 rows an event at worst, and its dictionary. Blocks are read whole, once.
+//!
+//! Must stay true: events come in the order of [`EventKey`], descending, each once, whatever is captured, compacted or
+//! merged between two pages; an event that a scan counts is listed, and no other.
+
+mod candidates;
+mod export;
+mod rows;
+
+pub use export::{StoredEvent, TakesEvents};
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::{Micros, Seq};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::blocks::block_log::BlockFilter;
+use crate::error::EventStoreError;
+use crate::event::Event;
+use crate::memory::{Purpose, QuestionMemory};
+use crate::persons::person_ids::derived;
+use candidates::Candidates;
+
+/// Events that are decoded at once at first; twice as many each time, up to [`BATCH_MAX`].
+const BATCH: usize = 100;
+/// Most events that are decoded at once.
+const BATCH_MAX: usize = 1600;
+
+/// The place of an event among all of its project: by its time, then by its arrival, then by its uuid. It never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventKey {
+    /// When it happened.
+    pub time: Micros,
+    /// Its order of arrival.
+    pub seq: Seq,
+    /// Its identity.
+    pub uuid: Uuid,
+}
+
+/// Which events a list shows; all conditions have to hold.
+#[derive(Debug, Clone)]
+pub struct EventsWanted {
+    /// Of one of these names; of any where none are given.
+    pub names: Option<BTreeSet<String>>,
+    /// Later than this.
+    pub after: Micros,
+    /// Earlier than this.
+    pub before: Micros,
+    /// Of the person that this id leads to.
+    pub person: Option<Uuid>,
+    /// With this distinct id.
+    pub distinct_id: Option<String>,
+    /// Behind this place in the list.
+    pub below: Option<EventKey>,
+}
+
+impl Default for EventsWanted {
+    fn default() -> EventsWanted {
+        EventsWanted {
+            names: None,
+            after: Micros::MIN,
+            before: Micros::MAX,
+            person: None,
+            distinct_id: None,
+            below: None,
+        }
+    }
+}
+
+impl EventsWanted {
+    fn is_named(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.contains(name))
+    }
+
+    /// Whether an event of this time and arrival may be wanted: its uuid may still say that it is not.
+    fn may_have(&self, time: Micros, seq: Seq) -> bool {
+        let is_below = self.below.is_none_or(|below| (time, seq) <= (below.time, below.seq));
+        is_below && time > self.after && time < self.before
+    }
+
+    /// The latest time that an event may have.
+    fn latest(&self) -> Micros {
+        let before = self.before.saturating_sub(1);
+        self.below.map_or(before, |below| before.min(below.time))
+    }
+}
+
+/// An event of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedEvent {
+    /// Its place.
+    pub key: EventKey,
+    /// Its person, merges applied.
+    pub person: Uuid,
+    /// The event.
+    pub event: Event,
+}
+
+/// How far a walk went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// The last event that was handed over, where there may be more behind it.
+    pub next: Option<EventKey>,
+    /// Events that were decoded.
+    pub examined: usize,
+    /// Bytes of segments that were read.
+    pub bytes_read: u64,
+}
+
+/// How much a walk may read before it ends where it is.
+#[derive(Debug, Clone, Copy)]
+pub struct WalkBudget {
+    /// Events that are decoded.
+    pub events: usize,
+    /// Bytes of segments.
+    pub bytes: u64,
+}
+
+impl EventStore {
+    /// Hands the wanted events to `take`, the newest first, until it breaks, or `budget` is used up. At least one batch is
+    /// handed over whatever it takes.
+    pub async fn walk_newest_events(
+        &self,
+        project: ProjectId,
+        wanted: EventsWanted,
+        budget: WalkBudget,
+        mut take: impl FnMut(ListedEvent) -> ControlFlow<()> + Send,
+    ) -> Result<Walked, EventStoreError> {
+        let memory = self.question_memory();
+        let mut candidates = self.candidates(project, wanted, &memory).await?;
+        let mut walked = Walked::default();
+        let mut batch = BATCH;
+        let mut lease = memory.lease(Purpose::Known);
+        loop {
+            let found = candidates.next(batch).await?;
+            if found.is_empty() {
+                walked.bytes_read = candidates.bytes_read;
+                return Ok(walked);
+            }
+            walked.examined += found.len();
+            let events = candidates.decode(found, &mut lease).await?;
+            walked.bytes_read = candidates.bytes_read;
+            let mut events = events.into_iter().peekable();
+            while let Some(event) = events.next() {
+                let key = event.key;
+                if take(event).is_break() {
+                    let is_more = events.peek().is_some() || candidates.has_more().await?;
+                    walked.next = is_more.then_some(key);
+                    walked.bytes_read = candidates.bytes_read;
+                    return Ok(walked);
+                }
+            }
+            lease.set(0)?;
+            if walked.examined >= budget.events || walked.bytes_read >= budget.bytes {
+                // All candidates so far were examined, those included that `take` never saw.
+                walked.next = if candidates.has_more().await? { candidates.last } else { None };
+                walked.bytes_read = candidates.bytes_read;
+                return Ok(walked);
+            }
+            batch = (batch * 2).min(BATCH_MAX);
+        }
+    }
+
+    async fn candidates(
+        &self,
+        project: ProjectId,
+        wanted: EventsWanted,
+        memory: &QuestionMemory,
+    ) -> Result<Candidates, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let person_merges = merge_state.person_merges.clone();
+        let own = wanted.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
+        let persons = own.or(wanted.person).map(|id| {
+            let person = person_merges.person(id);
+            let mut ids = person_merges.members(person);
+            ids.extend([id, person]);
+            ids
+        });
+        let wanted = Arc::new(wanted);
+        let named = wanted.clone();
+        let choice = BlockFilter {
+            event: Arc::new(move |name| named.is_named(name)),
+            from: wanted.after.saturating_add(1),
+            to: wanted.latest(),
+            property: Arc::new(|_| false),
+            memory: Some(memory.clone()),
+        };
+        let waiting = self.block_events(project, &manifest, blocks, choice).await?;
+        Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, person_merges, persons, memory))
+    }
+}

@@ -1,0 +1,175 @@
+//! When flags were last called: events `$feature_flag_called` move the time of their flag forward.
+//!
+//! Capture writes nothing for it. Compaction and imports count the calls of the events that they put into a segment, and
+//! store the latest of each flag in one row of the project before the segment is listed. Calls of blocks that wait for
+//! compaction are read from the newest blocks, in one round trip. Must stay true: a call belongs to the live flag that has
+//! its key when the call is stored or shown; storing the same calls again changes nothing.
+
+mod recent_calls;
+
+use std::sync::Arc;
+
+use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
+use pennon_core::store::{Guard, Item, Query, StoreError, back_off_after_conflict};
+use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, KnownCalls, StoredCalls};
+use pennon_engine::flag::is_possible_key;
+use pennon_engine::scan::Micros;
+use serde_json::Value;
+
+use crate::EventStore;
+use crate::blocks::block::Block;
+use crate::blocks::block_log::RawBlock;
+use crate::error::EventStoreError;
+use crate::keys::BlockId;
+
+pub(crate) use recent_calls::FlagCallCache;
+
+/// Keys up to which flags are looked up one by one; for more all keys of the project are read.
+const LOOKED_UP_MAX: usize = 500;
+/// How often a write of the row is retried that others were faster with.
+const TRIES: u32 = 12;
+/// Most bytes of blocks, inflated, that are read for the calls of waiting events; one block at least.
+const INFLATED_BYTES_MAX: usize = 128 << 20;
+/// Most keys of waiting events that are noted. Anybody can send calls of keys that no flag has.
+const WAITING_KEYS_MAX: usize = 50_000;
+
+impl EventStore {
+    /// Moves the last calls of the flags that `calls` name forward; those in the future count as `now`. Keys that no live
+    /// flag has are ignored.
+    pub async fn store_flag_calls(
+        &self,
+        project: ProjectId,
+        calls: &CallsByKey,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        self.count_flag_calls(project, calls, None, now).await
+    }
+
+    /// As [`EventStore::store_flag_calls`], of all blocks up to `newest`, where the calls are those of blocks.
+    pub(crate) async fn count_flag_calls(
+        &self,
+        project: ProjectId,
+        calls: &CallsByKey,
+        newest: Option<BlockId>,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let called = self.called_flags(project, calls).await?;
+        let newest = newest.map(|block| block.to_string());
+        let (records, key) = (&self.inner.store.records, flag_calls(project));
+        for tried in 0..TRIES {
+            back_off_after_conflict(tried).await;
+            let item = records.get(&key).await?;
+            let mut stored = match &item {
+                Some(item) => item.body::<StoredCalls>()?,
+                None => StoredCalls::default(),
+            };
+            let moved = called.iter().filter(|(flag, at)| stored.advance(*flag, *at, now)).count();
+            let has_counted = newest.as_ref().is_some_and(|newest| stored.count_to(newest));
+            if moved == 0 && !has_counted {
+                return Ok(());
+            }
+            stored.truncate(FLAGS_MAX);
+            let version = item.as_ref().map_or(0, |item| item.version);
+            let guard = item.map_or(Guard::Absent, |item| Guard::Version(item.version));
+            let row = Item::new(key.clone(), &stored)?.with_version(version + 1);
+            match records.put(row, guard).await {
+                Err(error) if error.is_condition(0) => {}
+                written => {
+                    self.inner.flag_calls.invalidate();
+                    return Ok(written?);
+                }
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// The live flags that have the keys of `calls`, and their latest calls.
+    async fn called_flags(
+        &self,
+        project: ProjectId,
+        calls: &CallsByKey,
+    ) -> Result<Vec<(i64, Micros)>, EventStoreError> {
+        let records = &self.inner.store.records;
+        if calls.len() <= LOOKED_UP_MAX {
+            let keys = calls.iter().map(|(key, _)| flag_key_live(project, key)).collect::<Vec<_>>();
+            let rows = records.batch_get(&keys).await?;
+            let called = rows.iter().zip(calls.iter());
+            return Ok(called.filter_map(|(row, (_, at))| Some((row.as_ref()?.count, at))).collect());
+        }
+        let rows = records.query(Query::partition(flag_keys_pk(project))).await?;
+        let called = |row: &Item| Some((row.count, calls.get(live_flag_key(&row.key.sk)?)?));
+        Ok(rows.iter().filter_map(called).collect())
+    }
+
+    /// When flags were last called: what is stored, and the calls of the newest blocks that are not counted there, at most a
+    /// page of the store of each shard. One round trip; none within five seconds of the last one, unless this process has
+    /// stored events since. Blocks that cannot be read are left out.
+    pub async fn flag_calls(&self, project: ProjectId) -> Result<Arc<KnownCalls>, EventStoreError> {
+        let memory = &self.inner.flag_calls;
+        if let Some(calls) = memory.get(project) {
+            return Ok(calls);
+        }
+        let start = memory.start();
+        let row = flag_calls(project);
+        // What a row that is read too early does not count is in blocks that are there for minutes.
+        let (row, blocks) = futures::join!(self.inner.store.records.get(&row), self.newest_blocks(project));
+        let stored = match row? {
+            Some(row) => row.body::<StoredCalls>()?,
+            None => StoredCalls::default(),
+        };
+        let blocks = match blocks {
+            Ok(blocks) => blocks,
+            Err(error) => {
+                tracing::warn!(project, %error, "calls of flags are answered without the latest events");
+                Vec::new()
+            }
+        };
+        let mut waiting = CallsByKey::default();
+        let mut unknown = Vec::new();
+        for block in blocks.into_iter().filter(|block| !stored.has_counted(&block.id.to_string())) {
+            match memory.block(project, block.id) {
+                Some(known) => waiting.merge(&known),
+                None => unknown.push(block),
+            }
+        }
+        if !unknown.is_empty() {
+            for (id, of_block) in tokio::task::spawn_blocking(move || calls_of(&unknown)).await? {
+                if waiting.len() < WAITING_KEYS_MAX {
+                    waiting.merge(&of_block);
+                }
+                memory.keep_block(project, id, &Arc::new(of_block));
+            }
+        }
+        let calls = Arc::new(KnownCalls { stored, waiting });
+        memory.keep(project, start, calls.clone());
+        Ok(calls)
+    }
+}
+
+/// The calls of each of `blocks`, the newest first, as many as may be inflated.
+fn calls_of(blocks: &[RawBlock]) -> Vec<(BlockId, CallsByKey)> {
+    let mut inflated = 0;
+    let newest = blocks.iter().rev().enumerate().take_while(|(number, block)| {
+        inflated += block.inflated_len();
+        *number == 0 || inflated <= INFLATED_BYTES_MAX
+    });
+    newest.filter_map(|(_, block)| Some((block.id, calls_of_block(&block.open().ok()?).ok()?))).collect()
+}
+
+fn calls_of_block(block: &Block) -> Result<CallsByKey, EventStoreError> {
+    let mut calls = CallsByKey::default();
+    let Some(name) = block.names.iter().position(|name| name == CALL_EVENT) else { return Ok(calls) };
+    let wanted = block.keys.iter().map(|key| key == CALLED_KEY).collect::<Vec<_>>();
+    for (index, head) in block.headers.iter().enumerate().filter(|(_, head)| head.name == name) {
+        let event = block.event(index, &wanted)?;
+        if let Some(Value::String(key)) = event.properties.get(CALLED_KEY)
+            && is_possible_key(key)
+        {
+            calls.add(key, head.timestamp);
+        }
+    }
+    Ok(calls)
+}

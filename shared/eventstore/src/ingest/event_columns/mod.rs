@@ -1,0 +1,191 @@
+//! Events on their way into a segment, as columns: no object is kept of any of them.
+//!
+//! Names, distinct ids and texts are kept once each; a property key is a column of numbers. When all have come in, the
+//! rows are put in order by a permutation and handed to the segment's writer, one person range after the other
+//! ([`encode`]). Must stay true: every value comes back exactly as it went in; which keys get a column is decided as
+//! [`crate::segments::property_columns`] says; memory is what [`EventColumns::memory`] says, about.
+
+mod cell;
+mod chunked_vec;
+mod flag_calls;
+pub(crate) mod from_blocks;
+mod import;
+mod interner;
+mod property_column;
+mod segment_encoder;
+
+use pennon_engine::scan::{Micros, Seq};
+use uuid::Uuid;
+
+pub use cell::{Cell, Properties, read_properties};
+pub(crate) use from_blocks::InflatedBlocks;
+
+use crate::event::{Event, seq_of_line};
+use chunked_vec::ChunkedVec;
+use interner::Interner;
+use property_column::{PropertyValues, StoredValue};
+
+/// Keys beyond these get no column, however frequent they turn out to be; their values are kept one by one.
+const KEYS_MAX: usize = 20_000;
+/// What an event takes besides its texts and properties.
+const FIXED_BYTES: usize = 48;
+/// Most bytes of texts of one segment's events: the arrays of a range count bytes in 31 bits.
+pub const TEXT_BYTES_MAX: usize = 1 << 30;
+
+/// Events as columns, and in which order they came.
+pub struct EventColumns {
+    /// When the import began.
+    now: Micros,
+    names: Interner,
+    distinct_ids: Interner,
+    texts: Interner,
+    keys: Interner,
+    /// By row.
+    events: ChunkedVec<u32>,
+    distinct_id_codes: ChunkedVec<u32>,
+    times: ChunkedVec<Micros>,
+    seqs: ChunkedVec<Seq>,
+    uuids: ChunkedVec<Uuid>,
+    /// By number of the key, the first [`KEYS_MAX`].
+    columns: Vec<PropertyValues>,
+    /// Row, key and value of the others.
+    rest: Vec<(u32, u32, StoredValue)>,
+    /// The key before, of the event that is being taken.
+    last_key: Option<u32>,
+    text_bytes: usize,
+    taken_bytes: usize,
+}
+
+impl std::fmt::Debug for EventColumns {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("EventColumns").field("events", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl EventColumns {
+    /// No events yet, of an import that began at `now`.
+    pub fn new(now: Micros) -> EventColumns {
+        EventColumns {
+            now,
+            names: Interner::default(),
+            distinct_ids: Interner::default(),
+            texts: Interner::default(),
+            keys: Interner::default(),
+            events: ChunkedVec::default(),
+            distinct_id_codes: ChunkedVec::default(),
+            times: ChunkedVec::default(),
+            seqs: ChunkedVec::default(),
+            uuids: ChunkedVec::default(),
+            columns: Vec::new(),
+            rest: Vec::new(),
+            last_key: None,
+            text_bytes: 0,
+            taken_bytes: 0,
+        }
+    }
+
+    /// Takes the event of a line, without its properties: these follow by [`Properties::property`].
+    pub fn event(&mut self, line: u64, uuid: Uuid, event: &str, distinct_id: &str, timestamp: Micros) {
+        self.begin(seq_of_line(self.now, line), uuid, event, distinct_id, timestamp);
+    }
+
+    /// Takes a whole event of a line.
+    pub fn push(&mut self, line: u64, event: &Event) {
+        self.take(seq_of_line(self.now, line), event);
+    }
+
+    fn take(&mut self, seq: Seq, event: &Event) {
+        self.begin(seq, event.uuid, &event.event, &event.distinct_id, event.timestamp);
+        for (key, value) in &event.properties {
+            self.property(key, Cell::of(value));
+        }
+    }
+
+    fn begin(&mut self, seq: Seq, uuid: Uuid, event: &str, distinct_id: &str, timestamp: Micros) {
+        self.events.push(self.names.number(event));
+        self.distinct_id_codes.push(self.distinct_ids.number(distinct_id));
+        self.times.push(timestamp);
+        self.seqs.push(seq);
+        self.uuids.push(uuid);
+        self.taken_bytes += event.len() + distinct_id.len() + FIXED_BYTES;
+        self.last_key = None;
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// About how many bytes of memory they take, room to grow included.
+    pub fn memory(&self) -> usize {
+        let interned = [&self.names, &self.distinct_ids, &self.texts, &self.keys];
+        interned.iter().map(|texts| texts.memory()).sum::<usize>()
+            + self.events.memory()
+            + self.distinct_id_codes.memory()
+            + self.times.memory()
+            + self.seqs.memory()
+            + self.uuids.memory()
+            + self.columns.iter().map(PropertyValues::memory).sum::<usize>()
+            + self.rest.capacity() * size_of::<(u32, u32, StoredValue)>()
+    }
+
+    /// How many bytes their texts would take if each were kept as often as it occurs.
+    pub fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// How much has come in, about: what they take in memory is no more than a few times this.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes
+    }
+
+    /// The number of a key. Events name their keys in the same order mostly, so the one that followed last time is tried
+    /// first.
+    fn key(&mut self, key: &str) -> u32 {
+        let guess = match self.last_key {
+            None => Some(0),
+            Some(last) => self.columns.get(last as usize).map(|column| column.next),
+        };
+        let guess = guess.filter(|guess| (*guess as usize) < self.keys.len());
+        let number = match guess {
+            Some(guess) if self.keys.text(guess) == key => guess,
+            _ => self.keys.number(key),
+        };
+        if let Some(column) = self.last_key.and_then(|last| self.columns.get_mut(last as usize)) {
+            column.next = number;
+        }
+        self.last_key = Some(number);
+        number
+    }
+}
+
+impl Properties for EventColumns {
+    /// Takes a property of the last event.
+    fn property(&mut self, key: &str, cell: Cell<'_>) {
+        let Some(row) = self.len().checked_sub(1) else { return };
+        let number = self.key(key);
+        self.taken_bytes += key.len() + size_of::<StoredValue>();
+        if let Cell::Text(text) | Cell::Json(text) = &cell {
+            self.text_bytes += text.len();
+            self.taken_bytes += text.len();
+        }
+        let value = StoredValue::of(&cell, &mut self.texts);
+        if number as usize >= KEYS_MAX {
+            self.text_bytes += key.len();
+            self.rest.push((row as u32, number, value));
+            return;
+        }
+        if number as usize == self.columns.len() {
+            self.columns.push(PropertyValues::new());
+        }
+        self.columns[number as usize].push(row as u32, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The values of one property key while events come in.
+//!
+//! Must stay true: a value is told apart from every other one of JSON (50 from 50.0, null from absent); rows come in
+//! ascending order, and of two values of one row the last counts.
+
+use super::cell::Cell;
+use super::chunked_vec::ChunkedVec;
+use super::interner::Interner;
+use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, TypeCounts};
+
+/// What a stored number means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) enum Tag {
+    #[default]
+    Null,
+    Boolean,
+    Integer,
+    /// The bits of the float.
+    Float,
+    /// A number of the interner.
+    Text,
+    /// A number of the interner: the text of a value.
+    Json,
+}
+
+/// A stored value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StoredValue {
+    pub tag: Tag,
+    pub bits: u64,
+}
+
+impl StoredValue {
+    pub(super) fn of(cell: &Cell<'_>, texts: &mut Interner) -> StoredValue {
+        let (tag, bits) = match cell {
+            Cell::Null => (Tag::Null, 0),
+            Cell::Boolean(value) => (Tag::Boolean, u64::from(*value)),
+            Cell::Integer(n) => (Tag::Integer, *n as u64),
+            Cell::Float(float) => (Tag::Float, float.to_bits()),
+            Cell::Text(text) => (Tag::Text, u64::from(texts.number(text))),
+            Cell::Json(text) => (Tag::Json, u64::from(texts.number(text))),
+        };
+        StoredValue { tag, bits }
+    }
+
+    /// Whether a column of this kind can hold it. The rule is that of [`Kind::fits`].
+    pub(super) fn fits(self, kind: Kind) -> bool {
+        match (kind, self.tag) {
+            (Kind::Json, _)
+            | (Kind::Text, Tag::Text)
+            | (Kind::Integer, Tag::Integer)
+            | (Kind::Float, Tag::Float)
+            | (Kind::Boolean, Tag::Boolean) => true,
+            (Kind::Number, Tag::Integer) => (self.bits as i64).unsigned_abs() <= EXACT_INTEGER_MAX,
+            (Kind::Number, Tag::Float) => f64::from_bits(self.bits).fract() != 0.0,
+            _ => false,
+        }
+    }
+
+    /// As a float, where it is a number.
+    pub(super) fn as_float(self) -> f64 {
+        if self.tag == Tag::Integer { self.bits as i64 as f64 } else { f64::from_bits(self.bits) }
+    }
+
+    /// Writes it as JSON.
+    pub(super) fn write_json(self, texts: &Interner, out: &mut String) {
+        use std::fmt::Write;
+        let written = match self.tag {
+            Tag::Null => write!(out, "null"),
+            Tag::Boolean => write!(out, "{}", self.bits != 0),
+            Tag::Integer => write!(out, "{}", self.bits as i64),
+            Tag::Float => write!(out, "{}", serde_json::Value::from(f64::from_bits(self.bits))),
+            Tag::Text => write!(out, "{}", serde_json::Value::from(texts.text(self.bits as u32))),
+            Tag::Json => write!(out, "{}", texts.text(self.bits as u32)),
+        };
+        // Writing into a text cannot fail.
+        debug_assert!(written.is_ok());
+    }
+}
+
+/// Numbers of 32 bits as long as nothing needs more.
+#[derive(Debug)]
+enum Numbers {
+    Narrow(ChunkedVec<u32>),
+    Wide(ChunkedVec<u64>),
+}
+
+/// The values of one key.
+#[derive(Debug)]
+pub(super) struct PropertyValues {
+    /// The rows that have a value, ascending; none as long as all had one.
+    rows: Option<ChunkedVec<u32>>,
+    /// Of all values, as long as they agree.
+    tag: Tag,
+    /// Of each value, once they do not.
+    tags: Option<ChunkedVec<Tag>>,
+    numbers: Numbers,
+    pub tally: TypeCounts,
+    /// Which key came next in the event before.
+    pub next: u32,
+}
+
+impl PropertyValues {
+    pub(super) fn new() -> PropertyValues {
+        PropertyValues {
+            rows: None,
+            tag: Tag::Null,
+            tags: None,
+            numbers: Numbers::Narrow(ChunkedVec::default()),
+            tally: TypeCounts::default(),
+            next: 0,
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        match &self.numbers {
+            Numbers::Narrow(numbers) => numbers.len(),
+            Numbers::Wide(numbers) => numbers.len(),
+        }
+    }
+
+    /// About how many bytes of memory they take.
+    pub(super) fn memory(&self) -> usize {
+        let numbers = match &self.numbers {
+            Numbers::Narrow(numbers) => numbers.memory(),
+            Numbers::Wide(numbers) => numbers.memory(),
+        };
+        let rows = self.rows.as_ref().map_or(0, ChunkedVec::memory);
+        size_of::<PropertyValues>() + numbers + rows + self.tags.as_ref().map_or(0, ChunkedVec::memory)
+    }
+
+    /// The value at a place.
+    pub(super) fn at(&self, place: usize) -> StoredValue {
+        let bits = match &self.numbers {
+            Numbers::Narrow(numbers) => u64::from(numbers[place]),
+            Numbers::Wide(numbers) => numbers[place],
+        };
+        StoredValue { tag: self.tags.as_ref().map_or(self.tag, |tags| tags[place]), bits }
+    }
+
+    /// The row of a place.
+    pub(super) fn row(&self, place: usize) -> u32 {
+        self.rows.as_ref().map_or(place as u32, |rows| rows[place])
+    }
+
+    /// Adds the value of `row`, which is not before the last one.
+    pub(super) fn push(&mut self, row: u32, value: StoredValue) {
+        let len = self.len();
+        if len > 0 && self.row(len - 1) == row {
+            self.pop();
+        }
+        let len = self.len();
+        if self.rows.is_none() && row as usize != len {
+            self.rows = Some((0..len as u32).collect());
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.push(row);
+        }
+        if len == 0 {
+            self.tag = value.tag;
+        } else if self.tags.is_none() && self.tag != value.tag {
+            self.tags = Some(std::iter::repeat_n(self.tag, len).collect());
+        }
+        if let Some(tags) = &mut self.tags {
+            tags.push(value.tag);
+        }
+        match (&mut self.numbers, u32::try_from(value.bits)) {
+            (Numbers::Narrow(numbers), Ok(narrow)) => numbers.push(narrow),
+            (Numbers::Wide(numbers), _) => numbers.push(value.bits),
+            (Numbers::Narrow(numbers), Err(_)) => {
+                let mut wide = numbers.iter().map(|number| u64::from(*number)).collect::<ChunkedVec<_>>();
+                wide.push(value.bits);
+                self.numbers = Numbers::Wide(wide);
+            }
+        }
+        self.tally.add_fitting(|kind| value.fits(kind));
+    }
+
+    fn pop(&mut self) {
+        let last = self.at(self.len() - 1);
+        self.tally.remove_fitting(|kind| last.fits(kind));
+        match &mut self.numbers {
+            Numbers::Narrow(numbers) => numbers.pop(),
+            Numbers::Wide(numbers) => numbers.pop(),
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.pop();
+        }
+        if let Some(tags) = &mut self.tags {
+            tags.pop();
+        }
+    }
+
+    /// For finding the place of a row, when `rows` have come in all.
+    pub(super) fn places(&self, rows: usize) -> ValuePlaces {
+        match &self.rows {
+            None => ValuePlaces::All(self.len()),
+            Some(own) => {
+                let mut words = vec![(0_u64, 0_u32); rows.div_ceil(64)];
+                for row in own.iter() {
+                    words[*row as usize / 64].0 |= 1 << (row % 64);
+                }
+                let mut before = 0;
+                for (bits, count) in &mut words {
+                    *count = before;
+                    before += bits.count_ones();
+                }
+                ValuePlaces::Some(words)
+            }
+        }
+    }
+}
+
+/// Which rows have a value, and where.
+pub(super) enum ValuePlaces {
+    /// So many from the first on.
+    All(usize),
+    /// Bits of 64 rows each, and how many are set before.
+    Some(Vec<(u64, u32)>),
+}
+
+impl ValuePlaces {
+    /// The place of the value of `row`, if it has one.
+    pub(super) fn of(&self, row: u32) -> Option<usize> {
+        match self {
+            ValuePlaces::All(count) => Some(row as usize).filter(|row| row < count),
+            ValuePlaces::Some(words) => {
+                let (bits, before) = words[row as usize / 64];
+                let bit = 1_u64 << (row % 64);
+                (bits & bit != 0).then(|| (before + (bits & (bit - 1)).count_ones()) as usize)
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! JSON into the binary form of blocks, while it is being parsed.
+//!
+//! Must stay true: what an event may take is counted while it is read, not after; null characters, which no other part of
+//! the vendor's product stores, become U+FFFD as they do there.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::codec::{
+    ARRAY, END, FALSE, FLOAT, INTEGER, NULL, OBJECT, Reader, TEXT, TRUE, UNSIGNED, write_signed, write_text,
+    write_unsigned,
+};
+use crate::ingest::captured_batch::{Packed, PackedProperties};
+
+/// Why an event is not read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excess {
+    /// It has more bytes than it may.
+    Bytes,
+    /// It is nested deeper than it may be.
+    Depth,
+}
+
+/// What may still be read of an event, about: bytes of its JSON text without blanks and escapes.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    left: usize,
+    /// Why reading stopped, where it is because of what is counted here.
+    pub excess: Option<Excess>,
+}
+
+impl Meter {
+    /// An event that may have `most` bytes.
+    pub fn new(most: usize) -> Meter {
+        Meter { left: most, excess: None }
+    }
+
+    /// Counts `bytes` of the event.
+    pub fn count<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.excess = Some(Excess::Bytes);
+                Err(E::custom("an event of more bytes than are taken"))
+            }
+        }
+    }
+
+    fn deeper<E: Error>(&mut self, depth: usize) -> Result<usize, E> {
+        depth.checked_sub(1).ok_or_else(|| {
+            self.excess = Some(Excess::Depth);
+            E::custom("nested deeper than is taken")
+        })
+    }
+}
+
+/// Reads the properties of an event.
+pub struct PropertiesSeed<'a> {
+    pub(crate) packed: &'a mut Packed,
+    pub(crate) meter: &'a mut Meter,
+    pub(crate) depth: usize,
+    pub(crate) noted: &'static [&'static str],
+}
+
+impl<'de> DeserializeSeed<'de> for PropertiesSeed<'_> {
+    /// None where it is no object; nothing is kept of it then.
+    type Value = Option<PackedProperties>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PropertiesSeed<'_> {
+    type Value = Option<PackedProperties>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        let end = self.packed.bytes.len();
+        Ok(Some(PackedProperties { range: end..end, ..PackedProperties::default() }))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Packed { bytes, keys } = self.packed;
+        let depth = self.meter.deeper(self.depth)?;
+        self.meter.count(2)?;
+        let mut properties =
+            PackedProperties { range: bytes.len()..bytes.len(), ..PackedProperties::default() };
+        while let Some(name) = map.next_key_seed(Name)? {
+            self.meter.count(name.len() + 4)?;
+            let place = bytes.len();
+            if let Some(index) = self.noted.iter().position(|noted| *noted == name) {
+                properties.noted[index] = Some(place);
+            }
+            let key = Key::Number(keys.code(&name));
+            map.next_value_seed(Packing { out: bytes, meter: self.meter, depth, key })?;
+        }
+        properties.range.end = bytes.len();
+        Ok(Some(properties))
+    }
+}
+
+/// Reads a value of an event that is no part of its properties.
+pub struct ValueSeed<'a> {
+    pub(crate) packed: &'a mut Packed,
+    pub(crate) meter: &'a mut Meter,
+    pub(crate) depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let ValueSeed { packed, meter, depth } = self;
+        // Behind what is kept, and taken away again.
+        let start = packed.bytes.len();
+        let packing = Packing { out: &mut packed.bytes, meter, depth, key: Key::None };
+        let read = packing.deserialize(deserializer);
+        let value =
+            read.and_then(|()| Reader::new(&packed.bytes[start..]).whole_value().map_err(D::Error::custom));
+        packed.bytes.truncate(start);
+        value
+    }
+}
+
+/// What stands between the tag of a value and its content.
+enum Key<'a> {
+    None,
+    Number(u32),
+    Text(&'a str),
+}
+
+struct Packing<'a, 'k> {
+    out: &'a mut Vec<u8>,
+    meter: &'a mut Meter,
+    depth: usize,
+    key: Key<'k>,
+}
+
+impl Packing<'_, '_> {
+    fn begin<E: Error>(&mut self, tag: u8, bytes: usize) -> Result<(), E> {
+        self.meter.count(bytes)?;
+        self.out.push(tag);
+        match self.key {
+            Key::None => {}
+            Key::Number(code) => write_unsigned(self.out, code.into()),
+            Key::Text(text) => write_text(self.out, text),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Packing<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// Bytes that a number, a truth value or nothing counts for, the comma behind it included.
+const SCALAR_BYTES: usize = 9;
+
+impl<'de> Visitor<'de> for Packing<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(mut self) -> Result<(), E> {
+        self.begin(NULL, SCALAR_BYTES)
+    }
+
+    fn visit_bool<E: Error>(mut self, value: bool) -> Result<(), E> {
+        self.begin(if value { TRUE } else { FALSE }, SCALAR_BYTES)
+    }
+
+    fn visit_i64<E: Error>(mut self, value: i64) -> Result<(), E> {
+        self.begin(INTEGER, SCALAR_BYTES)?;
+        write_signed(self.out, value);
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(mut self, value: u64) -> Result<(), E> {
+        if let Ok(value) = i64::try_from(value) {
+            return self.visit_i64(value);
+        }
+        self.begin(UNSIGNED, SCALAR_BYTES)?;
+        write_unsigned(self.out, value);
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(mut self, value: f64) -> Result<(), E> {
+        self.begin(FLOAT, SCALAR_BYTES)?;
+        self.out.extend_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
+        self.begin(TEXT, value.len() + 3)?;
+        write_text(self.out, &without_nul(value));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        let depth = self.meter.deeper(self.depth)?;
+        self.begin(ARRAY, 3)?;
+        let (out, meter) = (self.out, self.meter);
+        while seq.next_element_seed(Packing { out, meter, depth, key: Key::None })?.is_some() {}
+        out.push(END);
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let depth = self.meter.deeper(self.depth)?;
+        self.begin(OBJECT, 3)?;
+        let (out, meter) = (self.out, self.meter);
+        while let Some(name) = map.next_key_seed(Name)? {
+            meter.count(name.len() + 4)?;
+            map.next_value_seed(Packing { out, meter, depth, key: Key::Text(&name) })?;
+        }
+        out.push(END);
+        Ok(())
+    }
+}
+
+/// The name of a field.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(without_nul(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(without_nul(value).into_owned()))
+    }
+}
+
+/// `text` with U+FFFD in the place of null characters.
+pub fn without_nul(text: &str) -> Cow<'_, str> {
+    if text.as_bytes().contains(&0) {
+        Cow::Owned(text.replace('\0', "\u{FFFD}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}

@@ -1,0 +1,349 @@
+//! Somebody else's Parquet file, as values of JSON, for imports.
+//!
+//! Must stay true: memory is bounded by the rows of a few batches; a column of a type that has no JSON form is refused by
+//! name before any row is read; a null is an absent value.
+
+use std::fs::File;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DataType, Float64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+};
+use chrono::DateTime;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
+use serde_json::{Map, Value};
+
+use crate::error::EventStoreError;
+use crate::ingest::event_columns::Cell;
+
+/// Rows decoded at once.
+const BATCH_ROWS: usize = 8192;
+
+/// Batches that are decoded before they are asked for.
+const AHEAD: usize = 4;
+
+/// What a thread that reads ahead hands over; none after the last rows.
+type Ahead = Receiver<Option<Result<TableRows, EventStoreError>>>;
+
+/// A Parquet file that is being read.
+pub struct TableFile {
+    reader: Option<ParquetRecordBatchReader>,
+    ahead: Option<Ahead>,
+    columns: Vec<String>,
+    compressions: Vec<(String, Compression)>,
+    rows: u64,
+}
+
+impl TableFile {
+    /// Opens the file. [`EventStoreError::Corrupt`] when it is no Parquet file, or a column has no JSON form.
+    pub fn open(file: File) -> Result<TableFile, EventStoreError> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS);
+        let schema = builder.schema().clone();
+        if let Some(field) = schema.fields().iter().find(|field| !has_json_form(field.data_type())) {
+            let (name, kind) = (field.name(), field.data_type());
+            return Err(EventStoreError::Corrupt(format!(
+                "column {name} has type {kind}, which has no JSON form"
+            )));
+        }
+        let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+        let mut compressions = Vec::<(String, Compression)>::new();
+        for chunk in builder.metadata().row_groups().iter().flat_map(|group| group.columns()) {
+            let compression = chunk.compression();
+            if !compressions.iter().any(|(_, known)| *known == compression) {
+                compressions.push((chunk.column_path().string(), compression));
+            }
+        }
+        Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, compressions, rows })
+    }
+
+    /// How its columns are compressed, each way once, with the first column that is. Rows come of those only for which
+    /// the program has the decoder.
+    pub fn compressions(&self) -> &[(String, Compression)] {
+        &self.compressions
+    }
+
+    /// Names of its columns.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The next rows; none after the last.
+    pub fn next_rows(&mut self) -> Option<Result<TableRows, EventStoreError>> {
+        if let Some(reader) = self.reader.take() {
+            match read_ahead(reader) {
+                Ok(ahead) => self.ahead = Some(ahead),
+                Err(error) => return Some(Err(EventStoreError::corrupt(error))),
+            }
+        }
+        let next = self.ahead.as_ref()?.recv();
+        // A thread that ended without a word has not come to the end of the file.
+        let next = next.unwrap_or_else(|_| Some(Err(EventStoreError::corrupt("reading the file stopped"))));
+        if next.is_none() {
+            self.ahead = None;
+        }
+        next
+    }
+}
+
+/// Decodes on a thread of its own, a few batches ahead of whoever takes them.
+fn read_ahead(reader: ParquetRecordBatchReader) -> std::io::Result<Ahead> {
+    let (give, take) = sync_channel(AHEAD);
+    std::thread::Builder::new().name("import-decode".to_owned()).spawn(move || {
+        for batch in reader {
+            let rows = batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch));
+            // Nobody waits for more: the import has ended early.
+            if give.send(Some(rows)).is_err() {
+                return;
+            }
+        }
+        // As above.
+        let _ = give.send(None);
+    })?;
+    Ok(take)
+}
+
+impl std::fmt::Debug for TableFile {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("TableFile").field("columns", &self.columns).field("rows", &self.rows).finish()
+    }
+}
+
+fn has_json_form(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            true
+        }
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
+        DataType::Dictionary(_, values) => has_json_form(values),
+        DataType::List(items) | DataType::LargeList(items) => has_json_form(items.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|field| has_json_form(field.data_type())),
+        other => other.is_integer() || other.is_floating(),
+    }
+}
+
+/// Some rows of the file.
+pub struct TableRows {
+    rows: usize,
+    columns: Vec<Cells>,
+}
+
+/// The values of a column.
+enum Cells {
+    Nothing,
+    Boolean(BooleanArray),
+    Integer(Int64Array),
+    Float(Float64Array),
+    Time(TimestampMicrosecondArray),
+    Text(StringArray),
+    /// Texts, and which of them each row has.
+    Coded(Int32Array, StringArray),
+    Values(Vec<Option<Value>>),
+}
+
+impl TableRows {
+    fn of(batch: &RecordBatch) -> Result<TableRows, EventStoreError> {
+        let columns = batch.columns().iter().map(cells).collect::<Result<_, _>>()?;
+        Ok(TableRows { rows: batch.num_rows(), columns })
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// The value of a column in a row; none where it is null, or no number.
+    pub fn cell(&self, column: usize, row: usize) -> Option<Cell<'_>> {
+        Some(match self.columns.get(column)? {
+            Cells::Nothing => return None,
+            Cells::Boolean(array) => Cell::Boolean(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Integer(array) => Cell::Integer(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Float(array) => {
+                let float = array.is_valid(row).then(|| array.value(row))?;
+                // What is no number (NaN, infinities) has no JSON form and is absent.
+                Cell::Float(Some(float).filter(|float| float.is_finite())?)
+            }
+            Cells::Time(array) => Cell::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into()),
+            Cells::Text(array) => Cell::Text(array.is_valid(row).then(|| array.value(row))?.into()),
+            Cells::Coded(codes, texts) => {
+                let code = codes.is_valid(row).then(|| codes.value(row) as usize)?;
+                Cell::Text(texts.is_valid(code).then(|| texts.value(code))?.into())
+            }
+            Cells::Values(values) => Cell::of(values.get(row)?.as_ref()?),
+        })
+    }
+
+    /// The instant in a column of instants, in microseconds; none in any other.
+    pub fn instant(&self, column: usize, row: usize) -> Option<i64> {
+        match self.columns.get(column)? {
+            Cells::Time(array) => array.is_valid(row).then(|| array.value(row)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for TableRows {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("TableRows").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+fn cells(array: &ArrayRef) -> Result<Cells, EventStoreError> {
+    Ok(match array.data_type() {
+        DataType::Null => Cells::Nothing,
+        DataType::Boolean => Cells::Boolean(array.as_boolean().clone()),
+        DataType::UInt64 | DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => {
+            Cells::Values(values(array)?)
+        }
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
+            let micros = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            Cells::Time(micros.as_primitive::<TimestampMicrosecondType>().clone())
+        }
+        other if other.is_integer() => {
+            Cells::Integer(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+        }
+        other if other.is_floating() => {
+            Cells::Float(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+        }
+        DataType::Dictionary(_, of) if is_text(of) => {
+            let of = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+            let coded = cast(array, &of)?;
+            let coded = coded.as_dictionary::<Int32Type>();
+            Cells::Coded(coded.keys().clone(), coded.values().as_string::<i32>().clone())
+        }
+        DataType::Dictionary(_, of) => cells(&cast(array, of)?)?,
+        _ => Cells::Text(cast(array, &DataType::Utf8)?.as_string::<i32>().clone()),
+    })
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// The values inside lists and structures, and of types that no column of ours has.
+fn values(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
+    Ok(match array.data_type() {
+        DataType::UInt64 => {
+            array.as_primitive::<UInt64Type>().iter().map(|value| value.map(Value::from)).collect()
+        }
+        DataType::List(_) => array.as_list::<i32>().iter().map(list).collect::<Result<_, _>>()?,
+        DataType::LargeList(_) => array.as_list::<i64>().iter().map(list).collect::<Result<_, _>>()?,
+        DataType::Struct(_) => structs(array)?,
+        _ => {
+            let rows = TableRows { rows: array.len(), columns: vec![cells(array)?] };
+            (0..rows.len()).map(|row| rows.cell(0, row).map(|cell| cell.to_value())).collect()
+        }
+    })
+}
+
+fn list(items: Option<ArrayRef>) -> Result<Option<Value>, EventStoreError> {
+    let Some(items) = items else { return Ok(None) };
+    Ok(Some(values(&items)?.into_iter().map(Option::unwrap_or_default).collect()))
+}
+
+fn structs(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
+    let structs = array.as_struct();
+    let mut rows = vec![Map::new(); structs.len()];
+    for (name, column) in structs.column_names().into_iter().zip(structs.columns()) {
+        for (row, value) in rows.iter_mut().zip(values(column)?) {
+            if let Some(value) = value {
+                row.insert(name.to_owned(), value);
+            }
+        }
+    }
+    let rows = rows.into_iter().enumerate();
+    Ok(rows.map(|(at, row)| structs.is_valid(at).then_some(Value::Object(row))).collect())
+}
+
+/// UTC with six fractional digits and `Z`.
+fn instant(micros: i64) -> Option<String> {
+    let at = DateTime::from_timestamp_micros(micros)?;
+    Some(at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BinaryArray, BooleanArray, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray,
+        TimestampMillisecondArray, UInt64Array,
+    };
+    use parquet::arrow::ArrowWriter;
+    use serde_json::json;
+
+    fn open(columns: Vec<(&str, ArrayRef)>) -> Result<TableFile, EventStoreError> {
+        let batch = RecordBatch::try_from_iter_with_nullable(
+            columns.into_iter().map(|(name, array)| (name.to_owned(), array, true)),
+        );
+        let batch = batch.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let mut writer = ArrowWriter::try_new(file.try_clone().unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        TableFile::open(file)
+    }
+
+    #[test]
+    fn rows_have_the_values_that_are_not_null() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+        let mut table = open(vec![
+            ("text", text.clone()),
+            (
+                "coded",
+                cast(&text, &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)))
+                    .unwrap(),
+            ),
+            ("small", Arc::new(Int32Array::from(vec![Some(-5), None]))),
+            ("large", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
+            ("float", Arc::new(Float64Array::from(vec![50.0, f64::NAN]))),
+            ("yes", Arc::new(BooleanArray::from(vec![Some(true), None]))),
+            ("micros", Arc::new(TimestampMicrosecondArray::from(vec![1_500_001, -1]))),
+            (
+                "millis",
+                Arc::new(TimestampMillisecondArray::from(vec![Some(1500), None]).with_timezone("+02:00")),
+            ),
+        ])
+        .unwrap();
+        assert_eq!(table.rows(), 2);
+        let rows = table.next_rows().unwrap().unwrap();
+        let first = json!({
+            "text": "a", "coded": "a", "small": -5, "large": u64::MAX, "float": 50.0, "yes": true,
+            "micros": "1970-01-01T00:00:01.500001Z", "millis": "1970-01-01T00:00:01.500000Z",
+        });
+        let object = |row: usize| {
+            let cells =
+                table.columns().iter().enumerate().map(|(at, name)| (name.clone(), rows.cell(at, row)));
+            let cells = cells.filter_map(|(name, cell)| Some((name, cell?.to_value())));
+            Value::from(cells.collect::<Map<_, _>>())
+        };
+        assert_eq!(object(0), first);
+        assert_eq!(object(1), json!({"large": 0, "micros": "1969-12-31T23:59:59.999999Z"}));
+        assert_eq!(rows.instant(6, 1), Some(-1));
+        assert!(table.next_rows().is_none());
+    }
+
+    #[test]
+    fn a_column_without_a_json_form_is_refused_by_name() {
+        let error = open(vec![("blob", Arc::new(BinaryArray::from(vec![b"x".as_slice()])))]).unwrap_err();
+        assert!(error.to_string().contains("blob"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether tables and objects belong together: one pure function of what each says.
+//!
+//! Must stay true: whatever a process that is killed leaves behind passes; tables that are older than their objects, or of
+//! another installation, do not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use pennon_core::store::keys::ProjectId;
+use uuid::Uuid;
+
+use super::InstallationRow;
+use super::version_marks::Marks;
+
+/// What the tables say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tables {
+    pub row: Option<InstallationRow>,
+    /// Versions of the manifests.
+    pub heads: BTreeMap<ProjectId, u64>,
+    /// Neither a workspace nor events were ever written.
+    pub is_empty: bool,
+}
+
+/// What is there besides. Counts only where the ids do not tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Inventory {
+    /// Manifests list objects.
+    pub lists_objects: bool,
+    /// There are objects of events.
+    pub has_objects: bool,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// They belong together.
+    Matches(Uuid),
+    /// The tables have an id that does not lie beside the events yet.
+    Complete(Uuid),
+    /// Neither has one.
+    Claim,
+    /// They do not belong together.
+    Refuse(Mismatch),
+}
+
+/// Why tables and objects do not belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mismatch {
+    /// The tables know nothing, and there are events.
+    EmptyTables,
+    /// The tables have no id, and the events have.
+    NoId { events: Uuid },
+    /// The tables have the id of another installation.
+    Other { tables: Uuid, events: Uuid },
+    /// The tables have an id, and what lies beside them is of no known installation.
+    NoMark { tables: Uuid },
+    /// The tables list objects, and there are none.
+    NoObjects,
+    /// The events are of a newer state than the tables.
+    OlderTables { project: ProjectId, tables: u64, events: u64 },
+}
+
+/// Whether `tables` belong to the objects with `marks`.
+pub(super) fn decide(tables: &Tables, marks: &Marks, inventory: Inventory) -> Decision {
+    let Inventory { lists_objects, has_objects } = inventory;
+    let Some(row) = tables.row else {
+        return match marks.ids.first() {
+            Some(_) if tables.is_empty => Decision::Refuse(Mismatch::EmptyTables),
+            Some(events) => Decision::Refuse(Mismatch::NoId { events: *events }),
+            None if tables.is_empty && has_objects => Decision::Refuse(Mismatch::EmptyTables),
+            None if lists_objects && !has_objects => Decision::Refuse(Mismatch::NoObjects),
+            None => Decision::Claim,
+        };
+    };
+    if let Some(other) = marks.ids.iter().find(|id| **id != row.id) {
+        return Decision::Refuse(Mismatch::Other { tables: row.id, events: *other });
+    }
+    if marks.ids.is_empty() {
+        return match (row.complete, lists_objects, has_objects) {
+            // Its claim was cut off, after the same comparison.
+            (false, _, _) | (true, false, false) => Decision::Complete(row.id),
+            (true, true, false) => Decision::Refuse(Mismatch::NoObjects),
+            (true, _, true) => Decision::Refuse(Mismatch::NoMark { tables: row.id }),
+        };
+    }
+    for (project, mark) in &marks.heads {
+        let head = tables.heads.get(project).copied().unwrap_or(0);
+        if head < *mark {
+            let (project, events) = (*project, *mark);
+            return Decision::Refuse(Mismatch::OlderTables { project, tables: head, events });
+        }
+    }
+    if row.complete { Decision::Matches(row.id) } else { Decision::Complete(row.id) }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::EmptyTables => out.write_str(
+                "the tables are empty although there are stored events: the database that belongs to these events is missing",
+            )?,
+            Mismatch::NoId { events } => write!(
+                out,
+                "the events are of installation {events} and the tables of none: they are a copy from before the events, or \
+                 of another installation"
+            )?,
+            Mismatch::Other { tables, events } => {
+                write!(out, "the tables are of installation {tables} and the events of installation {events}")?;
+            }
+            Mismatch::NoMark { tables } => write!(
+                out,
+                "the tables are of installation {tables}, and the stored events do not say of which they are: the folder \
+                 `installation` beside them is missing"
+            )?,
+            Mismatch::NoObjects => {
+                out.write_str("the tables list stored events, and there are none: the events folder or bucket is missing")?;
+            }
+            Mismatch::OlderTables { project, tables, events } => write!(
+                out,
+                "the tables are older than the events: of project {project} they know {tables} changes of its segments, and the \
+                 events are of {events}"
+            )?,
+        }
+        out.write_str(
+            ". Nothing was changed. Put back the tables and the events that belong together, restore a backup (`pennon \
+             restore BACKUP --data NEW_DIRECTORY`), or name another directory with --data. To go on with these tables as they \
+             are, run `pennon adopt`: it keeps all files that they do not know in the folder `kept`",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

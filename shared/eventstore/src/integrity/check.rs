@@ -1,0 +1,218 @@
+//! Looking whether what is stored is still what was written, and deciding about what is not.
+//!
+//! Must stay true: every byte of every object that the manifest lists, and of every block that waits, is read and compared;
+//! bounded memory; damage is forgotten only when all objects of a segment have been found whole, and events go only when
+//! somebody names their segment or block.
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::integrity::quarantine::Damage;
+use crate::keys::BlockId;
+use crate::manifest::commit::NewSegment;
+use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
+use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::time::WorkClock;
+
+/// Bytes that are read at once.
+const PIECE: u64 = 8 << 20;
+
+/// How far a check has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Objects that have been read.
+    pub objects: usize,
+    /// Objects that there are.
+    pub of: usize,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Objects that are whole, checksums not counted.
+    pub objects: usize,
+    /// Blocks of captured events that are whole.
+    pub blocks: usize,
+    /// The bytes of both.
+    pub bytes: u64,
+    /// What is damaged.
+    pub damaged: Vec<DamagedSegment>,
+    /// Ids of segments, imports and blocks that were noted as damaged, are whole, and are no longer noted.
+    pub lifted: Vec<String>,
+    /// Ids of those that are noted as damaged although they are whole.
+    pub restored: Vec<String>,
+}
+
+/// A segment, an import of persons or groups, an object with folded merges, or a block, of which something is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedSegment {
+    /// Its id.
+    pub id: String,
+    /// What it holds: `events`, `persons`, `groups` or `merges`; `block` is a block of captured
+    /// events, and `merge row` a row of the log of merges.
+    pub kind: &'static str,
+    /// How many of them; 0 of a block, whose number is not known.
+    pub events: u64,
+    /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported; of merges, when
+    /// they were folded; of a block, when it arrived.
+    pub from: Micros,
+    /// Time of its last event; the same.
+    pub to: Micros,
+    /// What is wrong with which object.
+    pub findings: Vec<Damage>,
+}
+
+/// What belongs together: the objects of an entry of the manifest.
+struct CheckedEntry {
+    id: String,
+    kind: &'static str,
+    rows: u64,
+    times: (Micros, Micros),
+    objects: Vec<String>,
+}
+
+impl CheckedEntry {
+    fn of_segment(entry: &SegmentEntry) -> CheckedEntry {
+        CheckedEntry {
+            id: entry.id.clone(),
+            kind: "events",
+            rows: entry.rows,
+            times: (entry.min_time, entry.max_time),
+            objects: entry.objects().cloned().collect(),
+        }
+    }
+
+    fn of_merges(entry: &FoldedMergesEntry) -> CheckedEntry {
+        let (id, rows, times) = (entry.id.clone(), entry.merges, (entry.at, entry.at));
+        CheckedEntry { id, kind: "merges", rows, times, objects: vec![entry.object.clone()] }
+    }
+
+    fn of_records(kind: &'static str, entry: &RecordsEntry) -> CheckedEntry {
+        let (id, rows, times) = (entry.id.clone(), entry.rows, (entry.at, entry.at));
+        CheckedEntry { id, kind, rows, times, objects: entry.files().collect() }
+    }
+}
+
+impl EventStore {
+    /// Reads all objects and waiting blocks of a project and compares them with their checksums. What is damaged is noted, as if a reader
+    /// had found it; with `lift`, what was noted and is whole again is no longer.
+    pub async fn check(
+        &self,
+        project: ProjectId,
+        lift: bool,
+        progress: &mut (dyn FnMut(CheckProgress) + Send),
+    ) -> Result<Checked, EventStoreError> {
+        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let noted = self.damage(project).await?;
+        let segments = manifest.segments.iter().map(CheckedEntry::of_segment);
+        let persons = manifest.persons.iter().map(|entry| CheckedEntry::of_records("persons", entry));
+        let groups = manifest.groups.iter().map(|entry| CheckedEntry::of_records("groups", entry));
+        let merges = manifest.merges.iter().map(CheckedEntry::of_merges);
+        let entries = segments.chain(persons).chain(groups).chain(merges).collect::<Vec<_>>();
+        let of = entries.iter().map(|entry| entry.objects.len()).sum();
+        let (mut checked, mut read) = (Checked::default(), 0);
+        for entry in entries {
+            let mut findings = Vec::new();
+            for object in &entry.objects {
+                match self.check_object(object).await {
+                    Ok(bytes) => {
+                        checked.objects += 1;
+                        checked.bytes += bytes;
+                    }
+                    Err(EventStoreError::Damaged { object, what }) => {
+                        let at = chrono::Utc::now().timestamp_micros();
+                        findings.push(Damage { object, what, at });
+                    }
+                    // Replaced and removed meanwhile.
+                    Err(EventStoreError::Contended) => {}
+                    Err(error) => return Err(error),
+                }
+                read += 1;
+                progress(CheckProgress { objects: read, of });
+            }
+            findings.dedup_by(|a, b| a.object == b.object);
+            let (from, to) = entry.times;
+            if !findings.is_empty() {
+                let (id, kind, events) = (entry.id, entry.kind, entry.rows);
+                checked.damaged.push(DamagedSegment { id, kind, events, from, to, findings });
+            } else if noted.contains_key(&entry.id) && lift {
+                self.lift(project, &entry.id).await?;
+                checked.lifted.push(entry.id);
+            } else if noted.contains_key(&entry.id) {
+                checked.restored.push(entry.id);
+            }
+        }
+        checked.damaged.extend(self.check_merge_rows(project).await?);
+        self.check_blocks(project, &noted, lift, &mut checked).await?;
+        Ok(checked)
+    }
+
+    /// The first row of the log of merges that is damaged, if one is.
+    async fn check_merge_rows(&self, project: ProjectId) -> Result<Option<DamagedSegment>, EventStoreError> {
+        match self.merges_after(project, 0).await {
+            Ok(_) => Ok(None),
+            Err(EventStoreError::Damaged { object, what }) => {
+                let at = chrono::Utc::now().timestamp_micros();
+                let (id, findings) = (object.clone(), vec![Damage { object, what, at }]);
+                Ok(Some(DamagedSegment { id, kind: "merge row", events: 0, from: at, to: at, findings }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads an object, nothing of which is remembered. Returns its size.
+    async fn check_object(&self, object: &str) -> Result<u64, EventStoreError> {
+        let objects = &self.inner.objects;
+        objects.forget(object);
+        let size = objects.size(object).await?;
+        objects.require_size(object, size).await?;
+        for start in (0..size).step_by(PIECE as usize) {
+            objects.ranges(object, std::slice::from_ref(&(start..size.min(start + PIECE)))).await?;
+        }
+        Ok(size)
+    }
+
+    /// Takes a segment, or an import of persons or groups, out of the manifest for good, whatever it holds; its objects go
+    /// like those of any that was replaced. A block is removed only if it is damaged. False when the project has none with
+    /// this id.
+    pub async fn drop_segment(
+        &self,
+        project: ProjectId,
+        id: &str,
+        now: Micros,
+    ) -> Result<bool, EventStoreError> {
+        if let Ok(block) = id.parse::<BlockId>() {
+            return self.drop_block(project, block).await;
+        }
+        let clock = WorkClock::start(now);
+        let mut retries = self.command_retries();
+        loop {
+            let seen = Manifest::load(&self.inner.store, project).await;
+            let Some(manifest) = retries.optimistic_read(seen).await? else { continue };
+            let now = clock.now();
+            let import = manifest.all_records().find(|(_, entry)| entry.id == id);
+            let is_segment = manifest.segments.iter().any(|entry| entry.id == id);
+            let is_dropped = if let Some((prefix, entry)) = import {
+                let records = [(prefix, manifest.version_of(id), entry.emptied(now))];
+                let change = ManifestChange { records: &records, ..ManifestChange::default() };
+                manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
+            } else if is_segment {
+                // A segment without events that replaces it.
+                let mut new = NewSegment::new(project, now);
+                new.entry.replaces_segments = vec![id.to_owned()];
+                self.list(project, &manifest, &new).await?
+            } else {
+                return Ok(false);
+            };
+            if is_dropped {
+                tracing::warn!(project, segment = id, "a segment was dropped");
+                self.lift(project, id).await?;
+                return Ok(true);
+            }
+            retries.after_conflict().await?;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Blocks of captured events that are damaged: found, noted, reported and dropped.
+//!
+//! Every reader compares a block with its checksum ([`crate::blocks::block`]), and fails without it. Must stay true: a damaged block
+//! stays in the table until an operator repairs or drops it; one that was repaired is used at once, and compaction or
+//! a check removes the note of it; a block that is what was written is never dropped.
+
+use std::collections::BTreeMap;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::blocks::block_log::RawBlock;
+use crate::error::EventStoreError;
+use crate::integrity::check::{Checked, DamagedSegment};
+use crate::integrity::quarantine::Damage;
+use crate::keys::BlockId;
+use crate::manifest::state::Manifest;
+
+/// Blocks, compared with their checksums.
+#[derive(Default)]
+pub(crate) struct VerifiedBlocks {
+    /// Those that are what was written.
+    pub intact: Vec<RawBlock>,
+    /// The others, and what is wrong with each.
+    pub damaged: Vec<(RawBlock, EventStoreError)>,
+}
+
+impl VerifiedBlocks {
+    /// Compares `blocks` with their checksums.
+    async fn of(blocks: Vec<RawBlock>) -> Result<VerifiedBlocks, EventStoreError> {
+        let compare = move || {
+            let mut compared = VerifiedBlocks::default();
+            for block in blocks {
+                match block.verify() {
+                    Ok(()) => compared.intact.push(block),
+                    Err(error @ EventStoreError::DamagedBlock { .. }) => {
+                        compared.damaged.push((block, error))
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(compared)
+        };
+        tokio::task::spawn_blocking(compare).await?
+    }
+}
+
+impl EventStore {
+    /// Compares `blocks` with their checksums, notes which are damaged, and removes the notes in `manifest` of those that
+    /// have been repaired.
+    pub(crate) async fn verify_blocks(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        blocks: Vec<RawBlock>,
+    ) -> Result<VerifiedBlocks, EventStoreError> {
+        let compared = VerifiedBlocks::of(blocks).await?;
+        for id in compared.intact.iter().map(|block| block.id.to_string()) {
+            if manifest.damaged.contains(&id) {
+                self.lift(project, &id).await?;
+            }
+        }
+        for (block, error) in &compared.damaged {
+            if !manifest.damaged.contains(&block.id.to_string()) {
+                self.note_damaged_block(error).await;
+            }
+        }
+        Ok(compared)
+    }
+
+    /// Compares all blocks that wait with their checksums. With `lift`, the notes of those that are whole, or gone, are
+    /// removed. `noted` is what is known of damage in the project.
+    pub(crate) async fn check_blocks(
+        &self,
+        project: ProjectId,
+        noted: &BTreeMap<String, Damage>,
+        lift: bool,
+        checked: &mut Checked,
+    ) -> Result<(), EventStoreError> {
+        let mut left = noted.keys().filter(|id| id.parse::<BlockId>().is_ok()).cloned().collect::<Vec<_>>();
+        let mut from = None;
+        loop {
+            let (blocks, next) = self.oldest_blocks(project, from).await?;
+            // After the blocks, as every reader does.
+            let manifest = Manifest::load(&self.inner.store, project).await?;
+            let compared = VerifiedBlocks::of(self.not_replaced(&manifest, blocks).await?).await?;
+            checked.blocks += compared.intact.len();
+            checked.bytes += compared.intact.iter().map(|block| block.stored_len() as u64).sum::<u64>();
+            for (block, error) in compared.damaged {
+                let id = block.id.to_string();
+                left.retain(|noted| *noted != id);
+                self.note_damaged_block(&error).await;
+                checked.damaged.push(damaged_segment(block.id, &error));
+            }
+            if next.is_none() {
+                break;
+            }
+            from = next;
+        }
+        for id in left {
+            if lift {
+                self.lift(project, &id).await?;
+                checked.lifted.push(id);
+            } else {
+                checked.restored.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a damaged block with all its events. False where the project has none with this id, or it is what was
+    /// written.
+    pub(crate) async fn drop_block(&self, project: ProjectId, id: BlockId) -> Result<bool, EventStoreError> {
+        let Some(block) = self.raw_block(project, id).await? else { return Ok(false) };
+        let (bytes, error) = match block.verify() {
+            Err(error @ EventStoreError::DamagedBlock { .. }) => (block.stored_len(), error),
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(false),
+        };
+        self.remove_blocks(project, &[id]).await?;
+        tracing::warn!(project, block = %id, bytes, %error, "a damaged block was dropped with all its events");
+        self.lift(project, &id.to_string()).await?;
+        Ok(true)
+    }
+}
+
+fn damaged_segment(id: BlockId, error: &EventStoreError) -> DamagedSegment {
+    let arrived = Micros::try_from(id.micros).unwrap_or(Micros::MAX);
+    let what = match error {
+        EventStoreError::DamagedBlock { what, .. } => what.clone(),
+        other => other.to_string(),
+    };
+    let damage = Damage { object: format!("block {id}"), what, at: chrono::Utc::now().timestamp_micros() };
+    DamagedSegment {
+        id: id.to_string(),
+        kind: "block",
+        events: 0,
+        from: arrived,
+        to: arrived,
+        findings: vec![damage],
+    }
+}

@@ -1,0 +1,87 @@
+//! The live files of a project, for engines that read Parquet without this store.
+//!
+//! Must stay true: the result names exactly the files that the manifest lists as live, and reports what the
+//! files alone lack: the number of events waiting in blocks, and person ids that were merged since.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::clickhouse::{Column, Kind as Value, Segment};
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::manifest::snapshot::SnapshotOutline;
+use crate::manifest::state::SegmentEntry;
+use crate::persons::person_merges::PersonMerges;
+use crate::segments::Footer;
+use crate::segments::property_columns::Kind;
+
+/// The live files of a project, and what they lack.
+#[derive(Debug, Clone, Default)]
+pub struct LiveFiles {
+    /// The segments.
+    pub segments: Vec<Segment>,
+    /// Events that count but are in no segment yet.
+    pub waiting: u64,
+    /// Person ids in the files that were merged, with their canonical ids.
+    pub merged: Vec<(Uuid, Uuid)>,
+}
+
+impl EventStore {
+    /// Lists the live files of a project.
+    pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
+        let SnapshotOutline { manifest, merge_state, hot } = self.outline(project).await?;
+        let waiting = self.headers_not_in_segments(&manifest, hot).await?.len() as u64;
+        let mut files = LiveFiles { waiting, ..LiveFiles::default() };
+        let mut merged = BTreeMap::new();
+        for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {
+            let file = self.segment(entry).await?;
+            files.segments.push(segment(entry, &file.footer));
+            if !merge_state.person_merges.is_empty()
+                && let Some(persons) = &entry.persons
+            {
+                collect_merged(
+                    &self.inner.objects.get(persons).await?,
+                    &merge_state.person_merges,
+                    &mut merged,
+                );
+            }
+        }
+        files.merged = merged.into_iter().collect();
+        Ok(files)
+    }
+}
+
+/// Collects the merged persons of a file of 16-byte ids.
+fn collect_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BTreeMap<Uuid, Uuid>) {
+    for id in persons.as_chunks::<16>().0 {
+        let id = Uuid::from_bytes(*id);
+        let now = person_merges.person(id);
+        if now != id {
+            merged.insert(id, now);
+        }
+    }
+}
+
+fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
+    let column = |kind, exceptions| {
+        let kind = match kind {
+            Kind::Text => Value::Text,
+            Kind::Integer => Value::Integer,
+            Kind::Float | Kind::Number => Value::Float,
+            Kind::Boolean => Value::Boolean,
+            Kind::Json => Value::Json,
+        };
+        Column { kind, exceptions }
+    };
+    let columns = footer.columns.iter().map(|own| (own.key.clone(), column(own.kind, own.exceptions)));
+    Segment {
+        object: entry.object.clone().unwrap_or_default(),
+        columns: columns.collect(),
+        rest: footer.overflow_keys.clone(),
+        times: (entry.min_time, entry.max_time),
+        events: entry.events.clone(),
+    }
+}

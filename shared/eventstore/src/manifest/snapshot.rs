@@ -1,0 +1,126 @@
+//! The view of a reader on a project at one moment: manifest, blocks, person merges.
+//!
+//! Must stay true: blocks are read before the manifest. A block that is gone by then was replaced by a segment
+//! that the manifest, read later, lists; a block that is still there is ignored if the manifest lists its
+//! segment. Objects of replaced segments stay for the grace period, so that a reader can finish.
+
+use std::sync::Arc;
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use uuid::Uuid;
+
+use crate::EventStore;
+use crate::blocks::block_log::{BlockFilter, event_headers, filter_rows};
+use crate::error::EventStoreError;
+use crate::event::Row;
+use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::memory::MemoryLease;
+use crate::persons::person_ids::derived;
+use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merges::PersonMerges;
+use crate::segments::reader::SegmentFile;
+
+/// A consistent view of a project.
+pub(crate) struct Snapshot {
+    pub manifest: Manifest,
+    /// Events of blocks, deduplicated among themselves; some may duplicate events in segments.
+    pub hot: Vec<Row>,
+    /// Number of events in blocks, including those that the filter dropped.
+    pub hot_events: u64,
+    /// Memory that these rows reserve of the query.
+    pub hot_taken: Option<[MemoryLease; 2]>,
+    pub person_merges: Arc<PersonMerges>,
+    pub merge_state: Arc<PersonMergeState>,
+}
+
+/// A consistent view of a project, without the content of waiting events.
+pub(crate) struct SnapshotOutline {
+    pub manifest: Manifest,
+    pub merge_state: Arc<PersonMergeState>,
+    /// Uuid and time of the events of blocks, deduplicated among themselves; some may duplicate events in
+    /// segments.
+    pub hot: Vec<(Uuid, Micros)>,
+}
+
+/// The canonical person of every person id at one moment.
+#[derive(Debug, Clone)]
+pub struct FinalPersons(Arc<PersonMergeState>);
+
+impl FinalPersons {
+    /// The canonical person of the person id `id`.
+    pub fn of(&self, id: Uuid) -> Uuid {
+        self.0.person_merges.person(id)
+    }
+}
+
+impl EventStore {
+    /// Reads a snapshot with all events of blocks.
+    pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
+        self.snapshot_of(project, BlockFilter::all()).await
+    }
+
+    /// Reads a snapshot with those events of blocks that pass the filter.
+    pub(crate) async fn snapshot_of(
+        &self,
+        project: ProjectId,
+        wanted: BlockFilter,
+    ) -> Result<Snapshot, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = self.read_of_blocks(filter_rows(project, blocks, wanted).await).await?;
+        Ok(Snapshot {
+            manifest,
+            hot: hot.rows,
+            hot_events: hot.events,
+            hot_taken: hot.taken,
+            person_merges: Arc::new(merge_state.person_merges.clone()),
+            merge_state,
+        })
+    }
+
+    /// Reads a snapshot with only uuid and time of the events of blocks.
+    pub(crate) async fn outline(&self, project: ProjectId) -> Result<SnapshotOutline, EventStoreError> {
+        let blocks = self.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let hot = self.read_of_blocks(event_headers(blocks).await).await?;
+        Ok(SnapshotOutline { manifest, merge_state, hot })
+    }
+
+    /// Opens the segment of an entry, from the cache if possible.
+    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
+        let name = entry.object.as_deref().unwrap_or_default();
+        if let Some(file) = self.inner.segments.get(name) {
+            return Ok(file);
+        }
+        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
+        self.inner.segments.put(name, file.clone());
+        Ok(file)
+    }
+
+    /// The time of the earliest event, if there is one.
+    pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
+        let SnapshotOutline { manifest, mut hot, .. } = self.outline(project).await?;
+        let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
+        let of_segments = segments.map(|entry| entry.min_time).min();
+        // A duplicate of an event in a segment does not count, whatever its time. Only events before the first
+        // segment matter.
+        hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
+        let waiting = self.headers_not_in_segments(&manifest, hot).await?;
+        Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
+    }
+
+    /// The canonical persons as of now, for many lookups.
+    pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
+        let (_, merge_state) = self.manifest_and_persons(project).await?;
+        Ok(FinalPersons(merge_state))
+    }
+
+    /// The canonical person of a distinct id.
+    pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
+        let (_, merge_state) = self.manifest_and_persons(project).await?;
+        Ok(merge_state.person_merges.person(derived(project, distinct_id)))
+    }
+}

@@ -1,0 +1,495 @@
+//! The manifest of a project: its segments and imports, and the only way to change them.
+//!
+//! Must stay true: every addition raises the version of the project's `HEAD` row in the same transaction, with
+//! the version that the writer read as precondition, so that of two concurrent writers only one succeeds. (A
+//! sweep only removes what others replaced and does not raise it.) Readers ignore what a listed segment
+//! replaces, although its rows and objects exist until [`crate::EventStore::sweep`] removes them. A manifest of
+//! many entries is read in pages, which are not one snapshot: each entry carries the version that it was added
+//! with, and `HEAD` holds how many entries came with the last version, so a reader that mixed two states
+//! detects it and reads again.
+
+use std::collections::{HashMap, HashSet};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Item, Key, Query, Store, StoreError, Write};
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::EventStore;
+use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::error::EventStoreError;
+use crate::event::micros_u64;
+use crate::integrity::formats;
+use crate::keys;
+use crate::persons::imports::entry::{FormerObject, RecordsEntry};
+use crate::persons::imports::merge_table_object::ImportedMergesEntry;
+use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::persons::profiles::file::FileEntry;
+use crate::segments::FORMAT;
+
+/// Most event names that a segment's entry lists.
+const EVENT_NAMES_MAX: usize = 500;
+/// Read attempts while the manifest keeps changing.
+const READ_ATTEMPTS: usize = 8;
+
+/// The entry of a segment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SegmentEntry {
+    pub id: String,
+    /// Format number of the objects, `segment::FORMAT`.
+    pub format: u32,
+    /// The Parquet object; none when the segment holds no event but still replaces others.
+    pub object: Option<String>,
+    /// The uuid index object.
+    pub hashes: Option<String>,
+    /// Number of uuids that have a hash in the index; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<u64>,
+    /// The object with the person ids of its ranges.
+    #[serde(default)]
+    pub persons: Option<String>,
+    pub rows: u64,
+    pub bytes: u64,
+    pub min_time: Micros,
+    pub max_time: Micros,
+    /// Names of its events; none above [`EVENT_NAMES_MAX`].
+    pub events: Option<Vec<String>>,
+    /// Blocks that it replaces, until they have been removed for the grace period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<ReplacedBlocks>,
+    /// Segments that it replaces; emptied when they have been removed.
+    pub replaces_segments: Vec<String>,
+    /// File of distinct ids and profile changes; none where an earlier release wrote the segment, or it holds
+    /// no event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<FileEntry>,
+    /// File of group changes, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<FileEntry>,
+    /// When it was written, or, if it replaces segments, when it replaced them.
+    pub at: Micros,
+    /// The manifest version that it was added with.
+    #[serde(default)]
+    pub head: u64,
+}
+
+/// An entry of the manifest. It carries the manifest version that it was added with.
+pub(crate) trait ManifestEntry: Serialize + Clone {
+    /// A copy with that version.
+    fn at_head(&self, head: u64) -> Self;
+}
+
+impl ManifestEntry for SegmentEntry {
+    fn at_head(&self, head: u64) -> SegmentEntry {
+        SegmentEntry { head, ..self.clone() }
+    }
+}
+
+impl ManifestEntry for RecordsEntry {
+    fn at_head(&self, head: u64) -> RecordsEntry {
+        RecordsEntry { head, ..self.clone() }
+    }
+}
+
+impl ManifestEntry for FoldedMergesEntry {
+    fn at_head(&self, head: u64) -> FoldedMergesEntry {
+        FoldedMergesEntry { head, ..self.clone() }
+    }
+}
+
+/// The body of `HEAD`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    /// How many entries were added with its version.
+    entries: usize,
+    /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
+    #[serde(default = "formats::first")]
+    format: u32,
+}
+
+impl SegmentEntry {
+    /// A segment without objects and events that replaces nothing.
+    pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
+        SegmentEntry {
+            id,
+            format: FORMAT,
+            object: None,
+            hashes: None,
+            hashed: None,
+            persons: None,
+            rows: 0,
+            bytes: 0,
+            min_time: 0,
+            max_time: 0,
+            events: Some(Vec::new()),
+            blocks: None,
+            replaces_segments: Vec::new(),
+            ids: None,
+            groups: None,
+            at,
+            head: 0,
+        }
+    }
+
+    /// The names of its objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
+        let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
+        let blocks = self.blocks.iter().map(|blocks| &blocks.object);
+        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
+    }
+
+    /// Whether it has data of persons or groups. Its events may be erased while that stays.
+    pub(crate) fn has_profiles(&self) -> bool {
+        self.rows > 0 || self.ids.is_some() || self.groups.is_some()
+    }
+
+    /// Whether it may hold an event with one of `names` (any name if none) between the two instants.
+    pub(crate) fn may_have(
+        &self,
+        names: Option<&std::collections::BTreeSet<String>>,
+        from: Micros,
+        to: Micros,
+    ) -> bool {
+        let named = match (&self.events, names) {
+            (Some(events), Some(names)) => events.iter().any(|event| names.contains(event)),
+            _ => true,
+        };
+        self.rows > 0 && named && self.max_time >= from && self.min_time <= to
+    }
+
+    /// The event names for an entry, or none when there are too many.
+    pub(crate) fn listed(names: &std::collections::BTreeSet<&str>) -> Option<Vec<String>> {
+        (names.len() <= EVENT_NAMES_MAX).then(|| names.iter().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+/// The manifest of a project, from one query.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Manifest {
+    /// Version of `HEAD`; none before the first change.
+    pub head: Option<u64>,
+    /// Live segments, in order of their ids, which is the order in which they were written.
+    pub segments: Vec<SegmentEntry>,
+    /// All segment entries with their row versions, replaced ones included.
+    pub all_segments: Vec<(u64, SegmentEntry)>,
+    /// Imports of persons, oldest first.
+    pub persons: Vec<RecordsEntry>,
+    /// Row versions of import entries, by id.
+    pub versions: HashMap<String, u64>,
+    /// Imports of groups, oldest first.
+    pub groups: Vec<RecordsEntry>,
+    /// Objects with folded merges, oldest first; each contains the merges of all before it.
+    pub merges: Vec<FoldedMergesEntry>,
+    /// Objects with the merges of all imports, oldest first.
+    pub links: Vec<ImportedMergesEntry>,
+    /// Import entries with former objects that still have to be removed.
+    pub rewritten: Vec<(u64, Key, RecordsEntry)>,
+    /// Ids of damaged segments.
+    pub damaged: HashSet<String>,
+}
+
+/// A change of the manifest that is applied in one transaction.
+#[derive(Clone, Default)]
+pub(crate) struct ManifestChange<'a> {
+    pub segments: &'a [SegmentEntry],
+    /// Import entries that replace those with these versions, with the prefixes of their sort keys.
+    pub records: &'a [(&'static str, u64, RecordsEntry)],
+    pub merges: Option<&'a FoldedMergesEntry>,
+    /// Other rows to write in the same transaction, with their preconditions.
+    pub extra_writes: Vec<Write>,
+}
+
+/// Outcome of a [`ManifestChange`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeOutcome {
+    Applied,
+    /// Another writer changed the manifest since it was read.
+    VersionConflict,
+    /// A precondition of one of the extra rows does not hold.
+    PreconditionFailed,
+}
+
+/// A new id of a segment or another object. Ids sort by time.
+pub(crate) fn new_id(now: Micros) -> String {
+    format!("{:020}-{:016x}", micros_u64(now), pennon_core::ids::random_below(u64::MAX))
+}
+
+/// The time at the start of an id from [`new_id`].
+fn time_of(id: &str) -> Option<Micros> {
+    id.split('-').next()?.parse().ok()
+}
+
+impl Manifest {
+    /// A new id for an import. It sorts after the ids of all listed imports, so the order of ids is the order
+    /// of imports even within one instant and with clocks that differ.
+    pub(crate) fn records_id(&self, now: Micros) -> String {
+        let last = self.versions.keys().filter_map(|id| time_of(id)).max();
+        new_id(last.map_or(now, |last| now.max(last.saturating_add(1))))
+    }
+
+    /// Reads a consistent manifest of `project`.
+    pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
+        for _ in 0..READ_ATTEMPTS {
+            let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
+            formats::require(&items)?;
+            if is_consistent(&items)? {
+                return Manifest::of(&items);
+            }
+        }
+        Err(StoreError::Busy(format!("the segments of project {project} change faster than they are read"))
+            .into())
+    }
+
+    /// Reads only the entries of imported persons and of their merges.
+    pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
+        let listed =
+            |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
+        let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
+        let items = [persons, links].concat();
+        formats::require(&items)?;
+        Manifest::of(&items)
+    }
+
+    fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
+        let mut manifest = Manifest::default();
+        let mut replaced = HashSet::new();
+        for item in items {
+            let sk = item.key.sk.as_str();
+            if sk == keys::HEAD {
+                manifest.head = Some(item.version);
+            } else if sk.starts_with(keys::SEGMENT) {
+                let entry: SegmentEntry = item.body()?;
+                replaced.extend(entry.replaces_segments.iter().cloned());
+                manifest.all_segments.push((item.version, entry));
+            } else if let Some(id) = sk.strip_prefix(keys::DAMAGED) {
+                manifest.damaged.insert(id.to_owned());
+            } else if sk.starts_with(keys::PERSONS) {
+                let entry = manifest.records(item)?;
+                manifest.persons.extend(entry);
+            } else if sk.starts_with(keys::GROUPS) {
+                let entry = manifest.records(item)?;
+                manifest.groups.extend(entry);
+            } else if sk.starts_with(keys::MERGES) {
+                manifest.merges.push(item.body()?);
+            } else if sk.starts_with(keys::LINKS) {
+                manifest.links.push(item.body()?);
+            }
+        }
+        let live = manifest
+            .all_segments
+            .iter()
+            .map(|(_, entry)| entry)
+            .filter(|entry| !replaced.contains(&entry.id));
+        manifest.segments = live.cloned().collect();
+        // Not by id: clocks of two writers may differ.
+        manifest.merges.sort_by_key(|entry| entry.through);
+        manifest.links.sort_by_key(|entry| entry.head);
+        Ok(manifest)
+    }
+
+    /// Parses an import entry; none where all its records were erased.
+    fn records(&mut self, item: &Item) -> Result<Option<RecordsEntry>, EventStoreError> {
+        let entry: RecordsEntry = item.body()?;
+        self.versions.insert(entry.id.clone(), item.version);
+        if !entry.before.is_empty() {
+            self.rewritten.push((item.version, item.key.clone(), entry.clone()));
+        }
+        Ok((entry.rows > 0).then_some(entry))
+    }
+
+    /// The manifest version after the next change.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.head.unwrap_or(0) + 1
+    }
+
+    /// All import entries of persons and groups, with the prefixes of their sort keys.
+    pub(crate) fn all_records(&self) -> impl Iterator<Item = (&'static str, &RecordsEntry)> {
+        let persons = self.persons.iter().map(|entry| (keys::PERSONS, entry));
+        persons.chain(self.groups.iter().map(|entry| (keys::GROUPS, entry)))
+    }
+
+    /// The row version of an import entry.
+    pub(crate) fn version_of(&self, id: &str) -> u64 {
+        self.versions.get(id).copied().unwrap_or(0)
+    }
+
+    /// How many erasures rewrote the merge log.
+    pub(crate) fn erasures(&self) -> u64 {
+        self.merges.last().map_or(0, |entry| entry.erasures)
+    }
+
+    /// The lists of replaced blocks that readers still need.
+    pub(crate) fn replaced_blocks(&self) -> impl Iterator<Item = &ReplacedBlocks> {
+        self.all_segments
+            .iter()
+            .filter_map(|(_, entry)| entry.blocks.as_ref())
+            .filter(|blocks| !blocks.settled)
+    }
+
+    /// Adds one entry. Returns false, and writes nothing, when another writer changed the manifest since.
+    pub(crate) async fn add<T: ManifestEntry>(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        prefix: &str,
+        id: &str,
+        entry: &T,
+    ) -> Result<bool, EventStoreError> {
+        let version = self.next_version();
+        let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
+        let entries = vec![Write::Put(entry, Guard::Absent)];
+        Ok(self.write_entries(events, project, entries, Vec::new()).await? == ChangeOutcome::Applied)
+    }
+
+    /// Applies the whole change in one transaction on top of this manifest, or nothing.
+    pub(crate) async fn apply(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        change: &ManifestChange<'_>,
+    ) -> Result<ChangeOutcome, EventStoreError> {
+        let version = self.next_version();
+        let mut entries = Vec::new();
+        for entry in change.segments {
+            let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item, Guard::Absent));
+        }
+        for (prefix, before, entry) in change.records {
+            let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
+        }
+        if let Some(entry) = change.merges {
+            let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
+            entries.push(Write::Put(item, Guard::Absent));
+        }
+        self.write_entries(events, project, entries, change.extra_writes.clone()).await
+    }
+
+    /// Writes `entries` with the next version of `HEAD` and `extra_writes`, in one transaction.
+    async fn write_entries(
+        &self,
+        events: &EventStore,
+        project: ProjectId,
+        entries: Vec<Write>,
+        extra_writes: Vec<Write>,
+    ) -> Result<ChangeOutcome, EventStoreError> {
+        let head = Head { entries: entries.len(), format: formats::MANIFEST };
+        let version = self.next_version();
+        let head = Item::new(keys::head(project), &head)?.with_version(version);
+        let guard = self.head.map_or(Guard::Absent, Guard::Version);
+        let listed = 1 + entries.len();
+        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(extra_writes).collect();
+        match events.inner.store.records.transact(writes).await {
+            Ok(()) => {
+                events.advance_mark(project, version).await;
+                Ok(ChangeOutcome::Applied)
+            }
+            Err(error) if error.is_condition(0) => Ok(ChangeOutcome::VersionConflict),
+            Err(StoreError::Condition { index }) if index >= listed => Ok(ChangeOutcome::PreconditionFailed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Records that of the former objects of an import entry only `left` still exist.
+    pub(crate) async fn settle(
+        store: &Store,
+        (version, key): (u64, Key),
+        entry: &RecordsEntry,
+        left: Vec<FormerObject>,
+    ) -> Result<(), EventStoreError> {
+        let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
+        match store.records.put(item, Guard::Version(version)).await {
+            Err(error) if !error.is_condition(0) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rewrites the entry of a segment if it still has row version `version`. Returns false if it has not.
+    pub(crate) async fn rewrite(
+        store: &Store,
+        project: ProjectId,
+        version: u64,
+        entry: &SegmentEntry,
+    ) -> Result<bool, EventStoreError> {
+        let item =
+            Item::new(keys::entry(project, keys::SEGMENT, &entry.id), entry)?.with_version(version + 1);
+        match store.records.put(item, Guard::Version(version)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_condition(0) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The field of every entry that [`is_consistent`] compares.
+#[derive(Deserialize)]
+struct EntryVersion {
+    #[serde(default)]
+    head: u64,
+}
+
+/// Whether `items` are one consistent manifest: no entry is newer than `HEAD`, and all entries of the last
+/// version are present.
+fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
+    let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
+        // The first entry was added during the read. Markers of damaged blocks exist before that.
+        return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
+    };
+    let mut newest = 0;
+    for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
+        let entry_version = item.body::<EntryVersion>()?.head;
+        if entry_version > head.version {
+            return Ok(false);
+        }
+        newest += usize::from(entry_version == head.version);
+    }
+    // An earlier release did not store the number.
+    Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn entry(id: &str, head: u64, replaces: &[&str]) -> Item {
+        let entry = SegmentEntry {
+            id: id.to_owned(),
+            head,
+            replaces_segments: replaces.iter().map(|id| (*id).to_owned()).collect(),
+            ..crate::segments::tests::entry("h", 1)
+        };
+        Item::new(keys::entry(1, keys::SEGMENT, id), &entry).unwrap()
+    }
+
+    fn head(version: u64, entries: usize) -> Item {
+        Item::new(keys::head(1), &Head { entries, format: formats::MANIFEST }).unwrap().with_version(version)
+    }
+
+    #[test]
+    fn what_was_read_of_two_moments_is_noticed() {
+        let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
+        assert!(is_consistent(&[]).unwrap());
+        assert!(is_consistent(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
+        assert!(is_consistent(&[head(1, 1), a.clone()]).unwrap());
+        assert!(is_consistent(&[head(2, 1), a.clone(), b.clone()]).unwrap());
+        assert!(is_consistent(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");
+        assert!(!is_consistent(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
+        assert!(!is_consistent(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
+        assert!(!is_consistent(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
+        assert!(
+            !is_consistent(&[head(2, 2), a.clone(), b]).unwrap(),
+            "one of two that came together is not there"
+        );
+        let old = Item::empty(keys::head(1)).with_version(9);
+        assert!(is_consistent(&[old, a]).unwrap(), "by an earlier release");
+    }
+
+    #[test]
+    fn what_is_replaced_is_not_read_however_deep() {
+        let items = [head(3, 1), entry("a", 1, &[]), entry("b", 2, &["a"]), entry("c", 3, &["b"])];
+        let manifest = Manifest::of(&items).unwrap();
+        assert_eq!(manifest.segments.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["c"]);
+        assert_eq!((manifest.head, manifest.all_segments.len()), (Some(3), 3));
+    }
+}

@@ -1,0 +1,332 @@
+//! The memory budget of a process for questions on events: scans, decoded rows, counting, and what is kept between
+//! questions.
+//!
+//! [`MemoryBudget`] is the budget of the process, [`QuestionMemory`] the reservation of one question, from which all its
+//! scans, persons and counting threads take. What a scan takes is known beforehand and reserved before it is filled.
+//! What counting takes is not: [`ThreadMeter`] measures what its thread allocates and reserves that while it counts.
+//!
+//! Must stay true: reservations of all questions and the kept pieces together never exceed the limit, because kept pieces
+//! are evicted for questions; whatever a question has reserved is released with its last clone, also after a panic, an
+//! error or a cancellation; reserving never waits, so questions cannot wait for each other in a circle.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pennon_core::heap;
+
+use crate::error::EventStoreError;
+use crate::scan::piece::PieceCache;
+
+/// Bytes that a thread may allocate before they are reserved: the granularity of measuring.
+const MEASURED_STEP: i64 = 256 << 10;
+/// The kept pieces are limited in steps of this part of the budget, because changing their limit locks all of them.
+const KEPT_STEPS: u64 = 16;
+
+/// The memory of a process for questions on events. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryBudget(Arc<Process>);
+
+#[derive(Debug)]
+struct Process {
+    /// Most bytes of all questions and the kept pieces together.
+    limit: u64,
+    /// Most bytes of kept pieces while questions leave as much.
+    kept_limit: u64,
+    pieces: Arc<PieceCache>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Bytes that questions have reserved.
+    reserved: u64,
+    /// The present limit of the kept pieces.
+    kept_limit: u64,
+}
+
+impl MemoryBudget {
+    /// So many bytes for questions and for `pieces`, which may have `kept_limit` of them.
+    pub(crate) fn new(limit: u64, kept_limit: u64, pieces: Arc<PieceCache>) -> MemoryBudget {
+        let state = Mutex::new(State { reserved: 0, kept_limit });
+        MemoryBudget(Arc::new(Process { limit, kept_limit, pieces, state }))
+    }
+
+    /// A reservation for one question, whose scans may take at most `scan_limit` bytes together.
+    pub(crate) fn question(&self, scan_limit: u64) -> QuestionMemory {
+        QuestionMemory(Arc::new(Question { budget: self.clone(), scan_limit, used: Mutex::default() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves so many bytes, and evicts kept pieces where these are in the way; false where other questions are.
+    fn reserve(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        let Some(reserved) = state.reserved.checked_add(bytes).filter(|all| *all <= self.0.limit) else {
+            return false;
+        };
+        state.reserved = reserved;
+        self.limit_kept(&mut state);
+        true
+    }
+
+    fn release(&self, bytes: u64) {
+        let mut state = self.state();
+        state.reserved = state.reserved.saturating_sub(bytes);
+        self.limit_kept(&mut state);
+    }
+
+    /// Leaves to the kept pieces what questions leave.
+    fn limit_kept(&self, state: &mut State) {
+        let step = (self.0.limit / KEPT_STEPS).max(1);
+        let left = self.0.limit - state.reserved;
+        let limit = if left >= self.0.kept_limit { self.0.kept_limit } else { left / step * step };
+        if limit != state.kept_limit {
+            state.kept_limit = limit;
+            self.0.pieces.set_limit(limit);
+        }
+    }
+
+    #[cfg(test)]
+    fn reserved(&self) -> u64 {
+        self.state().reserved
+    }
+}
+
+/// What one question has reserved. Clones are the same reservation; the last one releases it.
+#[derive(Debug, Clone)]
+pub struct QuestionMemory(Arc<Question>);
+
+#[derive(Debug)]
+struct Question {
+    budget: MemoryBudget,
+    scan_limit: u64,
+    used: Mutex<Used>,
+}
+
+/// What a question uses.
+#[derive(Debug, Default, Clone, Copy)]
+struct Used {
+    /// Bytes of events and their columns.
+    scanned: u64,
+    /// Other bytes whose size is known: persons, blocks, rows on their way into columns.
+    known: u64,
+    /// Bytes that its threads have allocated less those they freed; negative where they free what was scanned.
+    measured: i64,
+}
+
+impl Used {
+    /// Bytes to reserve. What was freed early stays reserved until the question ends.
+    fn bytes(&self) -> u64 {
+        let measured = u64::try_from(self.measured).unwrap_or(0);
+        self.scanned.saturating_add(self.known).saturating_add(measured)
+    }
+}
+
+/// What memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Events and their columns: [`crate::Settings::scan_bytes`] limits them as well.
+    Scan,
+    /// Persons, blocks, and rows on their way into columns.
+    Known,
+}
+
+impl QuestionMemory {
+    /// Bytes that its scans may still take.
+    pub(crate) fn left(&self) -> u64 {
+        self.0.scan_limit.saturating_sub(self.used().scanned)
+    }
+
+    /// Reserves bytes of a scan for as long as the question lasts.
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), EventStoreError> {
+        self.reserve(Purpose::Scan, bytes)
+    }
+
+    /// Reserves nothing yet; what is reserved through it is released with it.
+    pub(crate) fn lease(&self, purpose: Purpose) -> MemoryLease {
+        MemoryLease { memory: self.clone(), purpose, bytes: 0 }
+    }
+
+    /// Runs `work` on the current thread; what it has allocated and not freed stays reserved for the question.
+    pub(crate) fn measured<T>(&self, work: impl FnOnce() -> T) -> Result<T, EventStoreError> {
+        let meter = ThreadMeter::start(self);
+        let done = work();
+        meter.finish().map(|()| done)
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve(&self, purpose: Purpose, bytes: u64) -> Result<(), EventStoreError> {
+        self.change(|used| {
+            let part = match purpose {
+                Purpose::Scan => &mut used.scanned,
+                Purpose::Known => &mut used.known,
+            };
+            *part = part.saturating_add(bytes);
+            if used.scanned > self.0.scan_limit { Err(self.scans_too_much()) } else { Ok(()) }
+        })
+    }
+
+    fn release(&self, purpose: Purpose, bytes: u64) {
+        // Less never fails.
+        let _ = self.change(|used| {
+            let part = match purpose {
+                Purpose::Scan => &mut used.scanned,
+                Purpose::Known => &mut used.known,
+            };
+            *part = part.saturating_sub(bytes);
+            Ok(())
+        });
+    }
+
+    /// Adds what a thread has allocated, or takes away what it has freed.
+    fn measure(&self, bytes: i64) -> Result<(), EventStoreError> {
+        self.change(|used| {
+            used.measured = used.measured.saturating_add(bytes);
+            Ok(())
+        })
+    }
+
+    /// Applies a change and reserves, or releases, the difference. A change that does not fit is not applied.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Used) -> Result<(), EventStoreError>,
+    ) -> Result<(), EventStoreError> {
+        let mut used = self.used();
+        let mut next = *used;
+        change(&mut next)?;
+        let (before, after) = (used.bytes(), next.bytes());
+        if after > self.0.budget.0.limit {
+            return Err(self.takes_too_much());
+        }
+        if after > before && !self.0.budget.reserve(after - before) {
+            return Err(EventStoreError::MemoryInUse);
+        }
+        if after < before {
+            self.0.budget.release(before - after);
+        }
+        *used = next;
+        Ok(())
+    }
+
+    fn scans_too_much(&self) -> EventStoreError {
+        let limit = self.0.scan_limit;
+        EventStoreError::TooLarge(format!(
+            "The events of the question and their properties, those for sessions and cohorts included, take more than \
+             {limit} bytes. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
+        ))
+    }
+
+    fn takes_too_much(&self) -> EventStoreError {
+        let limit = self.0.budget.0.limit;
+        EventStoreError::TooLarge(format!(
+            "The events of the question and what is counted of them take more than {limit} bytes of memory. Narrow the \
+             dates, the events or the breakdown, or raise PENNON_EVENTS_MEMORY_MB."
+        ))
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.budget.release(used.bytes());
+    }
+}
+
+/// Memory that is reserved until this is dropped.
+#[derive(Debug)]
+pub(crate) struct MemoryLease {
+    memory: QuestionMemory,
+    purpose: Purpose,
+    bytes: u64,
+}
+
+impl MemoryLease {
+    /// Reserves more.
+    pub(crate) fn add(&mut self, bytes: u64) -> Result<(), EventStoreError> {
+        self.memory.reserve(self.purpose, bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Reserves so many bytes in all, more or less than before.
+    pub(crate) fn set(&mut self, bytes: u64) -> Result<(), EventStoreError> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.add(more),
+            None => {
+                self.memory.release(self.purpose, self.bytes - bytes);
+                self.bytes = bytes;
+                Ok(())
+            }
+        }
+    }
+
+    /// What is reserved.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for MemoryLease {
+    fn drop(&mut self) {
+        self.memory.release(self.purpose, self.bytes);
+    }
+}
+
+/// Measures what the current thread allocates for a question, and reserves it. Only on the thread that started it. Without
+/// a counting allocator ([`heap`]) it measures nothing.
+#[derive(Debug)]
+pub struct ThreadMeter<'a> {
+    memory: &'a QuestionMemory,
+    /// What the thread had allocated when nothing of it was the question's.
+    start: Cell<i64>,
+    reserved: Cell<i64>,
+    refused: RefCell<Option<EventStoreError>>,
+}
+
+impl ThreadMeter<'_> {
+    /// Measures from now on.
+    pub fn start(memory: &QuestionMemory) -> ThreadMeter<'_> {
+        let start = Cell::new(heap::thread_bytes().unwrap_or(0));
+        ThreadMeter { memory, start, reserved: Cell::new(0), refused: RefCell::new(None) }
+    }
+
+    /// Reserves what was allocated since the last call; true once it does not fit, and then the thread has to stop.
+    pub fn is_over_budget(&self) -> bool {
+        self.update(MEASURED_STEP)
+    }
+
+    /// Reserves the rest, and returns why the thread had to stop if it had to. What it allocated stays reserved until the
+    /// question ends.
+    pub fn finish(self) -> Result<(), EventStoreError> {
+        self.update(1);
+        self.refused.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn update(&self, step: i64) -> bool {
+        if self.refused.borrow().is_some() {
+            return true;
+        }
+        let Some(now) = heap::thread_bytes() else { return false };
+        let used = now - self.start.get();
+        let more = used - self.reserved.get();
+        if more.abs() < step {
+            return false;
+        }
+        match self.memory.measure(more) {
+            Ok(()) => self.reserved.set(used),
+            Err(refused) => *self.refused.borrow_mut() = Some(refused),
+        }
+        // Pieces that were evicted for it were freed by this thread, and never the question's.
+        let evicted = heap::thread_bytes().unwrap_or(now) - now;
+        self.start.set(self.start.get() + evicted);
+        self.refused.borrow().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

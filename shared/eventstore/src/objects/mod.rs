@@ -1,0 +1,470 @@
+//! The object store: a local directory or a bucket. Nothing else in the crate knows which.
+//!
+//! Must stay true: objects are only ever created, never changed, and lie safely on the disk (file and directory
+//! synced) or in the bucket when [`Objects::create_all`] returns; what is read has been compared with its checksum, and
+//! what does not fit is an error that names the object; what fails for a passing reason is tried again, a bounded number
+//! of times.
+
+mod relocate;
+mod result_objects;
+pub(crate) mod retry;
+mod standalone;
+
+pub use result_objects::ResultObject;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+};
+use pennon_core::config::objects_are_plain;
+use pennon_core::store::{AMAZON_ROOTS, Roots};
+use pennon_engine::scan::Micros;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::error::EventStoreError;
+use crate::integrity::checksums::{self, Checksums, ObjectChecksums};
+use crate::integrity::quarantine::Quarantine;
+use crate::objects::retry::RetryPolicy;
+
+/// Bytes of checksums that are remembered: those of some 60 GB of objects.
+const SUMS_BYTES: u64 = 64 << 20;
+/// Objects that are written at the same time.
+const WRITTEN_AT_ONCE: usize = 4;
+/// What is wrong with an object that is not there.
+const MISSING: &str = "it is missing";
+/// Bytes above which comparing is not done between other work.
+const COMPARED_ASIDE: u64 = 1 << 20;
+
+/// Where the objects of all projects lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+    sums: Arc<Cache<String, Arc<Checksums>, Weight>>,
+    quarantine: Option<Quarantine>,
+    read: RetryPolicy,
+    whole: RetryPolicy,
+    brief: RetryPolicy,
+}
+
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<String, Arc<Checksums>> for Weight {
+    fn weight(&self, name: &String, sums: &Arc<Checksums>) -> u64 {
+        name.len() as u64 + sums.weight()
+    }
+}
+
+/// An object that lies in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectInfo {
+    pub name: String,
+    pub bytes: u64,
+    /// When it was written, by the store's clock.
+    pub at: Micros,
+}
+
+impl Objects {
+    /// The objects at `file:///directory` (made when missing) or `s3://bucket/prefix` (settings from the environment).
+    #[cfg(test)]
+    pub(crate) fn open(url: &str) -> Result<Objects, EventStoreError> {
+        Objects::open_trusting(url, Roots::Machine)
+    }
+
+    /// As `open`, over connections that trust `roots`.
+    pub(crate) fn open_trusting(url: &str, roots: Roots) -> Result<Objects, EventStoreError> {
+        if let Some(directory) = url.strip_prefix("file://") {
+            let directory = PathBuf::from(directory);
+            if !directory.is_absolute() {
+                return Err(EventStoreError::Location(format!("{url} names no absolute directory")));
+            }
+            std::fs::create_dir_all(&directory).map_err(|e| {
+                EventStoreError::Location(format!("{} cannot be made: {e}", directory.display()))
+            })?;
+            let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
+            return Ok(Objects::over(Arc::new(store), ""));
+        }
+        let Some(place) = url.strip_prefix("s3://") else {
+            return Err(EventStoreError::Location(format!(
+                "{url} is neither file:///directory nor s3://bucket/prefix"
+            )));
+        };
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        // It is tried again here, see `RetryPolicy`: the same way for every store, within the time that a request has.
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let mut builder = AmazonS3Builder::from_env();
+        if roots == Roots::Amazon {
+            let client = ClientOptions::new().with_no_system_certificates(true);
+            let certificates = Certificate::from_pem_bundle(AMAZON_ROOTS.as_bytes())?;
+            builder = builder.with_client_options(
+                certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
+            );
+        }
+        // Whoever names an endpoint without encryption means it.
+        builder = if objects_are_plain() { builder.with_allow_http(true) } else { builder };
+        let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
+        let store = builder.with_retry(retry).build()?;
+        Ok(Objects::over(Arc::new(store), prefix))
+    }
+
+    /// The objects of `store` whose names begin with `prefix`.
+    pub(crate) fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
+        let prefix = prefix.trim_matches('/');
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));
+        let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
+        Objects { store, prefix, sums, quarantine: None, read, whole, brief }
+    }
+
+    /// Notes damage there.
+    pub(crate) fn with_quarantine(self, quarantine: Quarantine) -> Objects {
+        Objects { quarantine: Some(quarantine), ..self }
+    }
+
+    /// Waits between tries are at most so long.
+    pub(crate) fn with_longest_wait(mut self, wait: std::time::Duration) -> Objects {
+        for patience in [&mut self.read, &mut self.whole, &mut self.brief] {
+            patience.first_wait = patience.first_wait.min(wait);
+            patience.longest_wait = patience.longest_wait.min(wait);
+        }
+        self
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from(format!("{}{name}", self.prefix))
+    }
+
+    /// Stores a new object that no other shares the start of its name with; one of that name must not be there.
+    #[cfg(test)]
+    pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Result<(), EventStoreError> {
+        self.create_all(&[(name.to_owned(), bytes)]).await
+    }
+
+    /// Stores the new objects of a segment, or of one import, whose names are the same up to the first dot, and their
+    /// checksums beside them. Objects of these names must not be there, unless they are the same to the last byte: an
+    /// earlier try may have arrived although its answer did not.
+    pub(crate) fn create_all<'a>(
+        &'a self,
+        files: &'a [(String, Bytes)],
+    ) -> BoxFuture<'a, Result<(), EventStoreError>> {
+        Box::pin(self.create_with_sums(files))
+    }
+
+    async fn create_with_sums(&self, files: &[(String, Bytes)]) -> Result<(), EventStoreError> {
+        let Some((first, _)) = files.first() else { return Ok(()) };
+        let (start, _) = checksums::split(first);
+        let copies = files.to_vec();
+        let sums = tokio::task::spawn_blocking(move || {
+            copies.iter().fold(Checksums::default(), |mut sums, (name, bytes)| {
+                sums.add(name, ObjectChecksums::of(bytes));
+                sums
+            })
+        });
+        let sums = sums.await?;
+        let beside = (checksums::object_of(first), sums.encode(start));
+        let files = files.iter().chain([&beside]).map(|(name, bytes)| self.create_one(name, bytes));
+        let files = files.collect::<Vec<_>>();
+        futures::stream::iter(files).buffer_unordered(WRITTEN_AT_ONCE).try_collect::<()>().await?;
+        self.sums.insert(beside.0.clone(), Arc::new(sums));
+        Ok(())
+    }
+
+    fn create_one(&self, name: &str, bytes: &Bytes) -> BoxFuture<'static, Result<(), EventStoreError>> {
+        let (store, whole) = (self.store.clone(), self.whole);
+        let (path, bytes) = (self.path(name), bytes.clone());
+        Box::pin(
+            async move { Ok(whole.with(|| put_once(store.clone(), path.clone(), bytes.clone())).await?) },
+        )
+    }
+
+    /// A whole object.
+    pub(crate) async fn get(&self, name: &str) -> Result<Bytes, EventStoreError> {
+        let size = self.size(name).await?;
+        let whole = self.ranges(name, std::slice::from_ref(&(0..size))).await?;
+        Ok(whole.into_iter().next().unwrap_or_default())
+    }
+
+    /// How many bytes an object has.
+    pub(crate) async fn size(&self, name: &str) -> Result<u64, EventStoreError> {
+        let sums = self.sums(name).await?;
+        match sums.get(name) {
+            Some(sums) => Ok(sums.size()),
+            None => Err(self.damaged(name, "it has no checksums").await),
+        }
+    }
+
+    /// Parts of an object.
+    pub(crate) fn ranges<'a>(
+        &'a self,
+        name: &'a str,
+        ranges: &'a [Range<u64>],
+    ) -> BoxFuture<'a, Result<Vec<Bytes>, EventStoreError>> {
+        Box::pin(self.compared(name, ranges))
+    }
+
+    async fn compared(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, EventStoreError> {
+        let all = self.sums(name).await?;
+        let Some(sums) = all.get(name) else {
+            return Err(self.damaged(name, "it has no checksums").await);
+        };
+        let Some(units) = together(sums, ranges) else {
+            let size = sums.size();
+            let what = format!("it had {size} bytes when it was written, and more are asked for");
+            return Err(self.damaged(name, &what).await);
+        };
+        let mut parts = self.fetch(name, sums, &units).await?;
+        if !self.hold(name, &all, &units, &parts).await? {
+            // Once more: what was stored may be whole, and only have suffered on its way.
+            parts = self.fetch(name, sums, &units).await?;
+            if !self.hold(name, &all, &units, &parts).await? {
+                return Err(self.damaged(name, "its bytes are not those that were written").await);
+            }
+        }
+        let cut = |range: &Range<u64>| {
+            let unit = units.partition_point(|unit| unit.start <= range.start).checked_sub(1)?;
+            let start = usize::try_from(range.start - units[unit].start).ok()?;
+            let length = usize::try_from(range.end - range.start).ok()?;
+            Some(parts[unit].slice(start..start + length))
+        };
+        Ok(ranges.iter().map(|range| cut(range).unwrap_or_default()).collect())
+    }
+
+    /// Units of an object as they lie in the store, each as long as asked for.
+    async fn fetch(
+        &self,
+        name: &str,
+        sums: &ObjectChecksums,
+        units: &[Range<u64>],
+    ) -> Result<Vec<Bytes>, EventStoreError> {
+        let path = self.path(name);
+        let patience = if units.iter().map(|unit| unit.end - unit.start).sum::<u64>() > COMPARED_ASIDE {
+            self.whole
+        } else {
+            self.read
+        };
+        let (written, units) = (sums.size(), Arc::new(units.to_vec()));
+        let read = patience.with(|| get_units(self.store.clone(), path.clone(), units.clone(), written));
+        match read.await? {
+            Ok(parts) => Ok(parts),
+            Err(what) => Err(self.damaged(name, &what).await),
+        }
+    }
+
+    async fn hold(
+        &self,
+        name: &str,
+        all: &Arc<Checksums>,
+        units: &[Range<u64>],
+        parts: &[Bytes],
+    ) -> Result<bool, EventStoreError> {
+        let compare = |sums: &Checksums, name: &str, units: &[Range<u64>], parts: &[Bytes]| {
+            let of = sums.get(name);
+            of.is_some_and(|of| units.iter().zip(parts).all(|(unit, part)| of.holds(unit.start, part)))
+        };
+        if parts.iter().map(|part| part.len() as u64).sum::<u64>() <= COMPARED_ASIDE {
+            return Ok(compare(all, name, units, parts));
+        }
+        let (all, name, units, parts) = (all.clone(), name.to_owned(), units.to_vec(), parts.to_vec());
+        Ok(tokio::task::spawn_blocking(move || compare(&all, &name, &units, &parts)).await?)
+    }
+
+    /// An error when an object has another size than when it was written. A part of an object that has grown is whole.
+    pub(crate) async fn require_size(&self, name: &str, written: u64) -> Result<(), EventStoreError> {
+        let path = self.path(name);
+        let size = self.whole.with(|| size_if_there(self.store.clone(), path.clone())).await?;
+        let what = match size {
+            Some(size) if size == written => return Ok(()),
+            Some(size) => format!("it has {size} bytes and had {written} when it was written"),
+            None => MISSING.to_owned(),
+        };
+        Err(self.damaged(name, &what).await)
+    }
+
+    /// The checksums of an object and those beside it.
+    pub(crate) fn sums<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<Checksums>, EventStoreError>> {
+        Box::pin(self.read_sums(name))
+    }
+
+    async fn read_sums(&self, name: &str) -> Result<Arc<Checksums>, EventStoreError> {
+        let beside = checksums::object_of(name);
+        if let Some(known) = self.sums.get(&beside) {
+            return Ok(known);
+        }
+        let path = self.path(&beside);
+        let start = checksums::split(name).0;
+        let mut again = true;
+        let decoded = loop {
+            let read = self.read.with(|| get_if_there(self.store.clone(), path.clone()));
+            let Some(bytes) = read.await? else { return Err(self.damaged(&beside, MISSING).await) };
+            match Checksums::decode(start, &bytes) {
+                Err(what) if what == checksums::NEWER => {
+                    return Err(EventStoreError::Corrupt(format!("{beside}: {what}")));
+                }
+                Err(_) if std::mem::take(&mut again) => {}
+                decoded => break decoded,
+            }
+        };
+        match decoded {
+            Ok(sums) => {
+                let sums = Arc::new(sums);
+                self.sums.insert(beside, sums.clone());
+                Ok(sums)
+            }
+            Err(what) => Err(self.damaged(&beside, what).await),
+        }
+    }
+
+    /// Forgets the checksums of an object, which may have been put back.
+    pub(crate) fn forget(&self, name: &str) {
+        self.sums.remove(&checksums::object_of(name));
+    }
+
+    /// The error for an object that is not what was written. It is noted where everybody sees it.
+    pub(crate) fn damaged<'a>(&'a self, name: &'a str, what: &'a str) -> BoxFuture<'a, EventStoreError> {
+        let error = EventStoreError::Damaged { object: name.to_owned(), what: what.to_owned() };
+        match &self.quarantine {
+            Some(quarantine) => Box::pin(quarantine.note(name, what, error)),
+            None => Box::pin(std::future::ready(error)),
+        }
+    }
+
+    /// Removes an object and not the checksums beside it, which are of others too; that it is gone already is no error.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), EventStoreError> {
+        let path = self.path(name);
+        Ok(self.whole.with(|| delete_if_there(self.store.clone(), path.clone())).await?)
+    }
+
+    /// Removes objects, each with the checksums beside it; that one is gone already is no error.
+    pub(crate) fn delete_all(&self, names: Vec<String>) -> BoxFuture<'_, Result<(), EventStoreError>> {
+        let mut beside = names.iter().map(|name| checksums::object_of(name)).collect::<Vec<_>>();
+        beside.dedup();
+        Box::pin(async move {
+            // The checksums last: whoever still reads an object needs them.
+            for name in names.into_iter().chain(beside) {
+                self.delete(&name).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The objects below a folder, in no order.
+    pub(crate) fn list<'a>(
+        &'a self,
+        folder: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<ObjectInfo>, EventStoreError>> {
+        let path = self.path(folder);
+        Box::pin(async move {
+            let found = self.whole.with(|| self.store.list(Some(&path)).try_collect::<Vec<_>>()).await?;
+            let listed = found.into_iter().filter_map(|meta| {
+                let name = meta.location.as_ref().strip_prefix(self.prefix.as_str())?.to_owned();
+                Some(ObjectInfo { name, bytes: meta.size, at: meta.last_modified.timestamp_micros() })
+            });
+            Ok(listed.collect())
+        })
+    }
+}
+
+type Shared = Arc<dyn ObjectStore>;
+
+/// Creates an object. That it is there already is a success if it is the same: an earlier try may have arrived although
+/// its answer did not.
+async fn put_once(store: Shared, path: Path, bytes: Bytes) -> Result<(), Error> {
+    let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+    let put = store.put_opts(&path, bytes.clone().into(), options).await;
+    let Err(there @ Error::AlreadyExists { .. }) = put else { return put.map(|_| ()) };
+    match store.get(&path).await {
+        Ok(found) if found.meta.size == bytes.len() as u64 => {
+            if found.bytes().await? == bytes {
+                Ok(())
+            } else {
+                Err(there)
+            }
+        }
+        Ok(_) => Err(there),
+        // Another writer is at it, and may still fail.
+        Err(Error::NotFound { source, .. }) => Err(Error::Generic { store: "object store", source }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Parts of an object that had `written` bytes; what is wrong, when it is missing or has another size by now.
+async fn get_units(
+    store: Shared,
+    path: Path,
+    units: Arc<Vec<Range<u64>>>,
+    written: u64,
+) -> Result<Result<Vec<Bytes>, String>, Error> {
+    let read = store.get_ranges(&path, &units).await;
+    match &read {
+        Ok(parts) if fit(&units, parts) => return read.map(Ok),
+        Err(Error::NotFound { .. }) => return Ok(Err(MISSING.to_owned())),
+        _ => {}
+    }
+    // Cut, or grown: asking again will not help.
+    let size = store.head(&path).await?.size;
+    if size != written {
+        return Ok(Err(format!("it has {size} bytes and had {written} when it was written")));
+    }
+    read.and(Err(Error::Generic { store: "object store", source: "an answer was cut off".into() }))
+}
+
+async fn get_if_there(store: Shared, path: Path) -> Result<Option<Bytes>, Error> {
+    match store.get(&path).await {
+        Ok(found) => found.bytes().await.map(Some),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn size_if_there(store: Shared, path: Path) -> Result<Option<u64>, Error> {
+    match store.head(&path).await {
+        Ok(meta) => Ok(Some(meta.size)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete_if_there(store: Shared, path: Path) -> Result<(), Error> {
+    match store.delete(&path).await {
+        Err(Error::NotFound { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// The units around `ranges`, ascending, those that meet in one; none when a range reaches beyond the object.
+fn together(sums: &ObjectChecksums, ranges: &[Range<u64>]) -> Option<Vec<Range<u64>>> {
+    let mut units = ranges.iter().map(|range| sums.around(range)).collect::<Option<Vec<_>>>()?;
+    units.retain(|unit| !unit.is_empty());
+    units.sort_unstable_by_key(|unit| unit.start);
+    let mut together: Vec<Range<u64>> = Vec::with_capacity(units.len());
+    for unit in units {
+        match together.last_mut() {
+            Some(last) if unit.start <= last.end => last.end = last.end.max(unit.end),
+            _ => together.push(unit),
+        }
+    }
+    Some(together)
+}
+
+/// Whether each part is as long as its range.
+fn fit(ranges: &[Range<u64>], parts: &[Bytes]) -> bool {
+    ranges.len() == parts.len()
+        && ranges.iter().zip(parts).all(|(range, part)| range.end - range.start == part.len() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Objects with results of calculations that are too large for the table.
+//!
+//! They lie apart from those of events, `results/project=P/CACHE_KEY.ID`, so that a rule of the bucket can remove them by
+//! their age. The row of a result names its object, with a digest to compare it with.
+//!
+//! Must stay true: a request does not wait for them for long, because what cannot be read is calculated; what is listed
+//! is the work of the sweep, which knows the rows.
+
+use bytes::Bytes;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+
+use crate::EventStore;
+use crate::error::EventStoreError;
+
+const FOLDER: &str = "results";
+const OF_PROJECT: &str = "project=";
+
+/// The object of a result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResultObject {
+    /// Whose events the result is about.
+    pub project: ProjectId,
+    /// Which question it answers.
+    pub cache_key: String,
+    /// Tells it from the other objects of the question.
+    pub id: String,
+}
+
+impl ResultObject {
+    /// The name of the object.
+    pub(crate) fn name(&self) -> String {
+        let ResultObject { project, cache_key, id } = self;
+        format!("{FOLDER}/{OF_PROJECT}{project}/{cache_key}.{id}")
+    }
+
+    fn of_name(name: &str) -> Option<ResultObject> {
+        let (project, rest) = name.strip_prefix(FOLDER)?.strip_prefix('/')?.split_once('/')?;
+        let (cache_key, id) = rest.split_once('.')?;
+        let project = project.strip_prefix(OF_PROJECT)?.parse().ok()?;
+        Some(ResultObject { project, cache_key: cache_key.to_owned(), id: id.to_owned() })
+    }
+}
+
+impl EventStore {
+    /// Stores what `object` holds.
+    pub async fn put_result(&self, object: &ResultObject, bytes: Bytes) -> Result<(), EventStoreError> {
+        self.inner.objects.put_standalone(&object.name(), bytes).await
+    }
+
+    /// What `object` holds, if it is there. Not compared with anything.
+    pub async fn get_result(&self, object: &ResultObject) -> Result<Option<Bytes>, EventStoreError> {
+        self.inner.objects.get_standalone(&object.name()).await
+    }
+
+    /// The objects of results of one project, or of all, in no order, each with the time at which it was written, by the
+    /// object store's clock.
+    pub async fn list_results(
+        &self,
+        project: Option<ProjectId>,
+    ) -> Result<Vec<(ResultObject, Micros)>, EventStoreError> {
+        let folder = match project {
+            Some(project) => format!("{FOLDER}/{OF_PROJECT}{project}"),
+            None => FOLDER.to_owned(),
+        };
+        let listed = self.inner.objects.list(&folder).await?.into_iter();
+        Ok(listed.filter_map(|listed| Some((ResultObject::of_name(&listed.name)?, listed.at))).collect())
+    }
+
+    /// Removes objects of results; that one is gone already is no error.
+    pub async fn remove_results(&self, objects: &[ResultObject]) -> Result<(), EventStoreError> {
+        let names = objects.iter().map(ResultObject::name).collect::<Vec<_>>();
+        self.inner.objects.remove_standalone(&names).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_it_is_of() {
+        let object =
+            ResultObject { project: 12, cache_key: "cache_00ff".to_owned(), id: "a-b.json.zst".to_owned() };
+        assert_eq!(object.name(), "results/project=12/cache_00ff.a-b.json.zst");
+        assert_eq!(ResultObject::of_name(&object.name()), Some(object));
+        for other in
+            ["results/project=x/a.b", "results/12/a.b", "results/project=1/a", "project=1/events/a.b"]
+        {
+            assert_eq!(ResultObject::of_name(other), None, "{other}");
+        }
+    }
+}

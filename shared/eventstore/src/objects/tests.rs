@@ -1,0 +1,38 @@
+//! Unit tests of the object store client.
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+#[tokio::test]
+async fn an_object_is_created_once_and_never_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let objects = Objects::open(&format!("file://{}/new", directory.path().display())).unwrap();
+    objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
+    // Sent again because the answer was lost.
+    objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
+    assert!(objects.create("a/b", Bytes::from_static(b"two")).await.is_err());
+    assert!(objects.create("a/b", Bytes::from_static(b"ones")).await.is_err());
+    assert_eq!(objects.get("a/b").await.unwrap(), "one");
+    assert_eq!(objects.ranges("a/b", &[0..1, 1..3, 1..1, 0..2]).await.unwrap(), ["o", "ne", "", "on"]);
+    let listed = objects.list("a").await.unwrap();
+    let mut names = listed.iter().map(|found| (found.name.as_str(), found.bytes > 0)).collect::<Vec<_>>();
+    names.sort_unstable();
+    assert_eq!(names, [("a/b", true), ("a/b.sums", true)]);
+    for _ in 0..2 {
+        objects.delete_all(vec!["a/b".to_owned()]).await.unwrap();
+    }
+    assert_eq!(objects.list("a").await.unwrap(), []);
+}
+
+#[test]
+fn a_bucket_is_opened_whatever_its_connections_trust() {
+    for roots in [Roots::Machine, Roots::Amazon] {
+        assert!(Objects::open_trusting("s3://bucket/prefix", roots).is_ok(), "{roots:?}");
+    }
+}
+
+#[test]
+fn other_addresses_are_refused() {
+    for url in ["", "/tmp", "file://here", "gs://bucket"] {
+        assert!(matches!(Objects::open(url), Err(EventStoreError::Location(_))), "{url}");
+    }
+}

@@ -1,0 +1,126 @@
+//! The manifest entry of an import of persons or groups.
+//!
+//! Must stay true: an entry keeps its id and its place in the order of imports when records are erased from it;
+//! it names every object that it had until that object is deleted, so that none is leaked by consecutive
+//! erasures.
+
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::integrity::formats;
+use crate::persons::imports::ids_sidecar::beside;
+
+/// The entry of an object with persons or groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordsEntry {
+    /// Stays the same when its object is replaced.
+    pub id: String,
+    /// Format number of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
+    pub object: String,
+    pub rows: u64,
+    /// Its size; 0 where an earlier release wrote it.
+    #[serde(default)]
+    pub bytes: u64,
+    pub at: Micros,
+    /// The manifest version that it was added with.
+    #[serde(default)]
+    pub head: u64,
+    /// Former objects, before records were erased, until no reader can use them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "former")]
+    pub before: Vec<FormerObject>,
+}
+
+/// A former object of an import entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FormerObject {
+    pub object: String,
+    /// When it was replaced.
+    pub at: Micros,
+}
+
+impl FormerObject {
+    /// The objects to delete with it; the second exists only in formats that have it.
+    pub(crate) fn files(self) -> [String; 2] {
+        let ids = beside(&self.object);
+        [self.object, ids]
+    }
+}
+
+/// Earlier releases stored one, without a time.
+fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Before {
+        One(String),
+        All(Vec<FormerObject>),
+    }
+    Ok(match Before::deserialize(body)? {
+        Before::One(object) => vec![FormerObject { object, at: 0 }],
+        Before::All(all) => all,
+    })
+}
+
+impl RecordsEntry {
+    /// The entry with a new object, as of `at`. Both have the same format.
+    pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
+        let own = FormerObject { object: self.object.clone(), at };
+        let before = self.before.iter().cloned().chain([own]).collect();
+        RecordsEntry { object, bytes, rows, at, before, ..self.clone() }
+    }
+
+    /// The name of its ids sidecar; none for groups, and where an earlier release wrote it.
+    pub(crate) fn ids(&self) -> Option<String> {
+        (self.format >= formats::PERSONS).then(|| beside(&self.object))
+    }
+
+    /// Its current objects.
+    pub(crate) fn files(&self) -> impl Iterator<Item = String> {
+        std::iter::once(self.object.clone()).chain(self.ids())
+    }
+
+    /// Its current and former record objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.object).chain(self.before.iter().map(|former| &former.object))
+    }
+
+    /// The entry without records, as of `at`.
+    pub(crate) fn emptied(&self, at: Micros) -> RecordsEntry {
+        self.with_object(self.object.clone(), self.bytes, 0, at)
+    }
+
+    /// Sets the time at which it replaces another one.
+    pub(crate) fn listed_at(&mut self, at: Micros) {
+        self.at = at;
+        if let Some(last) = self.before.last_mut() {
+            last.at = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_entry_names_all_objects_that_it_had_and_reads_those_of_earlier_releases() {
+        let body = json!({"id": "1", "object": "a", "rows": 3, "at": 5});
+        let entry: RecordsEntry = serde_json::from_value(body.clone()).unwrap();
+        assert!(entry.before.is_empty());
+        let mut entry = entry.with_object("b".to_owned(), 10, 2, 6).with_object("c".to_owned(), 9, 1, 7);
+        entry.listed_at(8);
+        let told = serde_json::to_value(&entry).unwrap();
+        assert_eq!(told["before"], json!([{"object": "a", "at": 6}, {"object": "b", "at": 8}]));
+        assert_eq!((told["object"].as_str(), &told["at"]), (Some("c"), &json!(8)));
+        assert_eq!(entry.objects().collect::<Vec<_>>(), ["c", "a", "b"]);
+        assert_eq!(serde_json::from_value::<RecordsEntry>(told).unwrap(), entry);
+        let mut earlier = body;
+        earlier["before"] = json!("z");
+        let entry: RecordsEntry = serde_json::from_value(earlier).unwrap();
+        assert_eq!(entry.before, [FormerObject { object: "z".to_owned(), at: 0 }]);
+        assert_eq!(entry.emptied(9).before[1], FormerObject { object: "a".to_owned(), at: 9 });
+    }
+}

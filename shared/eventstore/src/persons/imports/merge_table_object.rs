@@ -1,0 +1,168 @@
+//! The merges of all imports in one object: the encoded table of [`PersonMerges::encode`].
+//!
+//! The ids sidecars hold the same information per record, but combining them costs a cold process more than
+//! most queries. So compaction writes this object whenever the imports have changed; a reader that finds none
+//! for the current imports reads the sidecars. Must stay true: an entry names the import objects that it was
+//! made from, in order, and is used only for exactly these; a damaged object is rewritten, and no query fails
+//! because of it.
+
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::EventStore;
+use crate::compaction::sweep::GRACE_MICROS;
+use crate::error::EventStoreError;
+use crate::integrity::formats;
+use crate::keys;
+use crate::manifest::state::{Manifest, ManifestEntry, new_id};
+use crate::persons::imports::ids_sidecar::links;
+use crate::persons::person_merges::PersonMerges;
+use crate::time::WorkClock;
+
+/// The manifest entry of the object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ImportedMergesEntry {
+    pub id: String,
+    /// Format number of the object.
+    #[serde(default = "formats::first")]
+    pub format: u32,
+    /// None when no record has several ids.
+    pub object: Option<String>,
+    /// Digest of the names of the import objects that it was made from.
+    pub of: String,
+    /// When it was listed.
+    pub at: Micros,
+    /// The manifest version that it was added with.
+    #[serde(default)]
+    pub head: u64,
+}
+
+impl ManifestEntry for ImportedMergesEntry {
+    fn at_head(&self, head: u64) -> ImportedMergesEntry {
+        ImportedMergesEntry { head, ..self.clone() }
+    }
+}
+
+/// Digest of the imports of `manifest`.
+fn digest(manifest: &Manifest) -> String {
+    let mut digest = Sha256::new();
+    for entry in &manifest.persons {
+        digest.update(entry.object.as_bytes());
+        digest.update([0]);
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Manifest {
+    /// The newest entry for the current imports that is not marked as damaged.
+    fn current_imported_merges(&self) -> Option<&ImportedMergesEntry> {
+        let of = digest(self);
+        self.links.iter().rev().find(|entry| entry.of == of && !self.damaged.contains(&entry.id))
+    }
+}
+
+impl EventStore {
+    /// The merges of all imports.
+    pub(crate) async fn imported_merges(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<PersonMerges, EventStoreError> {
+        if manifest.persons.is_empty() {
+            return Ok(PersonMerges::default());
+        }
+        let known = self.inner.person_merge_cache.get(&project.to_string());
+        if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
+            return Ok(known.imported_merges.clone());
+        }
+        if let Some(entry) = manifest.current_imported_merges() {
+            match self.read_imported_merges(entry).await {
+                Ok(person_merges) => return Ok(person_merges),
+                // Contended: it was replaced and removed while it was read.
+                Err(
+                    error @ (EventStoreError::Damaged { .. }
+                    | EventStoreError::Corrupt(_)
+                    | EventStoreError::Contended),
+                ) => {
+                    tracing::warn!(project, %error, "who is who is read from the imports themselves");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.by_records(project, manifest).await
+    }
+
+    /// Computes the merges from the sidecars of the imports.
+    async fn by_records(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+    ) -> Result<PersonMerges, EventStoreError> {
+        let mut imports = Vec::with_capacity(manifest.persons.len());
+        for entry in &manifest.persons {
+            imports.push(self.record_ids(project, entry).await?);
+        }
+        Ok(tokio::task::spawn_blocking(move || PersonMerges::of(links(&imports))).await?)
+    }
+
+    async fn read_imported_merges(
+        &self,
+        entry: &ImportedMergesEntry,
+    ) -> Result<PersonMerges, EventStoreError> {
+        let Some(object) = &entry.object else { return Ok(PersonMerges::default()) };
+        let pairs = self.inner.objects.get(object).await?;
+        let read = tokio::task::spawn_blocking(move || PersonMerges::decode(pairs));
+        read.await?
+    }
+
+    /// Writes the object for the current imports, if there is none. Returns whether the manifest changed.
+    pub(crate) async fn write_imported_merges(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        clock: WorkClock,
+    ) -> Result<bool, EventStoreError> {
+        let nothing_to_say = manifest.persons.is_empty() && manifest.links.is_empty();
+        let all_readable = manifest.persons.iter().all(|entry| !manifest.damaged.contains(&entry.id));
+        if nothing_to_say || !all_readable || manifest.current_imported_merges().is_some() {
+            return Ok(false);
+        }
+        let person_merges = self.by_records(project, manifest).await?;
+        let pairs = tokio::task::spawn_blocking(move || person_merges.encode()).await?;
+        let id = new_id(clock.now());
+        let object = (!pairs.is_empty()).then(|| format!("project={project}/links/{id}.pairs"));
+        let mut entry =
+            ImportedMergesEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
+        let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
+        self.inner.objects.create_all(&files).await?;
+        entry.at = clock.now();
+        let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
+        if !added {
+            // Somebody else changed the manifest; the next run makes it.
+            self.inner.objects.delete_all(entry.object.into_iter().collect()).await?;
+        }
+        Ok(added)
+    }
+
+    /// Removes all but the newest object, once that has been there for the grace period.
+    pub(crate) async fn sweep_imported_merges(
+        &self,
+        project: ProjectId,
+        manifest: &Manifest,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        let Some((newest, older)) = manifest.links.split_last() else { return Ok(()) };
+        if newest.at.saturating_add(GRACE_MICROS) > now {
+            return Ok(());
+        }
+        for entry in older {
+            self.inner.objects.delete_all(entry.object.iter().cloned().collect()).await?;
+            let prefixes = [keys::LINKS, keys::DAMAGED];
+            let rows = prefixes.map(|prefix| keys::entry(project, prefix, &entry.id));
+            self.inner.store.records.sweep(rows.to_vec()).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Lookup of some persons by id, with all their distinct ids and properties.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::TimestampMicrosecondType;
+use pennon_core::store::keys::ProjectId;
+use pennon_engine::scan::Micros;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::PersonsSnapshot;
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::arrival;
+use crate::keys;
+use crate::persons::imports::records::PersonsObject;
+use crate::persons::profiles::changes::{ProfilePart, merged_properties};
+use crate::persons::profiles::file::texts;
+
+/// A person with all its data.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PersonInFull {
+    /// Its canonical id.
+    pub id: Uuid,
+    /// Distinct ids: those of records first, then those of events by arrival.
+    pub distinct_ids: Vec<String>,
+    /// Its current properties.
+    pub properties: Map<String, Value>,
+    /// When it was first seen, from its records, or else the arrival of its first event.
+    pub created_at: Option<Micros>,
+    /// Whether a merge named it as the target, or it has several distinct ids.
+    pub is_identified: bool,
+}
+
+/// The data of an imported record.
+struct RecordedPerson {
+    distinct_ids: Vec<String>,
+    properties: Map<String, Value>,
+    created_at: Option<Micros>,
+}
+
+impl EventStore {
+    /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
+    pub async fn persons(
+        &self,
+        project: ProjectId,
+        wanted: &[Uuid],
+    ) -> Result<Vec<PersonInFull>, EventStoreError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.now(project, None).await?;
+        self.persons_at(project, &now, wanted).await
+    }
+
+    /// As above, in the view `now`.
+    pub(super) async fn persons_at(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        wanted: &[Uuid],
+    ) -> Result<Vec<PersonInFull>, EventStoreError> {
+        let ids_of = now.ids_of(wanted);
+        let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
+        let (profile, told, identified) = futures::try_join!(
+            self.profile_of(project, now, &all),
+            self.recorded_persons(project, now, &all),
+            self.identified(project, now, wanted)
+        )?;
+        let owners: HashMap<Uuid, Uuid> =
+            ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
+        let mut found: HashMap<Uuid, PersonInFull> = HashMap::new();
+        let mut parts: HashMap<Uuid, BTreeMap<Uuid, ProfilePart>> = HashMap::new();
+        for (id, told) in told {
+            let Some(owner) = owners.get(&id) else { continue };
+            let person = found.entry(*owner).or_default();
+            person.distinct_ids.extend(told.distinct_ids);
+            person.created_at = person.created_at.into_iter().chain(told.created_at).min();
+            // The last record with a value wins.
+            let part = parts
+                .entry(*owner)
+                .or_default()
+                .entry(now.merge_state.imported_merges.person(id))
+                .or_default();
+            if !told.properties.is_empty() {
+                part.base = told.properties;
+            }
+        }
+        let mut of_events: Vec<_> = profile.ids.into_iter().collect();
+        of_events.sort_by_key(|(_, told)| told.first);
+        for (id, told) in of_events {
+            let Some(owner) = owners.get(&id) else { continue };
+            let person = found.entry(*owner).or_default();
+            // By arrival, so the first one is the first of all.
+            person.created_at = person.created_at.or(Some(arrival(told.first)));
+            person.distinct_ids.push(told.distinct_id);
+            let part = parts
+                .entry(*owner)
+                .or_default()
+                .entry(now.merge_state.imported_merges.person(id))
+                .or_default();
+            part.changes.merge(told.changes);
+        }
+        let persons = wanted.iter().map(|id| {
+            let mut person = found.remove(id).unwrap_or_default();
+            let mut seen = BTreeSet::new();
+            person.distinct_ids.retain(|distinct_id| seen.insert(distinct_id.clone()));
+            let ids = ids_of.get(id).cloned().unwrap_or_default();
+            person.properties =
+                merged_properties(&parts.remove(id).unwrap_or_default(), &now.merge_state.joined_of(&ids));
+            PersonInFull { id: *id, is_identified: identified.contains(id), ..person }
+        });
+        Ok(persons.collect())
+    }
+
+    /// Those of `persons` that are identified. Only these can have a second distinct id.
+    async fn identified(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        persons: &[Uuid],
+    ) -> Result<BTreeSet<Uuid>, EventStoreError> {
+        let (linked, alone): (Vec<Uuid>, Vec<Uuid>) =
+            persons.iter().copied().partition(|person| now.merge_state.person_merges.is_linked(*person));
+        let rows = alone.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let found = self.inner.store.records.batch_get(&rows).await?;
+        let marked = alone.into_iter().zip(found).filter(|(_, row)| row.is_some()).map(|(person, _)| person);
+        Ok(linked.into_iter().chain(marked).collect())
+    }
+
+    /// Reads the records of `ids`, oldest first.
+    async fn recorded_persons(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        ids: &BTreeSet<Uuid>,
+    ) -> Result<Vec<(Uuid, RecordedPerson)>, EventStoreError> {
+        let mut all = Vec::new();
+        for object in self.persons_objects(project, &now.manifest).await? {
+            let (wanted, searched) = (ids.clone(), object.clone());
+            let found = tokio::task::spawn_blocking(move || {
+                let records = searched.records().enumerate();
+                let own =
+                    records.filter_map(|(row, of)| Some((row, *of.iter().find(|id| wanted.contains(id))?)));
+                own.collect::<Vec<_>>()
+            });
+            let found = found.await?;
+            let rows = found.iter().map(|(row, _)| *row).collect::<Vec<_>>();
+            let told = self.recorded_persons_in(&object, &rows).await?;
+            all.extend(found.into_iter().map(|(_, id)| id).zip(told));
+        }
+        Ok(all)
+    }
+
+    /// Reads records `rows` (ascending) of `object`.
+    async fn recorded_persons_in(
+        &self,
+        object: &PersonsObject,
+        rows: &[usize],
+    ) -> Result<Vec<RecordedPerson>, EventStoreError> {
+        let mut told = Vec::new();
+        for (group, selection) in object.selections(rows) {
+            let columns = ["distinct_ids", "properties", "created_at"];
+            let decoded = object.file.decode(&self.inner.objects, group, Some(selection), &columns).await?;
+            for batch in decoded.batches {
+                let (distinct_ids, properties) =
+                    (texts(&batch, "distinct_ids")?, texts(&batch, "properties")?);
+                let created = batch.column_by_name("created_at");
+                let created =
+                    created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+                for row in 0..batch.num_rows() {
+                    told.push(RecordedPerson {
+                        distinct_ids: serde_json::from_str(distinct_ids.value(row))?,
+                        properties: serde_json::from_str(properties.value(row))?,
+                        created_at: created.filter(|times| times.is_valid(row)).map(|times| times.value(row)),
+                    });
+                }
+            }
+        }
+        Ok(told)
+    }
+}
+
+impl PersonsSnapshot {
+    /// All ids of each of some persons.
+    fn ids_of(&self, persons: &[Uuid]) -> BTreeMap<Uuid, BTreeSet<Uuid>> {
+        persons.iter().map(|person| (*person, self.merge_state.person_merges.members(*person))).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! The groups of a project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use pennon_core::store::keys::ProjectId;
+use serde_json::{Map, Value};
+
+use super::{FILES_AT_ONCE, PersonsSnapshot};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::manifest::state::SegmentEntry;
+use crate::persons::imports::records::each_group_record;
+use crate::persons::profiles::changes::Changes;
+use crate::persons::profiles::file::{FileEntry, each_group};
+use crate::persons::profiles::{Origin, Profile};
+
+/// Most rows of group data, of all types, that one query reads.
+pub const GROUPS_MAX: u64 = 200_000;
+
+/// The same for a command, which has a process of its own.
+const GROUPS_OF_A_COMMAND_MAX: u64 = 5_000_000;
+
+/// A type of groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupType {
+    /// Its index in the project, by which imported groups refer to it.
+    pub index: u32,
+    /// Its name, by which events refer to it.
+    pub name: String,
+}
+
+/// A group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Group {
+    /// Its key among groups of its type.
+    pub key: String,
+    /// Its properties.
+    pub properties: Map<String, Value>,
+}
+
+/// Data of the selected groups: imported properties and captured changes.
+type KnownGroups = BTreeMap<(String, String), (Map<String, Value>, Changes)>;
+
+/// Which groups to read, and which of their properties.
+#[derive(Debug, Clone)]
+struct GroupSelection {
+    /// Types, each with one selected key, or all.
+    groups: Arc<[(GroupType, Option<String>)]>,
+    /// Selected properties; none means all.
+    keys: Option<Arc<BTreeSet<String>>>,
+    /// Most rows to read.
+    rows_max: u64,
+}
+
+impl GroupSelection {
+    fn name(&self, key: &str, of: impl Fn(&GroupType) -> bool) -> Option<&str> {
+        let mut groups = self.groups.iter();
+        let found = groups.find(|(group, only)| of(group) && only.as_ref().is_none_or(|only| only == key));
+        found.map(|(group, _)| group.name.as_str())
+    }
+
+    /// Adds an object with imported groups.
+    fn take_records(&self, known: &mut KnownGroups, bytes: Bytes) -> Result<(), EventStoreError> {
+        each_group_record(bytes, |index, key, properties| {
+            let Some(name) = self.name(key, |of| of.index == index) else { return Ok(()) };
+            let mut properties: Map<String, Value> = serde_json::from_str(properties)?;
+            if let Some(keys) = &self.keys {
+                properties.retain(|key, _| keys.contains(key));
+            }
+            known.entry((name.to_owned(), key.to_owned())).or_default().0 = properties;
+            Ok(())
+        })
+    }
+
+    fn take_changes(&self, known: &mut KnownGroups, found: BTreeMap<(String, String), Changes>) {
+        for ((name, key), mut changes) in found {
+            if self.name(&key, |of| of.name == name).is_some() {
+                if let Some(keys) = &self.keys {
+                    changes.keep(|key| keys.contains(key));
+                }
+                known.entry((name, key)).or_default().1.merge(changes);
+            }
+        }
+    }
+}
+
+impl EventStore {
+    /// The groups of a type by key, with the properties in `keys`.
+    ///
+    /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
+    pub async fn groups_of(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+        keys: &BTreeSet<String>,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, Some(Arc::new(keys.clone())), GROUPS_MAX).await
+    }
+
+    /// The groups of a type by key, with all properties.
+    pub async fn whole_groups_of(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, None, GROUPS_MAX).await
+    }
+
+    /// As above, for a command: refused above five million rows.
+    pub async fn every_group_of(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        self.groups_by_type(project, group_type, None, GROUPS_OF_A_COMMAND_MAX).await
+    }
+
+    async fn groups_by_type(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+        keys: Option<Arc<BTreeSet<String>>>,
+        rows_max: u64,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        let now = self.now(project, None).await?;
+        let wanted = GroupSelection { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
+        let known = self.known_groups(project, &now, wanted).await?;
+        let made = tokio::task::spawn_blocking(move || {
+            let group =
+                |((_, key), (mut properties, changes)): ((String, String), (Map<String, Value>, Changes))| {
+                    changes.apply(&mut properties);
+                    Group { key, properties }
+                };
+            known.into_iter().map(group).collect()
+        });
+        Ok(made.await?)
+    }
+
+    /// The properties of the groups with these keys, in order; an unknown group has none.
+    pub async fn groups_named(
+        &self,
+        project: ProjectId,
+        groups: &[(GroupType, String)],
+    ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
+        if groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.now(project, None).await?;
+        self.groups_with_keys(project, &now, groups).await
+    }
+
+    /// Reads single groups.
+    pub(super) async fn groups_with_keys(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        groups: &[(GroupType, String)],
+    ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
+        if groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        let single = groups.iter().map(|(of, key)| (of.clone(), Some(key.clone())));
+        let wanted = GroupSelection { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
+        let mut known = self.known_groups(project, now, wanted).await?;
+        let of = |(of, key): &(GroupType, String)| {
+            let (mut properties, changes) = known.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
+            changes.apply(&mut properties);
+            properties
+        };
+        Ok(groups.iter().map(of).collect())
+    }
+
+    async fn known_groups(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        wanted: GroupSelection,
+    ) -> Result<KnownGroups, EventStoreError> {
+        let segments = now.manifest.segments.iter();
+        let in_segments = segments.clone().filter_map(|entry| entry.groups.as_ref()).map(|file| file.rows);
+        let rows = now.manifest.groups.iter().map(|entry| entry.rows).chain(in_segments).sum::<u64>();
+        if rows > wanted.rows_max {
+            return Err(EventStoreError::TooLarge(format!(
+                "The project's groups are told of by {rows} rows; at most {} are looked through.",
+                wanted.rows_max
+            )));
+        }
+        let mut known = KnownGroups::new();
+        for entry in &now.manifest.groups {
+            let bytes = self.inner.objects.get(&entry.object).await?;
+            let wanted = wanted.clone();
+            let taken =
+                tokio::task::spawn_blocking(move || wanted.take_records(&mut known, bytes).map(|()| known));
+            known = taken.await??;
+        }
+        let found = segments.map(|entry| self.groups_of_segment(project, entry)).collect::<Vec<_>>();
+        let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
+        let found = found.try_collect::<Vec<_>>().await?;
+        let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
+        let hot = self.not_in_segments(&now.manifest, hot).await?;
+        let taken = tokio::task::spawn_blocking(move || {
+            let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
+            found.into_iter().chain([hot]).for_each(|part| wanted.take_changes(&mut known, part));
+            known
+        });
+        Ok(taken.await?)
+    }
+
+    async fn groups_of_segment(
+        &self,
+        project: ProjectId,
+        entry: &SegmentEntry,
+    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
+        if entry.ids.is_none() && entry.rows > 0 {
+            return Ok(self.whole_profile(project, entry).await?.groups);
+        }
+        self.groups_in_segment(entry).await
+    }
+
+    /// Reads the group changes of a segment.
+    pub(crate) async fn groups_in_segment(
+        &self,
+        entry: &SegmentEntry,
+    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
+        let Some(FileEntry { object, .. }) = &entry.groups else { return Ok(BTreeMap::new()) };
+        let bytes = self.inner.objects.get(object).await?;
+        let read = tokio::task::spawn_blocking(move || {
+            let mut groups = BTreeMap::new();
+            for batch in crate::persons::imports::records::batches(bytes)? {
+                each_group(&batch, |name, key, changes| {
+                    groups.insert((name.to_owned(), key.to_owned()), Changes::decode(changes)?);
+                    Ok(())
+                })?;
+            }
+            Ok(groups)
+        });
+        read.await?
+    }
+}

@@ -1,0 +1,115 @@
+//! Iterates over all persons of a project, a page at a time, with all their data.
+//!
+//! Must stay true: the count and the iteration cover the same persons, whatever waits for compaction; memory
+//! holds the ids of all persons and one page of data.
+
+use std::collections::HashSet;
+
+use pennon_core::store::keys::ProjectId;
+use uuid::Uuid;
+
+use super::scan_all::{check_rows, too_many};
+use super::{PersonInFull, PersonsSnapshot};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::persons::profiles::{Origin, Profile};
+
+/// Most persons of an iteration.
+const COUNTED_MAX: usize = 5_000_000;
+/// Persons of a page.
+const PAGE: usize = 10_000;
+
+/// An iteration over the persons of a project at one moment.
+pub struct EveryPerson {
+    project: ProjectId,
+    now: PersonsSnapshot,
+    /// Remaining ids, ascending.
+    ids: Vec<Uuid>,
+    at: usize,
+}
+
+impl EveryPerson {
+    /// Number of persons.
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+impl EventStore {
+    /// Counts the persons of a project.
+    ///
+    /// [`EventStoreError::TooLarge`] above five million.
+    pub async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+        let now = self.now(project, None).await?;
+        Ok(self.person_ids(project, &now).await?.len() as u64)
+    }
+
+    /// Starts an iteration for [`EventStore::next_persons`].
+    ///
+    /// [`EventStoreError::TooLarge`] above five million.
+    pub async fn every_person(&self, project: ProjectId) -> Result<EveryPerson, EventStoreError> {
+        let now = self.now(project, None).await?;
+        let found = self.person_ids(project, &now).await?;
+        let sorted = tokio::task::spawn_blocking(move || {
+            let mut ids: Vec<Uuid> = found.into_iter().collect();
+            ids.sort_unstable();
+            ids
+        });
+        Ok(EveryPerson { project, now, ids: sorted.await?, at: 0 })
+    }
+
+    /// The next page; empty at the end.
+    pub async fn next_persons(&self, every: &mut EveryPerson) -> Result<Vec<PersonInFull>, EventStoreError> {
+        let EveryPerson { project, now, ids, at } = every;
+        let page = &ids[*at..(*at + PAGE).min(ids.len())];
+        *at += page.len();
+        match page {
+            [] => Ok(Vec::new()),
+            page => self.persons_at(*project, now, page).await,
+        }
+    }
+
+    /// Collects the ids of all persons.
+    async fn person_ids(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        check_rows(now)?;
+        let objects = self.persons_objects(project, &now.manifest).await?;
+        let merge_state = now.merge_state.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let ids = objects.iter().flat_map(|object| object.records()).filter_map(<[Uuid]>::first);
+            ids.map(|id| merge_state.person_merges.person(*id)).collect::<HashSet<_>>()
+        });
+        let mut found = found.await?;
+        for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
+            let Some(ids) = &entry.ids else {
+                let whole = self.whole_profile(project, entry).await?;
+                found.extend(whole.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
+                continue;
+            };
+            let file = self.opened(ids).await?;
+            for group in 0..file.groups() {
+                let decoded = file.decode(&self.inner.objects, group, None, &["id"]).await?;
+                let merge_state = now.merge_state.clone();
+                let added = tokio::task::spawn_blocking(move || {
+                    for batch in &decoded.batches {
+                        let ids = crate::segments::reader::ids(batch, "id")?;
+                        found.extend(ids.into_iter().map(|id| merge_state.person_merges.person(id)));
+                    }
+                    Ok::<_, EventStoreError>(found)
+                });
+                found = added.await??;
+                if found.len() > COUNTED_MAX {
+                    return Err(too_many("persons", COUNTED_MAX));
+                }
+            }
+        }
+        let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
+        // As in segments, an id that an event names besides its own counts too.
+        let hot = Profile::of_rows(project, &hot, Origin::Captured);
+        found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
+        Ok(found)
+    }
+}

@@ -1,0 +1,202 @@
+//! Appends merges to the log.
+//!
+//! Must stay true: a decision is written only if its preconditions still hold: the row is the next one of the
+//! log, and no person that a merge needs unidentified was identified since. The number of a folded and removed
+//! row is free again, so the precondition is that the row before exists. Requests of one process are serialized
+//! by a lock, so conflicts occur only between processes; on a conflict the request decides again. The facts
+//! about the persons of a request are read once, and again whenever another writer appended a row.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
+
+use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
+use super::{PersonMerge, encode_row};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::event::Event;
+use crate::keys;
+use crate::manifest::state::Manifest;
+use crate::persons::person_ids::merge_of;
+
+/// Most merges that one call of [`EventStore::append`] may request: some thirty transactions in sequence,
+/// within the time of a function.
+pub const MERGES_MAX: usize = 1000;
+/// Most merges per transaction: each takes at most three of its hundred writes.
+const BATCH_MAX: usize = 30;
+/// Attempts on version conflicts.
+const TRIES: usize = 60;
+
+/// Number of the last row of a log, as known by this process; the lock holder writes.
+type LogTail = Arc<tokio::sync::Mutex<Option<u64>>>;
+
+/// The last row numbers of all projects.
+#[derive(Debug, Default)]
+pub(crate) struct LogTails(Mutex<HashMap<ProjectId, LogTail>>);
+
+impl LogTails {
+    fn of(&self, project: ProjectId) -> LogTail {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(project).or_default().clone()
+    }
+}
+
+/// State of a request that holds the lock.
+struct LogWriter<'a> {
+    /// The last row, as known by this process.
+    last: &'a mut Option<u64>,
+    /// The facts about the persons of the request, valid as of that row.
+    known: Option<MergeFacts>,
+}
+
+impl EventStore {
+    /// Applies the merges that `events` request, in order.
+    ///
+    /// [`EventStoreError::TooLarge`] when they request more than [`MERGES_MAX`]; nothing is applied then.
+    pub(crate) async fn merge_persons(
+        &self,
+        project: ProjectId,
+        events: &[Event],
+    ) -> Result<(), EventStoreError> {
+        let mut seen = HashSet::new();
+        let requests = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
+        let requests: Vec<TimedMergeRequest> = requests.filter(|(merge, _)| seen.insert(*merge)).collect();
+        if requests.is_empty() {
+            return Ok(());
+        }
+        if requests.len() > MERGES_MAX {
+            return Err(EventStoreError::TooLarge(format!(
+                "The events ask for {} merges of persons ($identify, $create_alias, $merge_dangerously); at most \
+                 {MERGES_MAX} are taken at once.",
+                requests.len()
+            )));
+        }
+        let tail = self.inner.log_tails.of(project);
+        let before = tail.try_lock().ok().and_then(|last| *last);
+        let known = self.known(project, &requests).await?;
+        // Most requested merges were applied before.
+        if decide_merges(&requests, known.clone()) == MergeDecision::default() {
+            return Ok(());
+        }
+        let mut last = tail.lock().await;
+        let known = Some(known).filter(|_| before.is_some() && *last == before);
+        let mut writer = LogWriter { last: &mut last, known };
+        for start in (0..requests.len()).step_by(BATCH_MAX) {
+            self.merge_batch(project, &requests[start..], &mut writer).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies the first [`BATCH_MAX`] of `requests`.
+    async fn merge_batch(
+        &self,
+        project: ProjectId,
+        requests: &[TimedMergeRequest],
+        writer: &mut LogWriter<'_>,
+    ) -> Result<(), EventStoreError> {
+        let some = &requests[..requests.len().min(BATCH_MAX)];
+        for _ in 0..TRIES {
+            let last = match *writer.last {
+                Some(last) => last,
+                // The unknown rows may include an erasure, after which a person is no longer identified.
+                None => {
+                    writer.known = None;
+                    *writer.last.insert(self.last_row(project).await?)
+                }
+            };
+            let mut known = match writer.known.take() {
+                Some(known) => known,
+                None => self.known(project, requests).await?,
+            };
+            let decision = decide_merges(some, known.clone());
+            // Marker rows cause no conflicts.
+            let row = match decision.merges.as_slice() {
+                [] => Vec::new(),
+                merges => next_row(project, last + 1, merges).to_vec(),
+            };
+            let (rows, marks) = (row.len(), marks(project, &decision));
+            let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
+            let written = match writes.is_empty() {
+                true => Ok(()),
+                false => self.inner.store.records.transact(writes).await,
+            };
+            match written {
+                Ok(()) => {
+                    *writer.last = Some(last + u64::from(rows > 0));
+                    known.take(decision);
+                    writer.known = Some(known);
+                    return Ok(());
+                }
+                // Conflict: the row is not the next one.
+                Err(StoreError::Condition { index }) if index < rows => *writer.last = None,
+                // Conflict: the decision is outdated.
+                Err(StoreError::Condition { .. }) => {}
+                Err(error) => {
+                    // The write may have succeeded.
+                    *writer.last = None;
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(StoreError::Busy(format!("persons of project {project} are being merged by others")).into())
+    }
+
+    /// The number of the last row; 0 where there is none.
+    async fn last_row(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+        let query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE).descending().limit(1);
+        let items = self.inner.store.records.query(query).await?;
+        items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
+    }
+
+    /// Reads the facts about the persons of `requests`.
+    async fn known(
+        &self,
+        project: ProjectId,
+        requests: &[TimedMergeRequest],
+    ) -> Result<MergeFacts, EventStoreError> {
+        let links = || requests.iter().map(|(merge, _)| merge.link);
+        let persons = links().flat_map(|link| [link.from, link.to]).collect::<BTreeSet<_>>();
+        let forced = requests.iter().filter(|(merge, _)| merge.forced).map(|(merge, _)| merge.link);
+        let forced = forced.map(|link| (link.from, link.to)).collect::<BTreeSet<_>>();
+        let rows = persons.iter().map(|person| keys::identified(project, *person));
+        let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
+        let rows = rows.collect::<Vec<Key>>();
+        let found = async { Ok(self.inner.store.records.batch_get(&rows).await?) };
+        let imported_merges = async {
+            let manifest = Manifest::load_persons(&self.inner.store, project).await?;
+            self.imported_merges(project, &manifest).await
+        };
+        let (found, imported_merges) = futures::try_join!(found, imported_merges)?;
+        let mut there = found.iter().map(Option::is_some);
+        let mut known = MergeFacts::default();
+        known.identified.extend(persons.iter().filter(|_| there.next() == Some(true)));
+        // A person that was imported with several ids was identified in the source system.
+        known.identified.extend(persons.iter().filter(|person| imported_merges.is_linked(**person)));
+        known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
+        Ok(known)
+    }
+}
+
+/// Row `number` of the log, where it is the next one: the row before is there, or for the first there has never been one.
+/// Rows go in their order and the last one never does, so no row after one that is there has been removed.
+pub(super) fn next_row(project: ProjectId, number: u64, merges: &[PersonMerge]) -> [Write; 2] {
+    let before = match number {
+        ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), Guard::Absent),
+        _ => Write::Check(keys::merge(project, number - 1), Guard::Present),
+    };
+    let row = Item::binary(keys::merge(project, number), encode_row(project, number, merges));
+    [Write::Put(row, Guard::Absent), before]
+}
+
+/// The rows that say who is identified and what was forced.
+fn marks(project: ProjectId, decision: &MergeDecision) -> Vec<Write> {
+    let identified = decision.identified.iter().map(|(person, must)| {
+        let guard = if *must { Guard::Absent } else { Guard::None };
+        Write::Put(Item::empty(keys::identified(project, *person)), guard)
+    });
+    let forced = decision.forced.iter();
+    let forced = forced
+        .map(|link| Write::Put(Item::empty(keys::forced_merge(project, link.from, link.to)), Guard::Absent));
+    identified.chain(forced).collect()
+}

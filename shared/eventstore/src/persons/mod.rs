@@ -1,0 +1,25 @@
+//! Persons and groups: which distinct ids are one person, and which properties persons and groups have.
+//!
+//! [`person_ids`] derives persons from distinct ids, [`merge_log`] stores captured merges, [`imports`] stores imported
+//! records, [`person_merges`] is the union-find over both, [`profiles`] holds what events change, [`lookup`] answers
+//! queries. Merges are only ever added, except by an erasure; nothing here reads events of segments row by row. The doors
+//! are [`person_merges::PersonMerges`] for ids and [`lookup`] for properties.
+
+pub mod cohort_lists;
+pub mod continuity;
+pub(crate) mod imports;
+pub(crate) mod lookup;
+pub(crate) mod merge_log;
+pub(crate) mod person_ids;
+pub(crate) mod person_merge_cache;
+pub(crate) mod person_merges;
+pub(crate) mod profiles;
+
+pub use imports::record_columns::{GroupColumns, PersonColumns};
+pub use imports::records::{GroupRecord, PersonRecord};
+pub use lookup::{
+    EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
+    Subject, VALUES_BYTES_MAX,
+};
+pub use merge_log::MERGES_MAX;
+pub use person_ids::{derived, is_usable_id, merge_asked_by};

@@ -1,0 +1,210 @@
+//! All properties of rows, one object each: what takes the most memory of all that a question can ask for.
+//!
+//! Must stay true: a row that the question does not want has no object, so that narrower dates take less; rows are
+//! decoded some at a time, and what their objects will take is taken before they are made, as far as the columns tell.
+
+use std::iter::Peekable;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch};
+use parquet::arrow::arrow_reader::RowSelection;
+use pennon_engine::scan::{Column, MISSING};
+use serde_json::{Map, Value};
+
+use super::compiled_request::CompiledRequest;
+use super::load::{Slot, Task, TaskState};
+use super::piece::{CachedPiece, PieceKind, SizedColumn, WHOLE, field_bytes, value_bytes};
+use crate::EventStore;
+use crate::error::EventStoreError;
+use crate::memory::MemoryLease;
+use crate::segments::reader::SegmentFile;
+use crate::segments::{PROPERTY, property_values};
+
+/// Rows times columns that are decoded at once.
+const CELLS: usize = 4 << 20;
+/// Fewest and most rows that are.
+const ROWS: (usize, usize) = (1024, 65_536);
+
+/// The objects of the rows of several runs while they are made, one run behind the other.
+struct Objects {
+    file: Arc<SegmentFile>,
+    runs: Vec<RunObjects>,
+    /// The run of the next row, and how many rows it has had.
+    next: (usize, usize),
+    taken: MemoryLease,
+}
+
+/// The objects of a run.
+struct RunObjects {
+    rows: usize,
+    /// Which rows are wanted, where not all are.
+    wanted: Option<Vec<bool>>,
+    codes: Vec<u32>,
+    values: Vec<Value>,
+    value_bytes: u64,
+    /// The code of the object without properties.
+    empty: Option<u32>,
+}
+
+/// How many rows with so many columns are decoded at once.
+pub(super) fn rows_at_once(columns: usize) -> usize {
+    (CELLS / columns.max(1)).clamp(ROWS.0, ROWS.1)
+}
+
+impl EventStore {
+    /// Completes what was found by the objects of its rows, where they are asked for. The times of the rows are known.
+    pub(super) async fn add_objects(
+        &self,
+        mut found: TaskState,
+        (task, wanted): (&Arc<Task>, &Arc<CompiledRequest>),
+        taken: MemoryLease,
+    ) -> Result<(TaskState, MemoryLease), EventStoreError> {
+        let missing = found.missing_columns(wanted, true);
+        let Some(column) = missing.columns.first().copied() else { return Ok((found, taken)) };
+        let (objects, selection) = Objects::of(&found, task, &missing.runs, taken);
+        let places = property_values::all_places(&task.file.footer);
+        let (objects, bytes_read) = if places.is_empty() {
+            (objects.without_properties(), 0)
+        } else {
+            let at_once = rows_at_once(places.len());
+            let place = (task.group, Some(selection));
+            let read =
+                task.file.decode_by(&self.inner.objects, place, &places, at_once, objects, Objects::add);
+            read.await.map_err(|error| task.file.named(error))?
+        };
+        found.stats.bytes_read += bytes_read;
+        let (columns, taken) = objects.columns().map_err(|error| task.file.named(error))?;
+        for (run, objects) in missing.runs.iter().zip(columns) {
+            let (of, slot) = (&task.runs[*run], &mut found.runs[*run].columns[column]);
+            *slot = if of.clip.is_some() {
+                Slot::Whole(objects)
+            } else {
+                let part = PieceKind::Column(wanted.columns[column].1.clone());
+                self.inner.pieces.put(task.key(of.run, part, WHOLE), CachedPiece::Column(objects.clone()));
+                Slot::Ready(objects)
+            };
+        }
+        Ok((found, taken))
+    }
+}
+
+impl Objects {
+    /// None yet, of these runs of the task, and which rows they have.
+    fn of(found: &TaskState, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
+        let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
+        let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
+        let of_run = |run: &usize| {
+            let wanted = match (&found.runs[*run].core, task.runs[*run].clip) {
+                (Slot::Whole(core), Some((first, last))) => {
+                    Some(core.times.iter().map(|time| (first..=last).contains(time)).collect())
+                }
+                _ => None,
+            };
+            RunObjects::new(task.runs[*run].rows.len(), wanted)
+        };
+        let runs = runs.iter().map(of_run).collect();
+        (Objects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
+    }
+
+    /// Takes the rows of a batch.
+    fn add(&mut self, batch: RecordBatch) -> Result<(), EventStoreError> {
+        let (mut spans, mut rows) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let (run, done) = self.next;
+            let of_run = self.runs.get(run).ok_or_else(other_length)?;
+            let more = (of_run.rows - done).min(batch.num_rows() - at);
+            rows.extend((at..at + more).filter(|row| of_run.wants(done + row - at)));
+            spans.push((run, at..at + more));
+            at += more;
+            self.next = if done + more == of_run.rows { (run + 1, 0) } else { (run, done + more) };
+        }
+        let before = self.taken.bytes();
+        self.taken.add(least_bytes(&self.file, &batch, rows.len()))?;
+        let overflow = property_values::overflow(&batch)?;
+        let objects = property_values::objects(&batch, &self.file.footer, &overflow, &rows)?;
+        let mut objects = rows.iter().copied().zip(objects).peekable();
+        let mut bytes = 0;
+        for (run, rows) in spans {
+            bytes += self.runs[run].extend(rows, &mut objects);
+        }
+        self.taken.set(before + bytes)
+    }
+
+    /// The same of all rows, where the file has no properties at all.
+    fn without_properties(mut self) -> Objects {
+        for run in &mut self.runs {
+            let wanted = (0..run.rows).filter(|row| run.wants(*row)).collect::<Vec<_>>();
+            let none = wanted.into_iter().map(|row| (row, Map::new()));
+            run.extend(0..run.rows, &mut none.peekable());
+        }
+        self.next = (self.runs.len(), 0);
+        self
+    }
+
+    fn columns(self) -> Result<(Vec<SizedColumn>, MemoryLease), EventStoreError> {
+        if self.next != (self.runs.len(), 0) {
+            return Err(other_length());
+        }
+        let columns = self.runs.into_iter().map(|run| SizedColumn {
+            column: Column::new(run.codes, run.values),
+            value_bytes: run.value_bytes,
+        });
+        Ok((columns.collect(), self.taken))
+    }
+}
+
+impl RunObjects {
+    fn new(rows: usize, wanted: Option<Vec<bool>>) -> RunObjects {
+        let codes = Vec::with_capacity(rows);
+        RunObjects { rows, wanted, codes, values: Vec::new(), value_bytes: 0, empty: None }
+    }
+
+    fn wants(&self, row: usize) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.get(row).is_some_and(|is| *is))
+    }
+
+    /// Adds `rows`; the next of `objects` are those of some of them, the others have none. Returns what they take.
+    fn extend(
+        &mut self,
+        rows: Range<usize>,
+        objects: &mut Peekable<impl Iterator<Item = (usize, Map<String, Value>)>>,
+    ) -> u64 {
+        let mut bytes = 0;
+        for row in rows {
+            let Some((_, object)) = objects.next_if(|(of, _)| *of == row) else {
+                self.codes.push(MISSING);
+                continue;
+            };
+            let is_empty = object.is_empty();
+            if let Some(code) = self.empty.filter(|_| is_empty) {
+                self.codes.push(code);
+                continue;
+            }
+            let code = self.values.len() as u32;
+            self.codes.push(code);
+            self.empty = self.empty.or(is_empty.then_some(code));
+            let object = Value::Object(object);
+            bytes += value_bytes(&object);
+            self.values.push(object);
+        }
+        self.value_bytes += bytes;
+        bytes
+    }
+}
+
+/// What the objects of so many rows of a batch take at least, by how many values its columns have.
+fn least_bytes(file: &SegmentFile, batch: &RecordBatch, rows: usize) -> u64 {
+    let others = batch.num_rows() - rows;
+    let cells = |key: &str| {
+        let column = batch.column_by_name(&format!("{PROPERTY}{key}"));
+        column.map_or(0, |column| (column.len() - column.null_count()).saturating_sub(others))
+    };
+    let field = |key: &str| field_bytes(key.len()) + size_of::<Value>() as u64;
+    file.footer.columns.iter().map(|column| cells(&column.key) as u64 * field(&column.key)).sum()
+}
+
+fn other_length() -> EventStoreError {
+    EventStoreError::corrupt("columns of different lengths")
+}

@@ -1,0 +1,59 @@
+//! The latest time of each page of a segment's column of times, read when a list of events first needs it.
+//!
+//! Rows of a segment are ordered by person, so a page of 2,048 rows has times of the whole segment; but the newest events
+//! lie in the few pages whose latest time is late. The file says so in its page index: some bytes a page, of all row groups
+//! in one read. Must stay true: where the index is missing or unreadable, every page counts as having the latest time.
+
+use std::ops::Range;
+
+use parquet::basic::Type;
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::index_reader::decode_column_index;
+use pennon_engine::scan::Micros;
+
+use super::reader::SegmentFile;
+use crate::error::EventStoreError;
+use crate::objects::Objects;
+
+/// A page of the column of times of a row group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TimePage {
+    pub rows: Range<usize>,
+    pub max_time: Micros,
+}
+
+/// The pages of one row group after the other; a row group without a usable index has none.
+pub(crate) type PageTimes = Vec<Vec<TimePage>>;
+
+/// Reads the page times of a segment, and how many bytes that took.
+pub(super) async fn read(objects: &Objects, file: &SegmentFile) -> Result<(PageTimes, u64), EventStoreError> {
+    let metadata = file.metadata();
+    let leaves = metadata.file_metadata().schema_descr().columns();
+    let leaf = leaves.iter().position(|leaf| leaf.name() == "timestamp");
+    let groups = metadata.row_groups();
+    let ranges = leaf.and_then(|leaf| {
+        groups.iter().map(|group| group.column(leaf).column_index_range()).collect::<Option<Vec<_>>>()
+    });
+    let (Some(leaf), Some(ranges)) = (leaf, ranges) else { return Ok((vec![Vec::new(); groups.len()], 0)) };
+    let read = objects.ranges(file.object(), &ranges).await?;
+    let bytes = read.iter().map(|part| part.len() as u64).sum();
+    let pages = read.iter().enumerate().map(|(group, index)| {
+        let ColumnIndexMetaData::INT64(index) = decode_column_index(index, Type::INT64).ok()? else {
+            return None;
+        };
+        let rows = usize::try_from(groups[group].num_rows()).ok()?;
+        let places = metadata.page_index()?.offset_index(group, leaf)?.page_locations();
+        let starts = places.iter().map(|page| usize::try_from(page.first_row_index).ok());
+        let mut starts = starts.collect::<Option<Vec<_>>>()?;
+        starts.push(rows);
+        if starts.first() != Some(&0) || !starts.is_sorted() || index.max_values().len() + 1 != starts.len() {
+            return None;
+        }
+        let page = |(at, max_time): (usize, &Micros)| TimePage {
+            rows: starts[at]..starts[at + 1],
+            max_time: *max_time,
+        };
+        Some(index.max_values().iter().enumerate().map(page).collect())
+    });
+    Ok((pages.map(Option::unwrap_or_default).collect(), bytes))
+}

@@ -1,0 +1,6 @@
+//! Parquet objects that are read in parts. The door is [`file::ParquetFile`]; [`page_index`] locates the pages of a column.
+//!
+//! Nothing here knows what the columns mean.
+
+pub(crate) mod file;
+mod page_index;

@@ -1,0 +1,446 @@
+//! Which uuids a segment holds: a file of sorted hashes beside it, and of lines.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 4 each | for each bucket, the number of entries before it, and then that of all entries |
+//! | 4 each | the entries: of each hash the 32 bits behind those that tell its bucket, ascending within the bucket |
+//! | the rest | uuids made of the lines of a file, which have no entries: see [`crate::segments::uuids::line_uuids`] |
+//!
+//! Numbers have their lowest byte first. A bucket is a share of all hashes by their leading bits, so many that it has
+//! 32 to 64 entries, because hashes are spread evenly. A few hashes are found by a page of each part; many by going
+//! through the file once, a piece at a time, so that memory is bounded. Must stay true: a hash that is not found
+//! proves that the uuid is not in the segment, unless it is among the lines, which are exact; one that is proves nothing, and the full uuid is compared (one in a
+//! hundred million is found in vain; a shorter entry would save a byte an event, and an import would go through the uuids
+//! of the segments before it again and again).
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::error::EventStoreError;
+use crate::manifest::state::SegmentEntry;
+use crate::objects::Objects;
+use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
+
+/// Bytes of an entry.
+const ENTRY: u64 = 4;
+const ENTRY_BITS: u32 = 32;
+/// Bytes of a number of entries.
+const FENCE: u64 = 4;
+/// Entries of a bucket, at least on average.
+const BUCKET_ENTRIES: u64 = 32;
+/// Bytes that are read at once when a file is gone through.
+const PIECE_BYTES: u64 = 4 << 20;
+/// What a hash that is looked up by itself costs, in bytes gone through.
+const LOOKUP_BYTES: u64 = 16 << 10;
+
+/// Fewer lines of a source than these are hashed like others.
+const LINES_MIN: usize = 16;
+/// Most bytes of lines: they are read at once.
+const LINES_BYTES_MAX: usize = 1 << 20;
+
+/// The uuids of a segment that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct UuidIndexBuilder {
+    hashes: Vec<u64>,
+    lines: HashMap<Source, Vec<u64>>,
+}
+
+impl UuidIndexBuilder {
+    pub(crate) fn add(&mut self, uuid: Uuid) {
+        match line_of(uuid) {
+            Some((source, line)) => self.lines.entry(source).or_default().push(line),
+            None => self.hashes.push(hash(uuid)),
+        }
+    }
+
+    /// The file, and of how many uuids it has hashes.
+    pub(crate) fn file(mut self) -> (Bytes, u64) {
+        let mut sources = self.lines.into_iter().collect::<Vec<_>>();
+        sources.sort_unstable_by_key(|(source, _)| *source);
+        let mut bytes = Vec::new();
+        for (source, lines) in sources {
+            let mut of_source = LineUuids::default();
+            of_source.insert(source, &lines);
+            let packed = of_source.to_bytes();
+            let is_short = packed.len() as u64 <= lines.len() as u64 * ENTRY;
+            if lines.len() >= LINES_MIN && is_short && bytes.len() + packed.len() <= LINES_BYTES_MAX {
+                bytes.extend(packed);
+            } else {
+                self.hashes.extend(lines.into_iter().map(|line| hash(uuid_of(&source, line))));
+            }
+        }
+        let hashed = self.hashes.len() as u64;
+        let mut file = file(self.hashes);
+        file.extend(bytes);
+        (file.into(), hashed)
+    }
+}
+
+/// Uuids that are looked for in segments.
+#[derive(Debug, Default)]
+pub(crate) struct UuidQuery {
+    /// The hashes of all of them, ascending.
+    hashes: Vec<u64>,
+    /// Those that are lines of files.
+    lines: LineUuids,
+}
+
+impl UuidQuery {
+    pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> UuidQuery {
+        let (mut hashes, mut sources) = (Vec::new(), HashMap::<Source, Vec<u64>>::new());
+        for uuid in uuids {
+            hashes.push(hash(uuid));
+            if let Some((source, line)) = line_of(uuid) {
+                sources.entry(source).or_default().push(line);
+            }
+        }
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut lines = LineUuids::default();
+        sources.into_iter().for_each(|(source, own)| lines.insert(source, &own));
+        UuidQuery { hashes, lines }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// The hashes of all of them, ascending.
+    pub(crate) fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+}
+
+/// What a segment's file says of uuids that are looked for.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct UuidMatches {
+    /// Hashes that uuids of the segment have too.
+    pub hashes: Vec<u64>,
+    /// Uuids that the segment has.
+    pub uuids: Vec<Uuid>,
+}
+
+/// The hash of a uuid: time-ordered and derived uuids come out spread alike.
+pub(crate) fn hash(uuid: Uuid) -> u64 {
+    let (high, low) = uuid.as_u64_pair();
+    mixed(high ^ mixed(low))
+}
+
+/// The finishing step of the splitmix64 generator: every input bit changes about half of the output bits.
+fn mixed(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// Where things lie in a file of so many entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    rows: u64,
+    /// How many leading bits of a hash tell its bucket.
+    bits: u32,
+}
+
+impl Layout {
+    fn of(rows: u64) -> Layout {
+        // With 32 bits and the 32 of an entry, all of a hash is used.
+        Layout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
+    }
+
+    fn buckets(self) -> u64 {
+        1 << self.bits
+    }
+
+    /// The bucket of a hash, and its entry there.
+    fn place(self, hash: u64) -> (u64, u64) {
+        let bucket = hash.checked_shr(64 - self.bits).unwrap_or(0);
+        (bucket, (hash << self.bits) >> (64 - ENTRY_BITS))
+    }
+
+    /// The bytes that tell where the entries of `buckets` begin, and end.
+    fn fences(self, buckets: &Range<u64>) -> Range<u64> {
+        buckets.start * FENCE..(buckets.end + 1) * FENCE
+    }
+
+    /// The bytes of entries.
+    fn entries(self, entries: &Range<u64>) -> Range<u64> {
+        let start = (self.buckets() + 1) * FENCE;
+        start + entries.start * ENTRY..start + entries.end * ENTRY
+    }
+
+    fn size(self) -> u64 {
+        self.entries(&(0..self.rows)).end
+    }
+}
+
+/// The part of the file for uuids with these hashes.
+fn file(mut hashes: Vec<u64>) -> Vec<u8> {
+    hashes.sort_unstable();
+    let layout = Layout::of(hashes.len() as u64);
+    let mut file = Vec::with_capacity(layout.size() as usize);
+    let mut before = 0;
+    for bucket in 0..=layout.buckets() {
+        while hashes.get(before).is_some_and(|hash| layout.place(*hash).0 < bucket) {
+            before += 1;
+        }
+        file.extend((before as u32).to_le_bytes());
+    }
+    for hash in hashes {
+        file.extend(&layout.place(hash).1.to_le_bytes()[..ENTRY as usize]);
+    }
+    file
+}
+
+/// The numbers of entries that `bytes` tell, which must ascend to at most `rows`.
+fn fences(bytes: &[u8], rows: u64) -> Option<Vec<u64>> {
+    let fences = bytes.as_chunks::<4>().0.iter().map(|fence| u64::from(u32::from_le_bytes(*fence)));
+    let fences = fences.collect::<Vec<_>>();
+    (fences.is_sorted() && fences.last().is_some_and(|last| *last <= rows)).then_some(fences)
+}
+
+/// Entry `at` of `entries`.
+fn entry(entries: &[[u8; 4]], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes(entries[at]))
+}
+
+/// Whether a bucket's entries have `wanted`.
+fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
+    // It stands about where it would if the entries were spread evenly; looking around costs less than halving.
+    let near = 64.min(bucket.len());
+    let guess = ((u128::from(wanted) * bucket.len() as u128) >> ENTRY_BITS) as usize;
+    let from = guess.saturating_sub(near / 2);
+    let to = (from + near).min(bucket.len());
+    let surely = |at: usize| entry(bucket, at);
+    let around =
+        from < to && (from == 0 || surely(from) < wanted) && (to == bucket.len() || surely(to - 1) > wanted);
+    if !around {
+        return bucket.binary_search_by_key(&wanted, |bytes| entry(std::slice::from_ref(bytes), 0)).is_ok();
+    }
+    let mut at = guess.clamp(from, to - 1);
+    while at > from && surely(at) > wanted {
+        at -= 1;
+    }
+    while at + 1 < to && surely(at) < wanted {
+        at += 1;
+    }
+    surely(at) == wanted
+}
+
+/// A segment's file.
+#[derive(Debug, Clone)]
+pub(crate) struct UuidIndexFile {
+    objects: Objects,
+    object: String,
+    /// Of the hashes.
+    layout: Layout,
+    /// Whether lines follow.
+    has_lines: bool,
+}
+
+impl UuidIndexFile {
+    /// That of a segment; none when the segment holds no event.
+    pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<UuidIndexFile> {
+        let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
+        let hashed = segment.hashed.unwrap_or(segment.rows);
+        let has_lines = hashed < segment.rows;
+        Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
+    }
+
+    /// What the file says of `wanted`.
+    pub(crate) async fn probe(&self, wanted: &Arc<UuidQuery>) -> Result<UuidMatches, EventStoreError> {
+        let size = self.objects.size(&self.object).await?;
+        let lines = size.checked_sub(self.layout.size());
+        let lines = lines.filter(|lines| (*lines > 0) == self.has_lines && *lines <= LINES_BYTES_MAX as u64);
+        let Some(lines) = lines else {
+            let what = format!("it has {size} bytes for {} events", self.layout.rows);
+            return Err(self.objects.damaged(&self.object, &what).await);
+        };
+        let uuids = if self.has_lines && !wanted.lines.is_empty() {
+            let range = size - lines..size;
+            let parts = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
+            let lines = LineUuids::of_bytes(parts.first().map_or(&[], |part| part))?;
+            wanted.lines.both(&lines).collect()
+        } else {
+            Vec::new()
+        };
+        let hashes = if self.layout.rows == 0 {
+            Vec::new()
+        } else if wanted.hashes.len() as u64 * LOOKUP_BYTES < size {
+            self.probe_buckets(&wanted.hashes).await?
+        } else {
+            self.scan_file(wanted).await?
+        };
+        Ok(UuidMatches { hashes, uuids })
+    }
+
+    fn wrong(&self) -> EventStoreError {
+        EventStoreError::Corrupt(format!("{}: its buckets do not ascend", self.object))
+    }
+
+    /// Reads the buckets of `hashes` alone.
+    async fn probe_buckets(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
+        let buckets = hashes.iter().map(|hash| self.layout.place(*hash).0).collect::<Vec<_>>();
+        let wanted = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
+        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let fences = parts.iter().map(|part| fences(part, self.layout.rows)).collect::<Option<Vec<_>>>();
+        let fences = fences.ok_or_else(|| self.wrong())?;
+        let wanted = fences.iter().map(|fences| self.layout.entries(&(fences[0]..fences[1])));
+        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let found = hashes.iter().zip(&parts);
+        let found = found.filter(|(hash, part)| has(part.as_chunks().0, self.layout.place(**hash).1));
+        Ok(found.map(|(hash, _)| *hash).collect())
+    }
+
+    /// Reads the whole file, a piece at a time.
+    async fn scan_file(&self, wanted: &Arc<UuidQuery>) -> Result<Vec<u64>, EventStoreError> {
+        let all = self.layout.fences(&(0..self.layout.buckets()));
+        let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
+        let fences = parts.first().and_then(|part| fences(part, self.layout.rows));
+        let fences = Arc::new(fences.ok_or_else(|| self.wrong())?);
+        let mut found = Vec::new();
+        let mut first = 0;
+        while first + 1 < fences.len() {
+            let begin = fences[first];
+            let fits = fences.partition_point(|fence| (fence - begin.min(*fence)) * ENTRY <= PIECE_BYTES) - 1;
+            let last = fits.max(first + 1);
+            let range = self.layout.entries(&(begin..fences[last]));
+            let part = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
+            let part = part.into_iter().next().unwrap_or_default();
+            let (layout, fences, wanted) = (self.layout, fences.clone(), wanted.clone());
+            let piece = move || {
+                let hashes = &wanted.hashes;
+                let bucket = |hash: &u64| layout.place(*hash).0 as usize;
+                let from = hashes.partition_point(|hash| bucket(hash) < first);
+                let to = hashes.partition_point(|hash| bucket(hash) < last);
+                let entries = part.as_chunks::<4>().0;
+                let is_in = |hash: &&u64| {
+                    let (bucket, wanted) = layout.place(**hash);
+                    let at = |bucket: u64| (fences[bucket as usize] - begin) as usize;
+                    entries.get(at(bucket)..at(bucket + 1)).is_some_and(|bucket| has(bucket, wanted))
+                };
+                hashes[from..to].iter().filter(is_in).copied().collect::<Vec<_>>()
+            };
+            found.extend(tokio::task::spawn_blocking(piece).await?);
+            first = last;
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn uuid(n: u128) -> Uuid {
+        // Time-ordered uuids: the upper half hardly changes.
+        Uuid::from_u128((0x0190_0000_0000_7000_8000_0000_0000_0000_u128) + n)
+    }
+
+    struct Held {
+        file: UuidIndexFile,
+        _directory: tempfile::TempDir,
+    }
+
+    async fn held(hashes: Vec<u64>) -> Held {
+        let rows = hashes.len() as u64;
+        written(file(hashes).into(), rows, rows).await
+    }
+
+    async fn written(file: Bytes, rows: u64, hashed: u64) -> Held {
+        let directory = tempfile::tempdir().unwrap();
+        let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
+        let segment = SegmentEntry { hashed: Some(hashed), ..crate::segments::tests::entry("h", rows) };
+        objects.create("h", file).await.unwrap();
+        Held { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
+    }
+
+    /// Looks all of `asked` up in both ways.
+    async fn found(held: &Held, mut asked: Vec<u64>) -> Vec<u64> {
+        asked.sort_unstable();
+        let asked = Arc::new(UuidQuery { hashes: asked, lines: LineUuids::default() });
+        let found = held.file.scan_file(&asked).await.unwrap();
+        assert_eq!(held.file.probe_buckets(&asked.hashes).await.unwrap(), found);
+        assert_eq!(held.file.probe(&asked).await.unwrap().hashes, found);
+        found
+    }
+
+    #[tokio::test]
+    async fn held_uuids_are_found_and_others_not() {
+        for rows in [1_u128, 2, 31, 33, 64, 65, 1000, 4097, 100_000] {
+            let held = held((0..rows).map(|n| hash(uuid(n))).collect()).await;
+            let asked = (rows.saturating_sub(3000)..rows + 3000)
+                .chain(0..10.min(rows))
+                .collect::<std::collections::BTreeSet<_>>();
+            let mut want = asked.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
+            want.sort_unstable();
+            assert_eq!(
+                found(&held, asked.iter().map(|n| hash(uuid(*n))).collect()).await,
+                want,
+                "{rows} rows"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn hashes_that_are_not_spread_at_all_are_found_too() {
+        // All in one bucket, twice each, and the ends of all numbers.
+        let mut hashes = (0..5000_u64).flat_map(|n| [n << 25; 2]).collect::<Vec<_>>();
+        hashes.extend([u64::MAX, 1 << 63]);
+        let held = held(hashes.clone()).await;
+        let asked = (0..6000_u64).map(|n| n << 25).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(found(&held, asked).await, hashes);
+    }
+
+    #[tokio::test]
+    async fn lines_of_a_file_take_hardly_any_room_and_are_told_exactly() {
+        let line = |source: u8, line: u64| {
+            let mut bytes = [source; 16];
+            bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
+            uuid::Builder::from_custom_bytes(bytes).into_uuid()
+        };
+        let mut uuids = UuidIndexBuilder::default();
+        // Of one file all but every thousandth line, of another too few to tell, and others.
+        let lines = (1..=50_000).filter(|n| n % 1000 != 0).map(|n| line(1, n)).collect::<Vec<_>>();
+        let few = (1..=10).map(|n| line(2, n)).collect::<Vec<_>>();
+        let others = (0..100).map(uuid).collect::<Vec<_>>();
+        lines.iter().chain(&few).chain(&others).for_each(|uuid| uuids.add(*uuid));
+        let (bytes, hashed) = uuids.file();
+        assert_eq!(hashed, 110);
+        assert!(bytes.len() < 1000, "{}", bytes.len());
+        let rows = (lines.len() + 110) as u64;
+        let held = written(bytes.clone(), rows, hashed).await;
+        let asked = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
+        let asked = asked.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
+        let found = held.file.probe(&Arc::new(UuidQuery::of(asked))).await.unwrap();
+        assert_eq!(found.uuids, lines);
+        let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
+        hashes.sort_unstable();
+        assert_eq!(found.hashes, hashes);
+        // One of none of them, and a file that is cut.
+        let none = Arc::new(UuidQuery::of((200..210).map(uuid)));
+        assert_eq!(held.file.probe(&none).await.unwrap(), UuidMatches::default());
+        for cut in [bytes.slice(..bytes.len() - 1), bytes.slice(..600), Bytes::new()] {
+            let held = written(cut, rows, hashed).await;
+            let all = Arc::new(UuidQuery::of(lines.iter().copied()));
+            assert!(held.file.probe(&all).await.is_err());
+        }
+    }
+
+    #[test]
+    fn the_file_has_four_bytes_an_event_and_a_little_more() {
+        for rows in [1000, 10_000_000, 100_000_000, 4_000_000_000] {
+            let layout = Layout::of(rows);
+            assert!(layout.size() < rows * 9 / 2, "{layout:?}");
+        }
+        assert_eq!(file(Vec::new()), vec![0; 8]);
+        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, Layout::of(1000).size());
+    }
+}
