@@ -13,14 +13,14 @@ use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
 use crate::plan::Compiler;
 use crate::query::{Part, PartSource};
-use crate::scan::{Column, ColumnKey, FactKey, MISSING, RowKey, Run};
-use crate::sql::{Expression, Program};
+use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, MISSING, Run};
+use crate::sql::{CompiledExpression, Expression};
 use crate::text::{text_length, text_of};
 use crate::work::WorkBudget;
 
 /// A breakdown made ready: what each of its parts reads.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reader {
+pub(crate) struct BreakdownReader {
     parts: Vec<ReadPart>,
     /// A missing URL is the empty one.
     urls_never_miss: bool,
@@ -36,15 +36,15 @@ struct ReadPart {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Column(RowKey),
+    Column(ColumnRef),
     EventName,
     Time,
-    Expression(Box<Program>),
+    Expression(Box<CompiledExpression>),
 }
 
-/// The texts of the rows of a run, each value once; [`Texts::of`] says which one a row has.
+/// The texts of the rows of a run, each value once; [`TextColumn::of`] says which one a row has.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Texts {
+pub(crate) struct TextColumn {
     /// One code a row, as its column has them.
     pub(crate) codes: ScalarBuffer<u32>,
     /// By code the index of its text, [`MISSING`] for none.
@@ -55,7 +55,7 @@ pub(crate) struct Texts {
     pub(crate) values: Vec<String>,
 }
 
-impl Reader {
+impl BreakdownReader {
     /// Asks for what the parts read.
     pub(crate) fn new(parts: &[Part], compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Self> {
         let parts = parts
@@ -63,7 +63,7 @@ impl Reader {
             .map(|part| {
                 let source = source(&part.source, compiler, attr)?;
                 if let Source::Column(key) = &source {
-                    compiler.read(key, attr)?;
+                    compiler.require_value(key, attr)?;
                 }
                 let may_miss = matches!(
                     part.source,
@@ -82,7 +82,7 @@ impl Reader {
     }
 
     /// The column whose texts are the values; none where values are made of more than that.
-    pub(crate) fn plain_column(&self) -> Option<&RowKey> {
+    pub(crate) fn plain_column(&self) -> Option<&ColumnRef> {
         match self.parts.as_slice() {
             [ReadPart { source: Source::Column(key), normalize_url: false, .. }] => Some(key),
             _ => None,
@@ -90,7 +90,7 @@ impl Reader {
     }
 
     /// The texts of each part, in their order.
-    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<Texts>> {
+    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
         let texts = |part: &ReadPart| {
             let texts = part.source.texts(run, part.normalize_url, work)?;
             let has_root = self.urls_never_miss && part.normalize_url && part.may_miss;
@@ -100,7 +100,7 @@ impl Reader {
     }
 }
 
-impl Texts {
+impl TextColumn {
     /// The index of the text of a row, [`MISSING`] for none.
     #[inline]
     pub(crate) fn of(&self, row: usize) -> u32 {
@@ -125,20 +125,20 @@ impl Texts {
 }
 
 fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
-    let event = |key| Source::Column(RowKey::Event(key));
-    let fact = |key| Source::Column(RowKey::Fact(key));
+    let event = |key| Source::Column(ColumnRef::Event(key));
+    let fact = |key| Source::Column(ColumnRef::Joined(key));
     Ok(match part {
         PartSource::Event(key) => event(ColumnKey::Property(key.clone())),
-        PartSource::Person(key) => fact(FactKey::Person(key.clone())),
-        PartSource::Group(index, key) => fact(FactKey::Group(*index, key.clone())),
-        PartSource::Session(key) => fact(FactKey::Session(key.clone())),
+        PartSource::Person(key) => fact(JoinedColumnKey::Person(key.clone())),
+        PartSource::Group(index, key) => fact(JoinedColumnKey::Group(*index, key.clone())),
+        PartSource::Session(key) => fact(JoinedColumnKey::Session(key.clone())),
         PartSource::Expression(text) => {
-            let program = compiler.expression(&Expression::parse(text, attr)?, attr)?;
+            let program = compiler.compile_expression(&Expression::parse(text, attr)?, attr)?;
             Source::Expression(Box::new(program))
         }
         PartSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
-            "person_id" => fact(FactKey::PersonId),
+            "person_id" => fact(JoinedColumnKey::PersonId),
             "event" => Source::EventName,
             "timestamp" => Source::Time,
             "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4" => {
@@ -152,7 +152,7 @@ fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcRes
 }
 
 impl Source {
-    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
         match self {
             Self::Column(key) => {
                 run.column(key).map_or_else(|| Ok(nothing(run)), |column| texts(column, normalize_url, work))
@@ -164,9 +164,9 @@ impl Source {
     }
 }
 
-fn nothing(run: &Run) -> Texts {
+fn nothing(run: &Run) -> TextColumn {
     let codes = vec![MISSING; run.actors.len()].into();
-    Texts { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
+    TextColumn { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
 }
 
 fn constant(run: &Run, value: Value) -> Column {
@@ -174,7 +174,7 @@ fn constant(run: &Run, value: Value) -> Column {
 }
 
 /// When each event happened, UTC.
-fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
     let value = |time: &i64| {
         work.consume(PER_TEXT)?;
@@ -185,7 +185,7 @@ fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<Texts> {
 }
 
 /// The texts of a column, each once. Of a long dictionary only those are looked at that rows have.
-fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     work.consume(column.codes.len())?;
     let length = column.values.len();
     let mut has_row = vec![length < SHORT_DICTIONARY && column.codes.len() / 4 > length; length];
@@ -220,7 +220,7 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
         });
         table.push(index);
     }
-    Ok(Texts { codes: column.codes.clone(), table, missing: MISSING, values })
+    Ok(TextColumn { codes: column.codes.clone(), table, missing: MISSING, values })
 }
 
 /// Values of a dictionary that need not be proven to be those of rows: far fewer than a breakdown may have.
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn rows(texts: &Texts) -> Vec<u32> {
+    fn rows(texts: &TextColumn) -> Vec<u32> {
         (0..texts.codes.len()).map(|row| texts.of(row)).collect()
     }
 

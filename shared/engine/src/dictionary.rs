@@ -14,7 +14,7 @@ use crate::text::text_of;
 #[derive(Debug, Clone, Default)]
 pub struct Dictionary {
     values: Vec<Value>,
-    text_ids: OnceLock<Vec<u128>>,
+    text_hashes: OnceLock<Vec<u128>>,
 }
 
 /// The text id of values without a text, or with an empty one.
@@ -25,9 +25,9 @@ impl Dictionary {
     pub const BYTES_REMEMBERED: usize = size_of::<u128>();
 
     /// By code what tells the text of the value from all others.
-    pub(crate) fn text_ids(&self) -> &[u128] {
-        self.text_ids.get_or_init(|| {
-            let id = |value| text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text));
+    pub(crate) fn text_hashes(&self) -> &[u128] {
+        self.text_hashes.get_or_init(|| {
+            let id = |value| text_of(value).filter(|text| !text.is_empty()).map(|text| text_hash(&text));
             self.values.iter().map(|value| id(value).unwrap_or(NO_TEXT)).collect()
         })
     }
@@ -35,7 +35,7 @@ impl Dictionary {
 
 impl From<Vec<Value>> for Dictionary {
     fn from(values: Vec<Value>) -> Self {
-        Self { values, text_ids: OnceLock::new() }
+        Self { values, text_hashes: OnceLock::new() }
     }
 }
 
@@ -54,7 +54,7 @@ impl PartialEq for Dictionary {
 }
 
 /// A hash that is wide enough for no two texts of a project to share one.
-pub(crate) fn text_id(text: &str) -> u128 {
+pub(crate) fn text_hash(text: &str) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, text).hash(&mut hasher);
@@ -74,10 +74,12 @@ mod tests {
         let values =
             vec![json!("5"), json!(5), json!(5.0), json!("a"), json!(""), json!(null), json!("true")];
         let dictionary = Dictionary::from(values);
-        let [text, whole, float, other, empty, null, truth] = dictionary.text_ids() else { unreachable!() };
+        let [text, whole, float, other, empty, null, truth] = dictionary.text_hashes() else {
+            unreachable!()
+        };
         assert!(text == whole && whole == float && text != other && other != truth);
         assert_eq!((*empty, *null), (NO_TEXT, NO_TEXT));
         assert!(![text, other, truth].contains(&&NO_TEXT));
-        assert_eq!(*truth, text_id("true"));
+        assert_eq!(*truth, text_hash("true"));
     }
 }

@@ -106,7 +106,7 @@ pub const SESSION_BYTES: usize = 512 << 20;
 pub const GROUP_TYPES: u64 = 5;
 
 /// The refusal of a group type that no project can have.
-pub fn no_group_type(attr: &str, value: &serde_json::Value) -> CalcError {
+pub fn invalid_group_type(attr: &str, value: &serde_json::Value) -> CalcError {
     CalcError::invalid(
         attr,
         format!("{value} is not the index of a group type: these are 0 to {}.", GROUP_TYPES - 1),
@@ -158,7 +158,7 @@ pub fn too_many_step_values() -> CalcError {
 }
 
 /// The refusal of a question that would take too much memory.
-pub fn holds_too_much() -> CalcError {
+pub fn too_much_memory() -> CalcError {
     let most = HELD_BYTES >> 20;
     let detail = format!(
         "Counting this takes more than {most} MiB of values at once. Narrow the dates, the events or the breakdown."

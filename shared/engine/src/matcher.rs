@@ -33,17 +33,17 @@ impl Matcher {
             EventSource::Action(id) => {
                 let definitions = compiler.definitions;
                 let Some(action) = definitions.actions.get(id) else { return Ok(None) };
-                action::steps(*id, action, compiler, attr)?
+                action::compile_steps(*id, action, compiler, attr)?
             }
         };
         for alternative in &alternatives {
-            compiler.event(alternative.event.as_ref());
+            compiler.include_event(alternative.event.as_ref());
         }
-        Ok(Some(Self { alternatives, filters: compiler.predicate(filters, attr)? }))
+        Ok(Some(Self { alternatives, filters: compiler.compile_filter(filters, attr)? }))
     }
 
     /// An event matches one of these steps, and the filters.
-    pub(crate) fn parts(&self) -> (&[Step], &Predicate) {
+    pub(crate) fn alternatives_and_filters(&self) -> (&[Step], &Predicate) {
         (&self.alternatives, &self.filters)
     }
 

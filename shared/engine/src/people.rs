@@ -15,7 +15,7 @@ use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
 use crate::plan::Plan;
 use crate::query::{Math, Query, Who};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::Micros;
 use crate::trends;
 pub use crate::trends::TrendPoint;

@@ -15,12 +15,12 @@ use crate::correlation::{Correlation, Counts};
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
-use crate::facts::{Facts, Needs};
 use crate::filter::{Filter, Parser};
 use crate::funnel::{Funnel, Rows};
+use crate::join::{Facts, Needs};
 use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
-use crate::regroup::{ActorKind, regroup_by_kinds};
+use crate::repartition::{ActorKind, repartition_by_actor_kind};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
 use crate::trends::{self, Trend};
@@ -51,11 +51,11 @@ pub struct Plan {
     needs: Needs,
     actors: BTreeSet<ActorKind>,
     cohorts: Cohorts,
-    task: Task,
+    query: CompiledQuery,
 }
 
 #[derive(Debug, Clone)]
-enum Task {
+enum CompiledQuery {
     Trend(Box<Trend>),
     Funnel(Box<Funnel>),
     Correlation(Box<Correlation>),
@@ -86,17 +86,19 @@ impl Query {
     pub fn plan(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<Plan> {
         let range = self.range(project, now)?;
         let mut compiler = Compiler::new(project, now);
-        let task = match self {
-            Self::Trends(query) => Task::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?)),
+        let query = match self {
+            Self::Trends(query) => {
+                CompiledQuery::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?))
+            }
             Self::Funnels(query) => {
-                Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
             }
             Self::Correlation(query) => {
-                Task::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
             }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
-        Ok(Plan { needs, actors, cohorts, task })
+        Ok(Plan { needs, actors, cohorts, query })
     }
 }
 
@@ -114,8 +116,8 @@ impl Plan {
     /// The kind of actors that the number of `selector` counts, and that its joined partitions are of. Actors that are
     /// no persons have keys in joined partitions.
     pub fn actors(&self, selector: &Selector) -> ActorKind {
-        match (&self.task, selector) {
-            (Task::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
+        match (&self.query, selector) {
+            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
             _ => self.actors.first().copied().unwrap_or_default(),
         }
     }
@@ -129,24 +131,24 @@ impl Plan {
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
         let work = &WorkBudget::new(stop);
-        complete(&self.needs, &self.cohorts, &mut facts, work)?;
+        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
         }
-        regroup_by_kinds(partitions, &self.actors, work)
+        repartition_by_actor_kind(partitions, &self.actors, work)
     }
 
     /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
     pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
         let work = &WorkBudget::new(stop);
-        match &self.task {
-            Task::Trend(trend) => {
+        match &self.query {
+            CompiledQuery::Trend(trend) => {
                 Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
             }
-            Task::Funnel(funnel) => {
+            CompiledQuery::Funnel(funnel) => {
                 Ok(Partial { rows: funnel.partial(partition, work)?, ..Partial::default() })
             }
-            Task::Correlation(correlation) => {
+            CompiledQuery::Correlation(correlation) => {
                 Ok(Partial { pairs: correlation.partial(partition, work)?, ..Partial::default() })
             }
         }
@@ -161,10 +163,10 @@ impl Plan {
         stop: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Matched>> {
         let work = &WorkBudget::new(stop);
-        match (&self.task, selector) {
-            (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
-            (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, work),
-            (Task::Correlation(correlation), Selector::Correlation(point)) => {
+        match (&self.query, selector) {
+            (CompiledQuery::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
+            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, work),
+            (CompiledQuery::Correlation(correlation), Selector::Correlation(point)) => {
                 correlation.people(partition, point, work)
             }
             _ => Err(CalcError::invalid("insight", "The number is not one of this question.")),
@@ -175,10 +177,12 @@ impl Plan {
     /// series take a while: `stop` is asked now and then, and a true one ends it as out of time.
     pub fn finish(&self, sum: Partial, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
         let work = &WorkBudget::new(stop);
-        match &self.task {
-            Task::Trend(trend) => trend.finish(sum.trend, work),
-            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None }),
-            Task::Correlation(correlation) => {
+        match &self.query {
+            CompiledQuery::Trend(trend) => trend.finish(sum.trend, work),
+            CompiledQuery::Funnel(funnel) => {
+                Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None })
+            }
+            CompiledQuery::Correlation(correlation) => {
                 Ok(Answer { result: correlation.finish(sum.pairs, work)?, has_more: None })
             }
         }
@@ -197,7 +201,7 @@ impl Partial {
 }
 
 /// Finds out what only events tell: sessions, and who behaved as cohorts ask it.
-pub(crate) fn complete(
+pub(crate) fn derive_join_data(
     needs: &Needs,
     cohorts: &Cohorts,
     facts: &mut Facts,
@@ -206,12 +210,12 @@ pub(crate) fn complete(
     let mut scans = std::mem::take(&mut facts.further).into_iter();
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();
-        facts.sessions = sessions::gather(&needs.session_fields, &partitions, work)?;
+        facts.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
         let mut shown = HashSet::new();
         for partition in &mut partitions {
-            shown.extend(cohorts.behaved(index, partition, facts, work)?);
+            shown.extend(cohorts.matching_persons(index, partition, facts, work)?);
         }
         facts.behaviours.push(shown);
     }
@@ -219,7 +223,7 @@ pub(crate) fn complete(
 }
 
 /// The filters on every event of a question: its own and, when asked for, the project's test account filters.
-pub(crate) fn shared_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
+pub(crate) fn common_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
     let mut members = Vec::new();
     if common.filter_test_accounts {
         let filters = Value::Array(project.test_account_filters.clone());

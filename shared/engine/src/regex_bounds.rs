@@ -17,7 +17,7 @@ use crate::limits;
 use crate::work::{WORK_PER_CHECK, WorkBudget};
 
 /// The smallest size that is told apart.
-const SMALLEST: usize = 1 << 10;
+const MIN_COMPILED_BYTES: usize = 1 << 10;
 
 /// A regular expression that knows its compiled size.
 #[derive(Debug, Clone)]
@@ -57,9 +57,9 @@ impl BoundedRegex {
     }
 
     /// Pays for the search of a text of so many bytes; refused where that is too long for the pattern.
-    pub(crate) fn pay(&self, text_bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+    pub(crate) fn consume_budget(&self, text_bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         if !self.can_search(text_bytes) {
-            return work.refuse(too_much(self.regex.as_str(), self.compiled_bytes(), text_bytes));
+            return work.fail(search_too_large(self.regex.as_str(), self.compiled_bytes(), text_bytes));
         }
         // After a slow one it is time to check, whatever else was done.
         work.consume(if self.is_slow(text_bytes) { WORK_PER_CHECK + 1 } else { text_bytes })
@@ -68,7 +68,7 @@ impl BoundedRegex {
     fn compiled_bytes(&self) -> usize {
         let compiles =
             |bytes: &usize| RegexBuilder::new(self.regex.as_str()).size_limit(*bytes).build().is_ok();
-        let sizes = std::iter::successors(Some(SMALLEST), |bytes| bytes.checked_mul(2));
+        let sizes = std::iter::successors(Some(MIN_COMPILED_BYTES), |bytes| bytes.checked_mul(2));
         *self.compiled_bytes.get_or_init(|| {
             let mut smaller = sizes.take_while(|bytes| *bytes < self.most_bytes);
             smaller.find(compiles).unwrap_or(self.most_bytes)
@@ -76,7 +76,7 @@ impl BoundedRegex {
     }
 }
 
-fn too_much(pattern: &str, compiled_bytes: usize, text_bytes: usize) -> CalcError {
+fn search_too_large(pattern: &str, compiled_bytes: usize, text_bytes: usize) -> CalcError {
     let start: String = pattern.chars().take(100).collect();
     let most = limits::REGEX_SEARCH_WORK / compiled_bytes;
     let detail = format!(
@@ -122,8 +122,8 @@ mod tests {
         assert!(regex.can_search(most) && !regex.can_search(most + 1));
         let never = || false;
         let work = WorkBudget::new(&never);
-        regex.pay(most, &work).unwrap();
-        let refusal = regex.pay(most + 1, &work).unwrap_err();
+        regex.consume_budget(most, &work).unwrap();
+        let refusal = regex.consume_budget(most + 1, &work).unwrap_err();
         assert!(refusal.detail.contains(&format!("at most {most} ")), "{refusal}");
         assert!(work.consume(1).is_err(), "the pass ends");
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use crate::dictionary::Dictionary;
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 
 /// An instant: microseconds since the Unix epoch, UTC.
 pub type Micros = i64;
@@ -42,13 +42,13 @@ pub enum ColumnKey {
 
 /// A value of a row that its event does not carry: joined from what is known of persons, groups, sessions and cohorts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FactKey {
+pub enum JoinedColumnKey {
     /// The person's id, as text.
     PersonId,
     /// A property of the person as it is now, by its key.
     Person(String),
     /// Whether the person has one of these distinct ids: true or false in every row.
-    Named(BTreeSet<String>),
+    HasDistinctId(BTreeSet<String>),
     /// All properties of the person as they are now, as one object.
     PersonProperties,
     /// All properties of the group that the event has of the type with this index, as one object.
@@ -58,16 +58,16 @@ pub enum FactKey {
     /// A field of the event's session.
     Session(String),
     /// Whether the person is in the cohort with this id: true or false in every row.
-    Member(u64),
+    InCohort(u64),
 }
 
 /// Where a value of a row stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowKey {
+pub enum ColumnRef {
     /// In the event.
     Event(ColumnKey),
     /// In what was joined to it.
-    Fact(FactKey),
+    Joined(JoinedColumnKey),
 }
 
 /// What a calculation reads from the event store.
@@ -199,7 +199,7 @@ pub struct Run {
     /// The columns that the request named.
     pub columns: BTreeMap<ColumnKey, Column>,
     /// What was joined to the rows; empty as the event store gives a run.
-    pub facts: BTreeMap<FactKey, Column>,
+    pub facts: BTreeMap<JoinedColumnKey, Column>,
 }
 
 impl Default for Run {
@@ -212,10 +212,10 @@ impl Default for Run {
 
 impl Run {
     /// A column; none when it was not asked for.
-    pub fn column(&self, key: &RowKey) -> Option<&Column> {
+    pub fn column(&self, key: &ColumnRef) -> Option<&Column> {
         match key {
-            RowKey::Event(key) => self.columns.get(key),
-            RowKey::Fact(key) => self.facts.get(key),
+            ColumnRef::Event(key) => self.columns.get(key),
+            ColumnRef::Joined(key) => self.facts.get(key),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Must stay true: work is paid for before it is done, at its most, so that no actor and no value keeps a calculation
 //! going that was cancelled. What tests values beyond [`limits::EVALUATIONS`] is refused. Code that has no error to
-//! return stops when [`WorkBudget::allows`] is false; the next [`WorkBudget::consume`] of its caller returns the refusal.
+//! return stops when [`WorkBudget::try_consume`] is false; the next [`WorkBudget::consume`] of its caller returns the refusal.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::limits;
 pub const WORK_PER_CHECK: usize = 1 << 16;
 
 /// What testing one value costs beside the bytes of its text.
-const PER_VALUE: usize = 16;
+const WORK_PER_VALUE: usize = 16;
 
 /// Says that a result is not wanted any more: to whoever works on it, on any thread.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ impl<'s> WorkBudget<'s> {
 
     /// The same for code that has no error to return.
     #[inline]
-    pub fn allows(&self, work: usize) -> bool {
+    pub fn try_consume(&self, work: usize) -> bool {
         self.consume(work).is_ok()
     }
 
@@ -95,26 +95,26 @@ impl<'s> WorkBudget<'s> {
             return Err(refusal.clone());
         }
         if (self.is_cancelled)() {
-            return self.refuse(CalcError::timeout());
+            return self.fail(CalcError::timeout());
         }
         self.until_check.set(WORK_PER_CHECK);
         Ok(())
     }
 
     /// Pays for so many comparisons with a value whose text is so long.
-    pub fn evaluate(&self, comparisons: usize, text_bytes: usize) -> CalcResult<()> {
+    pub fn consume_comparisons(&self, comparisons: usize, text_bytes: usize) -> CalcResult<()> {
         let bytes = comparisons.saturating_mul(text_bytes);
-        let work = comparisons.saturating_mul(PER_VALUE).saturating_add(bytes / 4);
+        let work = comparisons.saturating_mul(WORK_PER_VALUE).saturating_add(bytes / 4);
         let evaluations = comparisons.saturating_add(bytes / limits::EVALUATION_BYTES);
         match self.evaluations.get().checked_sub(u64::try_from(evaluations).unwrap_or(u64::MAX)) {
             Some(left) => self.evaluations.set(left),
-            None => return self.refuse(limits::too_many_evaluations()),
+            None => return self.fail(limits::too_many_evaluations()),
         }
         self.consume(work.max(1))
     }
 
     /// Ends the pass: whatever is paid for from here on is refused.
-    pub fn refuse(&self, refusal: CalcError) -> CalcResult<()> {
+    pub fn fail(&self, refusal: CalcError) -> CalcResult<()> {
         self.until_check.set(0);
         let mut known = self.refusal.borrow_mut();
         Err(known.get_or_insert(refusal).clone())
@@ -134,7 +134,7 @@ mod tests {
         let work = WorkBudget::new(&is_cancelled);
         work.consume(1).unwrap();
         cancelled.set(true);
-        let done = (0..).take_while(|_| work.allows(1)).count();
+        let done = (0..).take_while(|_| work.try_consume(1)).count();
         assert_eq!(done, WORK_PER_CHECK);
         cancelled.set(false);
         assert_eq!(work.consume(1).unwrap_err(), CalcError::timeout(), "and stays cancelled");
@@ -144,12 +144,12 @@ mod tests {
     fn evaluations_are_allowed_up_to_the_limit() {
         let never = || false;
         let work = WorkBudget::with_evaluations(&never, 10);
-        (0..10).for_each(|_| work.evaluate(1, 8).unwrap());
-        let refusal = work.evaluate(1, 8).unwrap_err();
+        (0..10).for_each(|_| work.consume_comparisons(1, 8).unwrap());
+        let refusal = work.consume_comparisons(1, 8).unwrap_err();
         assert!(refusal.detail.contains(&limits::EVALUATIONS.to_string()), "{refusal}");
         assert_eq!(work.consume(1).unwrap_err(), refusal, "nothing more is done");
         let work = WorkBudget::with_evaluations(&never, 10);
-        assert!(work.evaluate(1, 9 * limits::EVALUATION_BYTES).is_ok(), "long texts count more");
-        assert!(work.evaluate(1, 0).is_err());
+        assert!(work.consume_comparisons(1, 9 * limits::EVALUATION_BYTES).is_ok(), "long texts count more");
+        assert!(work.consume_comparisons(1, 0).is_err());
     }
 }

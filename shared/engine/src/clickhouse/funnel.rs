@@ -5,11 +5,11 @@
 //! the end of an event in strict order, at which all paths go that it does not go on. The state is a path for each depth
 //! (when each step was taken, and by which event of that instant), whether an exclusion was met on it, and the best path.
 
-use super::{Writer, quote, refused};
+use super::{StatementWriter, quote, unsupported};
 use crate::error::CalcResult;
 use crate::limits;
 use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelsQuery, Order, Viz};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 
 /// The type of a path.
 const PATH: &str = "Array(Tuple(Int64, UInt32))";
@@ -17,9 +17,9 @@ const PATH: &str = "Array(Tuple(Int64, UInt32))";
 const STEPS_MAX: usize = 32;
 
 /// The statement behind `events`.
-pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResult<String> {
-    refuse(query)?;
-    writer.compiler.count(ActorKind::of(writer.project, query.group));
+pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> CalcResult<String> {
+    check_supported(query)?;
+    writer.compiler.add_actor_kind(ActorKind::of(writer.project, query.group));
     let shared = writer.shared(&query.common)?;
     let mut marks = Vec::new();
     for (step, series) in query.series.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResul
     }
     let strict = query.order == Order::Strict;
     if strict {
-        writer.compiler.event(None);
+        writer.compiler.include_event(None);
     }
     let value = match &query.common.breakdown {
         None => None,
@@ -52,7 +52,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResul
     })
 }
 
-fn refuse(query: &FunnelsQuery) -> CalcResult<()> {
+fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
     let what = match query {
         FunnelsQuery { order: Order::Unordered, .. } => "a funnel in any order",
         FunnelsQuery { viz: Viz::Trends, .. } => "a funnel over time",
@@ -66,7 +66,7 @@ fn refuse(query: &FunnelsQuery) -> CalcResult<()> {
         _ if query.series.len() > STEPS_MAX => "so many steps",
         _ => return Ok(()),
     };
-    Err(refused(what))
+    Err(unsupported(what))
 }
 
 fn mark(condition: &str, bits: u64) -> String {
@@ -80,9 +80,9 @@ fn either(marks: &[String]) -> String {
 }
 
 /// The texts of the value of an event, empty where there is none.
-fn value(writer: &mut Writer<'_>, breakdown: &Breakdown) -> CalcResult<String> {
+fn value(writer: &mut StatementWriter<'_>, breakdown: &Breakdown) -> CalcResult<String> {
     let BreakdownBy::Parts { parts, .. } = &breakdown.by else {
-        return Err(refused("a breakdown by cohorts"));
+        return Err(unsupported("a breakdown by cohorts"));
     };
     let texts = writer.parts(parts)?;
     // Of a funnel missing is the empty text before URLs are cut.
@@ -115,9 +115,9 @@ fn paths(query: &FunnelsQuery, marked: &str, split: bool) -> String {
          SELECT {moves} AS moves{split_value} FROM (\n        \
          SELECT arraySort(groupArray((t, arrival, marks))) AS history{touched}\n        \
          FROM ({marked})\n        GROUP BY actor{by}\n      )\n    )\n  )\n) WHERE notEmpty(best) AND NOT void",
-        best = State::of(query).best(),
-        tainted = State::of(query).best() + 1,
-        fold = State::of(query).fold(),
+        best = FoldState::of(query).best(),
+        tainted = FoldState::of(query).best() + 1,
+        fold = FoldState::of(query).fold(),
         moves = moves(query),
     )
 }
@@ -162,14 +162,14 @@ fn moves(query: &FunnelsQuery) -> String {
 
 /// What the state of the fold holds: a path for each depth but the last, with exclusions whether each of these met one,
 /// the best path, and with exclusions whether that met one.
-struct State<'q> {
+struct FoldState<'q> {
     query: &'q FunnelsQuery,
     steps: usize,
     window: i64,
     excludes: bool,
 }
 
-impl<'q> State<'q> {
+impl<'q> FoldState<'q> {
     fn of(query: &'q FunnelsQuery) -> Self {
         let excludes = !query.exclusions.is_empty();
         Self { query, steps: query.series.len(), window: query.window.micros(), excludes }
@@ -212,7 +212,7 @@ impl<'q> State<'q> {
         all.into_iter().flatten().collect::<Vec<_>>().join(" AND ")
     }
 
-    /// As [`State::takes`], of a path that met no exclusion.
+    /// As [`FoldState::takes`], of a path that met no exclusion.
     fn takes_untainted(&self, depth: usize) -> String {
         match self.excludes && depth > 1 {
             true => format!("{} AND NOT {}", self.takes(depth), self.tainted(depth - 1)),

@@ -24,7 +24,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::plan::{Compiler, ProjectContext};
 use crate::query::{Common, FunnelsQuery, Part, PartSource, Query, TrendsQuery};
 use crate::scan::{ColumnKey, Micros};
-use condition::Fields;
+use condition::SelectedColumns;
 
 /// The segment files of a project, as a statement names them.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,27 +97,27 @@ impl Query {
         files: &Files,
     ) -> CalcResult<String> {
         match self {
-            Self::Trends(query) => Writer::new(project, now, files).trend(self, query),
-            Self::Funnels(query) => Writer::new(project, now, files).funnel(self, query),
-            Self::Correlation(_) => Err(refused("a correlation")),
+            Self::Trends(query) => StatementWriter::new(project, now, files).trend(self, query),
+            Self::Funnels(query) => StatementWriter::new(project, now, files).funnel(self, query),
+            Self::Correlation(_) => Err(unsupported("a correlation")),
         }
     }
 }
 
 /// Writes one statement.
-struct Writer<'a> {
+struct StatementWriter<'a> {
     project: &'a ProjectContext,
     now: DateTime<Utc>,
     files: &'a Files,
     compiler: Compiler<'a>,
     /// What the events of the statement have to show.
-    fields: Fields,
+    fields: SelectedColumns,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> StatementWriter<'a> {
     fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a Files) -> Self {
         let compiler = Compiler::new(project, now);
-        Self { project, now, files, compiler, fields: Fields::default() }
+        Self { project, now, files, compiler, fields: SelectedColumns::default() }
     }
 
     fn trend(mut self, whole: &Query, query: &TrendsQuery) -> CalcResult<String> {
@@ -140,8 +140,8 @@ impl<'a> Writer<'a> {
 
     /// The condition that every event of a question meets.
     fn shared(&mut self, common: &Common) -> CalcResult<String> {
-        let filter = crate::plan::shared_filter(common, self.project)?;
-        let predicate = self.compiler.predicate(&filter, "properties")?;
+        let filter = crate::plan::common_filter(common, self.project)?;
+        let predicate = self.compiler.compile_filter(&filter, "properties")?;
         self.fields.condition(&predicate)
     }
 
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
                 format!("Action ID {} does not exist!", series.source.id()),
             ));
         };
-        let (alternatives, filters) = matcher.parts();
+        let (alternatives, filters) = matcher.alternatives_and_filters();
         let mut any = Vec::with_capacity(alternatives.len());
         for step in alternatives {
             let name = step.event.as_ref().map(|name| format!("name = {}", quote::text(name)));
@@ -173,14 +173,14 @@ impl<'a> Writer<'a> {
 
     fn part(&mut self, part: &Part) -> CalcResult<String> {
         if part.bins.is_some() {
-            return Err(refused("a breakdown by ranges of numbers"));
+            return Err(unsupported("a breakdown by ranges of numbers"));
         }
         let text = match &part.source {
             PartSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
             PartSource::Metadata(key) if key == "event" => "name".to_owned(),
             PartSource::Metadata(key) if key == "distinct_id" => self.fields.text(&ColumnKey::DistinctId)?,
-            PartSource::Metadata(key) => return Err(refused(&format!("a breakdown by {key}"))),
-            other => return Err(refused(&format!("a breakdown by {} values", other.kind()))),
+            PartSource::Metadata(key) => return Err(unsupported(&format!("a breakdown by {key}"))),
+            other => return Err(unsupported(&format!("a breakdown by {} values", other.kind()))),
         };
         if part.normalize_url {
             // An empty text is a URL whose path is `/`; a missing one stays null.
@@ -193,7 +193,7 @@ impl<'a> Writer<'a> {
 }
 
 /// What a statement cannot say.
-fn refused(what: &str) -> CalcError {
+fn unsupported(what: &str) -> CalcError {
     CalcError::invalid("engine", format!("This cannot be written as SQL for ClickHouse: {what}."))
 }
 

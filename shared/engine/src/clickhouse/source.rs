@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{MERGED_MAX, Place, Segment, Writer, quote, refused, values};
+use super::{MERGED_MAX, Place, Segment, StatementWriter, quote, unsupported, values};
 use crate::error::CalcResult;
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{EventSelection, Micros};
 
 /// The first and the last instant that ClickHouse's type of times can be compared with.
 const TIMES: (Micros, Micros) = (-2_208_988_800_000_000, 10_413_791_999_000_000);
 
 /// The events of the question between two instants, both included.
-pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult<String> {
+pub(super) fn events(writer: &StatementWriter<'_>, times: (Micros, Micros)) -> CalcResult<String> {
     let names = match &writer.compiler.needs.scan.events {
         EventSelection::All => None,
         EventSelection::Named(names) => Some(names),
@@ -62,9 +62,9 @@ fn head(actor: &str) -> String {
 }
 
 /// The values that are looked at, as this file has them.
-fn columns(writer: &Writer<'_>, segment: &Segment) -> String {
+fn columns(writer: &StatementWriter<'_>, segment: &Segment) -> String {
     let mut out = String::new();
-    for (at, key, text, number) in writer.fields.shown() {
+    for (at, key, text, number) in writer.fields.columns() {
         if text {
             out.push_str(&format!(
                 ",\n        CAST({}, 'Nullable(String)') AS k{at}",
@@ -82,11 +82,11 @@ fn columns(writer: &Writer<'_>, segment: &Segment) -> String {
 }
 
 /// The same columns without any row.
-fn nothing(writer: &Writer<'_>) -> String {
+fn nothing(writer: &StatementWriter<'_>) -> String {
     let mut out =
         "    SELECT '' AS name, '' AS actor, toInt64(0) AS t, (toUInt64(0), toUInt64(0)) AS arrival"
             .to_owned();
-    for (at, _, text, number) in writer.fields.shown() {
+    for (at, _, text, number) in writer.fields.columns() {
         if text {
             out.push_str(&format!(", CAST(NULL, 'Nullable(String)') AS k{at}"));
         }
@@ -99,15 +99,15 @@ fn nothing(writer: &Writer<'_>) -> String {
 }
 
 /// Who is counted.
-fn actor(writer: &Writer<'_>) -> CalcResult<String> {
+fn actor(writer: &StatementWriter<'_>) -> CalcResult<String> {
     match writer.compiler.actors.first().copied().unwrap_or_default() {
         ActorKind::DistinctIds => return Ok("assumeNotNull(distinct_id)".to_owned()),
-        ActorKind::Groups(_) => return Err(refused("a count of groups")),
+        ActorKind::Groups(_) => return Err(unsupported("a count of groups")),
         ActorKind::Persons => {}
     }
     let merged = &writer.files.merged;
     if merged.len() > MERGED_MAX {
-        return Err(refused("more merged persons than a statement can name"));
+        return Err(unsupported("more merged persons than a statement can name"));
     }
     let person = "assumeNotNull(person)";
     if merged.is_empty() {

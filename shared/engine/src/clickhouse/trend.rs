@@ -3,14 +3,14 @@
 //! Must stay true: every bucket of the range has a row, buckets begin and end at the instants that the plan has; values
 //! are cut to the limit by the sum of their numbers, and the rest is added up.
 
-use super::{Writer, quote, refused};
+use super::{StatementWriter, quote, unsupported};
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
 use crate::error::CalcResult;
 use crate::query::{
     Breakdown, BreakdownBy, Display, EventSource, Math, NumberSource, Series, Statistic, TrendsQuery, Who,
 };
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, Micros};
 
 /// Stands for missing, null and empty.
@@ -19,7 +19,7 @@ const NULL: &str = "$$_posthog_breakdown_null_$$";
 const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
 /// What all series share.
-struct Frame<'a> {
+struct TrendContext<'a> {
     query: &'a TrendsQuery,
     shared: String,
     /// None for one number over the whole range.
@@ -33,9 +33,13 @@ struct Frame<'a> {
 }
 
 /// The statement behind `events`.
-pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateRange) -> CalcResult<String> {
-    refuse(query)?;
-    writer.compiler.count(ActorKind::of(writer.project, None));
+pub(super) fn select(
+    writer: &mut StatementWriter<'_>,
+    query: &TrendsQuery,
+    range: &DateRange,
+) -> CalcResult<String> {
+    check_supported(query)?;
+    writer.compiler.add_actor_kind(ActorKind::of(writer.project, None));
     let shared = writer.shared(&query.common)?;
     let total = query.display.is_total();
     let buckets = match total {
@@ -44,7 +48,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
     };
     let value = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => None,
-        Some(BreakdownBy::Cohorts { .. }) => return Err(refused("a breakdown by cohorts")),
+        Some(BreakdownBy::Cohorts { .. }) => return Err(unsupported("a breakdown by cohorts")),
         Some(BreakdownBy::Parts { parts, .. }) => {
             let texts = writer.parts(parts)?;
             let null = quote::text(NULL);
@@ -54,12 +58,13 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
         }
     };
     let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
-    let frame = Frame { query, shared, buckets, bounds, asked_from: range.from.timestamp_micros(), value };
+    let context =
+        TrendContext { query, shared, buckets, bounds, asked_from: range.from.timestamp_micros(), value };
     let mut series = Vec::with_capacity(query.series.len());
     for (order, one) in query.series.iter().enumerate() {
-        series.push(frame.series(writer, order, one)?);
+        series.push(context.series(writer, order, one)?);
     }
-    let value = if frame.value.is_some() { ", breakdown_value" } else { "" };
+    let value = if context.value.is_some() { ", breakdown_value" } else { "" };
     let (columns, sort) = match total {
         true => ("aggregated_value", ""),
         false => ("day, value", ", bucket"),
@@ -70,19 +75,19 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
     ))
 }
 
-fn refuse(query: &TrendsQuery) -> CalcResult<()> {
+fn check_supported(query: &TrendsQuery) -> CalcResult<()> {
     let what = match query {
         TrendsQuery { formulas, .. } if !formulas.is_empty() => "a formula",
         TrendsQuery { comparison: Some(_), .. } => "a comparison with an earlier period",
         TrendsQuery { smoothing, .. } if *smoothing > 1 => "smoothed numbers",
         _ => return Ok(()),
     };
-    Err(refused(what))
+    Err(unsupported(what))
 }
 
-impl Frame<'_> {
+impl TrendContext<'_> {
     /// The rows of a series.
-    fn series(&self, writer: &mut Writer<'_>, order: usize, series: &Series) -> CalcResult<String> {
+    fn series(&self, writer: &mut StatementWriter<'_>, order: usize, series: &Series) -> CalcResult<String> {
         let condition = writer.matches(series)?;
         let first = if matches!(series.math, Math::PerActor(_)) { self.asked_from } else { self.bounds.0 };
         let first = self.starts().first().map_or(first, |start| first.max(*start));
@@ -127,7 +132,7 @@ impl Frame<'_> {
     }
 
     /// A number `n` for each `value` and `bucket` that has events.
-    fn numbers(&self, writer: &mut Writer<'_>, math: &Math, condition: &str) -> CalcResult<String> {
+    fn numbers(&self, writer: &mut StatementWriter<'_>, math: &Math, condition: &str) -> CalcResult<String> {
         let value = self.value.as_deref().map_or(String::new(), |value| format!("{value} AS value, "));
         let by = if self.value.is_some() { "value, " } else { "" };
         let rows = |number: &str| {
@@ -157,22 +162,22 @@ impl Frame<'_> {
                 self.bucket()
             ),
             Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
-                return Err(refused("a count of groups"));
+                return Err(unsupported("a count of groups"));
             }
             Math::Unique(Who::Session) | Math::Rolling(_, Who::Session) => {
-                return Err(refused("a count of sessions"));
+                return Err(unsupported("a count of sessions"));
             }
             Math::Rolling(days, Who::Actor) => {
-                return Err(refused(&format!("actives over the last {days} days")));
+                return Err(unsupported(&format!("actives over the last {days} days")));
             }
-            Math::FirstTime => return Err(refused("who does something for the first time")),
+            Math::FirstTime => return Err(unsupported("who does something for the first time")),
             Math::Property(_, NumberSource::Person(key)) => {
-                return Err(refused(&format!("the person's property {key}")));
+                return Err(unsupported(&format!("the person's property {key}")));
             }
             Math::Property(_, NumberSource::SessionDuration) => {
-                return Err(refused("the length of sessions"));
+                return Err(unsupported("the length of sessions"));
             }
-            Math::Expression(_) => return Err(refused("an SQL expression of its own")),
+            Math::Expression(_) => return Err(unsupported("an SQL expression of its own")),
         })
     }
 

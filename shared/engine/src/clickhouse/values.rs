@@ -6,7 +6,7 @@ use super::{Column, Kind, Segment, quote};
 use crate::scan::ColumnKey;
 
 /// Up to this number every whole float is an integer.
-const EXACT: &str = "9007199254740992";
+const EXACT_FLOAT_LIMIT: &str = "9007199254740992";
 
 /// The text of a value of a segment's events.
 pub(super) fn text(segment: &Segment, key: &ColumnKey) -> String {
@@ -72,7 +72,7 @@ fn own_number(column: &str, kind: Kind) -> Option<String> {
 
 fn float_text(number: &str) -> String {
     format!(
-        "if(trunc({number}) = {number} AND abs({number}) < {EXACT}, toString(toInt64({number})), toString({number}))"
+        "if(trunc({number}) = {number} AND abs({number}) < {EXACT_FLOAT_LIMIT}, toString(toInt64({number})), toString({number}))"
     )
 }
 

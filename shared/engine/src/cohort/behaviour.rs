@@ -10,7 +10,7 @@ use chrono_tz::Tz;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::pattern::{Count, Pattern, Seen, Span};
+use super::behaviour_pattern::{BehaviourPattern, CalendarDuration, CountCondition, MatchedEvent};
 use crate::compiler::Compiler;
 use crate::dates::Interval;
 use crate::dates::grammar::DateText;
@@ -21,21 +21,21 @@ use crate::filter::{Filter, Mask};
 use crate::limits;
 use crate::matcher::Matcher;
 use crate::query::{EventSource, whole};
-use crate::scan::{FactKey, Micros, Partition};
+use crate::scan::{JoinedColumnKey, Micros, Partition};
 use crate::work::WorkBudget;
 
 /// The first instant at which an event may have happened: the year 1.
-pub(crate) const EVER: Micros = -62_135_596_800_000_000;
+pub(crate) const MIN_EVENT_TIME: Micros = -62_135_596_800_000_000;
 
 /// A criterion made ready.
 #[derive(Debug, Clone)]
 pub(super) struct Behaviour {
     /// What is joined to the rows of its scan.
-    pub(super) facts: BTreeSet<FactKey>,
+    pub(super) facts: BTreeSet<JoinedColumnKey>,
     first: Matcher,
     /// The event that has to follow, in a sequence.
     second: Option<Matcher>,
-    pattern: Pattern,
+    pattern: BehaviourPattern,
 }
 
 /// Makes a criterion ready: its index among the behaviours.
@@ -47,7 +47,7 @@ pub(super) fn compile(
     let mut question = fields.clone();
     question.remove("negation");
     let question = Value::Object(question);
-    if let Some(known) = compiler.cohorts.asked.iter().position(|asked| *asked == question) {
+    if let Some(known) = compiler.cohorts.criteria.iter().position(|asked| *asked == question) {
         return Ok(known);
     }
     if compiler.cohorts.behaviours.len() >= limits::BEHAVIOURS {
@@ -55,12 +55,12 @@ pub(super) fn compile(
     }
     let criterion = Criterion { fields, now: compiler.now, attr };
     let (pattern, from, to) = criterion.pattern()?;
-    let (scan, facts, (first, second)) = compiler.aside(|compiler| {
-        compiler.cover(from, to);
-        let filters = compiler.parse(fields.get("event_filters"), attr)?;
+    let (scan, facts, (first, second)) = compiler.in_separate_scan(|compiler| {
+        compiler.extend_time_range(from, to);
+        let filters = compiler.parse_filter(fields.get("event_filters"), attr)?;
         let first = matcher(&criterion.source("key", "event_type")?, &filters, compiler, attr)?;
         let second = match pattern {
-            Pattern::Sequence { .. } => {
+            BehaviourPattern::Sequence { .. } => {
                 let source = criterion.source("seq_event", "seq_event_type")?;
                 Some(matcher(&source, &Filter::none(), compiler, attr)?)
             }
@@ -71,7 +71,7 @@ pub(super) fn compile(
     // Behaviours that its own events ask for have come before it by now.
     compiler.needs.behaviours.push(scan);
     compiler.cohorts.behaviours.push(Behaviour { facts, first, second, pattern });
-    compiler.cohorts.asked.push(question);
+    compiler.cohorts.criteria.push(question);
     Ok(compiler.cohorts.behaviours.len() - 1)
 }
 
@@ -87,7 +87,11 @@ fn matcher(
 
 impl Behaviour {
     /// Who of a joined partition of its scan showed it.
-    pub(super) fn shown(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Uuid>> {
+    pub(super) fn matching_persons(
+        &self,
+        partition: &Partition,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<Uuid>> {
         let mut rows = Vec::new();
         for run in &partition.runs {
             work.check()?;
@@ -100,7 +104,7 @@ impl Behaviour {
             for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
                 let (first, second) = (first.has(row), second.has(row));
                 if first || second {
-                    rows.push(Seen { actor: *actor, time: *time, first, second });
+                    rows.push(MatchedEvent { actor: *actor, time: *time, first, second });
                 }
             }
         }
@@ -109,7 +113,7 @@ impl Behaviour {
         let mut shown = Vec::new();
         for rows in of_actors {
             work.consume(rows.len())?;
-            if self.pattern.is_shown(rows) {
+            if self.pattern.matches(rows) {
                 shown.extend(partition.actors.get(rows[0].actor as usize));
             }
         }
@@ -126,30 +130,36 @@ struct Criterion<'a> {
 
 impl Criterion<'_> {
     /// What is looked for, from when and until when.
-    fn pattern(&self) -> CalcResult<(Pattern, Micros, Micros)> {
+    fn pattern(&self) -> CalcResult<(BehaviourPattern, Micros, Micros)> {
         let today = (end_of_day(self.now)).timestamp_micros();
         let kind = self.fields.get("value").and_then(Value::as_str).unwrap_or_default();
         let since = |start: DateTime<Tz>, pattern| (pattern, start.timestamp_micros(), today);
         Ok(match kind {
-            "performed_event" => since(self.start()?, Pattern::Times(Count::AtLeast(1))),
-            "performed_event_multiple" => since(self.start()?, Pattern::Times(self.count()?)),
+            "performed_event" => since(self.start()?, BehaviourPattern::Times(CountCondition::AtLeast(1))),
+            "performed_event_multiple" => since(self.start()?, BehaviourPattern::Times(self.count()?)),
             "performed_event_first_time" => {
-                (Pattern::First { since: self.start()?.timestamp_micros() }, EVER, today)
+                (BehaviourPattern::First { since: self.start()?.timestamp_micros() }, MIN_EVENT_TIME, today)
             }
-            "performed_event_sequence" => since(self.start()?, Pattern::Sequence { within: self.within()? }),
+            "performed_event_sequence" => {
+                since(self.start()?, BehaviourPattern::Sequence { within: self.within()? })
+            }
             "stopped_performing_event" => {
                 let (start, later) = self.start_and_later()?;
-                since(start, Pattern::Stopped { since: later.timestamp_micros() })
+                since(start, BehaviourPattern::Stopped { since: later.timestamp_micros() })
             }
             "restarted_performing_event" => {
                 let (start, later) = self.start_and_later()?;
                 let (from, again) = (start.timestamp_micros(), later.timestamp_micros());
-                (Pattern::Restarted { from, again }, EVER, today)
+                (BehaviourPattern::Restarted { from, again }, MIN_EVENT_TIME, today)
             }
             "performed_event_regularly" => {
                 let edges = self.edges()?;
                 let (from, to) = (edges[0] + 1, edges[edges.len() - 1]);
-                (Pattern::Regularly { edges, count: self.count()?, periods: self.periods()?.0 }, from, to)
+                (
+                    BehaviourPattern::Regularly { edges, count: self.count()?, periods: self.periods()?.0 },
+                    from,
+                    to,
+                )
             }
             other => {
                 let detail = format!(
@@ -227,16 +237,16 @@ impl Criterion<'_> {
         number.ok_or_else(|| self.wrong(format!("{key} is not a number above zero.")))
     }
 
-    fn count(&self) -> CalcResult<Count> {
+    fn count(&self) -> CalcResult<CountCondition> {
         let number = u64::try_from(self.positive("operator_value")?).unwrap_or(1);
         match self.fields.get("operator").filter(|operator| !operator.is_null()) {
-            None => Ok(Count::Exactly(number)),
+            None => Ok(CountCondition::Exactly(number)),
             Some(Value::String(operator)) => match operator.as_str() {
-                "eq" | "exact" => Ok(Count::Exactly(number)),
-                "gte" => Ok(Count::AtLeast(number)),
-                "gt" => Ok(Count::AtLeast(number.saturating_add(1))),
-                "lte" => Ok(Count::AtMost(number)),
-                "lt" => Ok(Count::AtMost(number - 1)),
+                "eq" | "exact" => Ok(CountCondition::Exactly(number)),
+                "gte" => Ok(CountCondition::AtLeast(number)),
+                "gt" => Ok(CountCondition::AtLeast(number.saturating_add(1))),
+                "lte" => Ok(CountCondition::AtMost(number)),
+                "lt" => Ok(CountCondition::AtMost(number - 1)),
                 other => Err(self.wrong(format!(
                     "A number of events cannot be compared by {other}. The operator must be one of eq, gt, gte, lt, lte."
                 ))),
@@ -246,7 +256,7 @@ impl Criterion<'_> {
     }
 
     /// How long after the first event the second may come.
-    fn within(&self) -> CalcResult<Span> {
+    fn within(&self) -> CalcResult<CalendarDuration> {
         let (unit, number) = (self.unit("seq_time_interval")?, self.positive("seq_time_value")?);
         // What is more than all years together is as good as any.
         let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -256,7 +266,7 @@ impl Criterion<'_> {
             "month" => (number, 0),
             _ => (number.saturating_mul(12), 0),
         };
-        Ok(Span { months, days, zone: self.now.timezone() })
+        Ok(CalendarDuration { months, days, zone: self.now.timezone() })
     }
 
     /// In how many periods, and of how many.

@@ -14,7 +14,7 @@ use crate::filter::{Filter, Target};
 use crate::limits;
 
 /// A part of the rules.
-struct Part {
+struct CriterionRule {
     rule: Rule,
     /// It says only who does not belong.
     negative: bool,
@@ -23,12 +23,12 @@ struct Part {
 /// The rules of a cohort that is no list.
 pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let part = match cohort.filters.get("properties") {
-        Some(properties) if says_something(properties) => member(properties, compiler, attr, 1)?,
+        Some(properties) if is_not_empty(properties) => member(properties, compiler, attr, 1)?,
         _ => older(&cohort.groups, compiler, attr)?,
     };
     match part {
         None => Ok(Rule::Any(Vec::new())),
-        Some(Part { negative: true, .. }) => Err(CalcError::invalid(
+        Some(CriterionRule { negative: true, .. }) => Err(CalcError::invalid(
             attr,
             "A criterion that is negated needs one beside it that is not: all of both have to hold.",
         )),
@@ -38,10 +38,10 @@ pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> 
 
 /// Whether the rules are those of `filters`, and not of the older form.
 pub(super) fn has_filters(cohort: &Cohort) -> bool {
-    cohort.filters.get("properties").is_some_and(says_something)
+    cohort.filters.get("properties").is_some_and(is_not_empty)
 }
 
-fn says_something(properties: &Value) -> bool {
+fn is_not_empty(properties: &Value) -> bool {
     match properties {
         Value::Object(object) => !object.is_empty(),
         Value::Array(list) => !list.is_empty(),
@@ -50,7 +50,12 @@ fn says_something(properties: &Value) -> bool {
 }
 
 /// A group or a criterion; none for a group without members.
-fn member(value: &Value, compiler: &mut Compiler<'_>, attr: &str, depth: usize) -> CalcResult<Option<Part>> {
+fn member(
+    value: &Value,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+    depth: usize,
+) -> CalcResult<Option<CriterionRule>> {
     if depth > limits::FILTER_DEPTH {
         return Err(limits::too_many(attr, "groups of criteria inside each other", limits::FILTER_DEPTH));
     }
@@ -80,7 +85,7 @@ fn group(
     compiler: &mut Compiler<'_>,
     attr: &str,
     depth: usize,
-) -> CalcResult<Option<Part>> {
+) -> CalcResult<Option<CriterionRule>> {
     let mut parts = Vec::new();
     for value in list {
         parts.extend(member(value, compiler, attr, depth + 1)?);
@@ -91,10 +96,14 @@ fn group(
     let mut negatives = parts.iter().map(|part| part.negative);
     let negative = if any { negatives.any(|negative| negative) } else { negatives.all(|negative| negative) };
     let rules = parts.into_iter().map(|part| part.rule).collect();
-    Ok(Some(Part { rule: if any { Rule::Any(rules) } else { Rule::All(rules) }, negative }))
+    Ok(Some(CriterionRule { rule: if any { Rule::Any(rules) } else { Rule::All(rules) }, negative }))
 }
 
-fn criterion(object: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Part> {
+fn criterion(
+    object: &Map<String, Value>,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<CriterionRule> {
     let negated = match object.get("negation") {
         Some(Value::Bool(negated)) => *negated,
         Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
@@ -103,25 +112,25 @@ fn criterion(object: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &st
     let turned = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
     match object.get("type").and_then(Value::as_str) {
         Some("behavioral") => {
-            let rule = Rule::Behaved(behaviour::compile(object, compiler, attr)?);
-            Ok(Part { rule: turned(rule), negative: negated })
+            let rule = Rule::Behaviour(behaviour::compile(object, compiler, attr)?);
+            Ok(CriterionRule { rule: turned(rule), negative: negated })
         }
         None | Some("person") => {
-            let rule = of_filters(&json!([object]), compiler, attr)?;
-            Ok(Part { rule: turned(rule), negative: negated })
+            let rule = filters_rule(&json!([object]), compiler, attr)?;
+            Ok(CriterionRule { rule: turned(rule), negative: negated })
         }
         Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
             // The filter of this type has its negation inside.
-            let rule = of_filters(&json!([object]), compiler, attr)?;
+            let rule = filters_rule(&json!([object]), compiler, attr)?;
             let negative = matches!(&rule, Rule::All(rules) if matches!(rules.as_slice(), [Rule::Not(_)]));
-            Ok(Part { rule, negative })
+            Ok(CriterionRule { rule, negative })
         }
-        Some(other) => Err(no_criteria(other, attr)),
+        Some(other) => Err(unknown_criterion_type(other, attr)),
     }
 }
 
 /// The refusal of a type of criteria that cohorts do not have.
-fn no_criteria(kind: &str, attr: &str) -> CalcError {
+fn unknown_criterion_type(kind: &str, attr: &str) -> CalcError {
     let detail = format!(
         "A cohort has no criteria of type {kind}. The type must be one of person, cohort, behavioral; a criterion without \
          one is of type person."
@@ -130,19 +139,19 @@ fn no_criteria(kind: &str, attr: &str) -> CalcError {
 }
 
 /// Property filters as rules. One that is incomplete would let everybody in, so it is refused.
-fn of_filters(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
-    let filter = compiler.parse(Some(filters), attr)?;
+fn filters_rule(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+    let filter = compiler.parse_filter(Some(filters), attr)?;
     if filter.is_none() {
         let detail = "A criterion is incomplete: it needs a \"key\", and a \"value\" unless its operator is is_set or \
                       is_not_set.";
         return Err(CalcError::invalid(attr, detail));
     }
-    of_filter(&filter, compiler, attr)
+    filter_rule(&filter, compiler, attr)
 }
 
-fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+fn filter_rule(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let mut each = |members: &[Filter]| {
-        members.iter().map(|member| of_filter(member, compiler, attr)).collect::<CalcResult<Vec<_>>>()
+        members.iter().map(|member| filter_rule(member, compiler, attr)).collect::<CalcResult<Vec<_>>>()
     };
     match filter {
         Filter::All(members) => each(members).map(Rule::All),
@@ -152,7 +161,7 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             if leaf.key == "distinct_id" {
                 return Err(CalcError::unsupported(attr, "cohorts by distinct id"));
             }
-            let test = compiler.test(leaf.operator, &leaf.value, attr)?;
+            let test = compiler.compile_test(leaf.operator, &leaf.value, attr)?;
             compiler.needs.persons.insert(leaf.key.clone());
             Ok(Rule::Person(leaf.key.clone(), test))
         }
@@ -161,13 +170,13 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             let member = Rule::Member(*id);
             Ok(if *negated { Rule::Not(Box::new(member)) } else { member })
         }
-        Filter::Expression(_) => Err(no_criteria("hogql", attr)),
-        Filter::Property(leaf) => Err(no_criteria(leaf.target.name(), attr)),
+        Filter::Expression(_) => Err(unknown_criterion_type("hogql", attr)),
+        Filter::Property(leaf) => Err(unknown_criterion_type(leaf.target.name(), attr)),
     }
 }
 
 /// The older form: one of the entries has to hold, each of which is a set of properties or a number of events.
-fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Option<Part>> {
+fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Option<CriterionRule>> {
     let groups = match groups {
         Value::Null => return Ok(None),
         Value::Array(groups) => groups,
@@ -179,8 +188,8 @@ fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<
             return Err(CalcError::invalid(attr, "A group of a cohort is not an object."));
         };
         let given = |key: &str| group.get(key).filter(|value| !value.is_null());
-        if let Some(properties) = given("properties").filter(|properties| says_something(properties)) {
-            rules.push(of_filters(properties, compiler, attr)?);
+        if let Some(properties) = given("properties").filter(|properties| is_not_empty(properties)) {
+            rules.push(filters_rule(properties, compiler, attr)?);
         } else if let Some((key, kind)) = (given("action_id").map(|id| (id, "actions")))
             .or_else(|| given("event_id").map(|id| (id, "events")))
         {
@@ -193,10 +202,10 @@ fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<
                 "operator": given("count_operator"), "operator_value": count,
             });
             let criterion = criterion.as_object().cloned().unwrap_or_default();
-            rules.push(Rule::Behaved(behaviour::compile(&criterion, compiler, attr)?));
+            rules.push(Rule::Behaviour(behaviour::compile(&criterion, compiler, attr)?));
         } else {
             return Err(CalcError::invalid(attr, "A group of a cohort has neither properties nor an event."));
         }
     }
-    Ok((!rules.is_empty()).then_some(Part { rule: Rule::Any(rules), negative: false }))
+    Ok((!rules.is_empty()).then_some(CriterionRule { rule: Rule::Any(rules), negative: false }))
 }

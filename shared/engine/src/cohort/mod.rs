@@ -5,8 +5,8 @@
 //! in the order of the lists. A cohort that leads back to itself is refused.
 
 mod behaviour;
+mod behaviour_pattern;
 mod criteria;
-mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 use crate::compiler::Compiler;
 use crate::error::{CalcError, CalcResult};
-use crate::facts::{self, Facts};
-use crate::filter::Test;
+use crate::filter::ValueTest;
+use crate::join::{self, Facts};
 use crate::limits;
-use crate::scan::{FactKey, Partition};
+use crate::scan::{JoinedColumnKey, Partition};
 use crate::work::WorkBudget;
 use behaviour::Behaviour;
-pub(crate) use behaviour::EVER;
+pub(crate) use behaviour::MIN_EVENT_TIME;
 
 /// The cohorts that a question asks about, and those that these name.
 #[derive(Debug, Clone, Default)]
@@ -30,9 +30,9 @@ pub(crate) struct Cohorts {
     /// In the order of the behaviours that the plan needs.
     behaviours: Vec<Behaviour>,
     /// What asked for each behaviour, so that the same is looked for once.
-    asked: Vec<serde_json::Value>,
+    criteria: Vec<serde_json::Value>,
     /// Cohorts that are being compiled: each names the next.
-    open: Vec<u64>,
+    compiling: Vec<u64>,
 }
 
 /// What a person has to be.
@@ -42,13 +42,13 @@ enum Rule {
     Any(Vec<Rule>),
     Not(Box<Rule>),
     /// A property of the person passes.
-    Person(String, Test),
+    Person(String, ValueTest),
     /// On the list of a static cohort.
-    Listed(u64),
+    StaticList(u64),
     /// In another cohort.
     Member(u64),
     /// Showed a behaviour.
-    Behaved(usize),
+    Behaviour(usize),
 }
 
 /// Makes a cohort ready to be asked about, with everything that it names.
@@ -60,7 +60,7 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     let Some(cohort) = definitions.cohorts.get(&id) else {
         return Err(CalcError::invalid(attr, format!("There is no cohort {id}.")));
     };
-    let open = &compiler.cohorts.open;
+    let open = &compiler.cohorts.compiling;
     if open.contains(&id) {
         return Err(CalcError::invalid(attr, format!("The cohort {id} leads back to itself.")));
     }
@@ -69,11 +69,11 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     }
     let rule = if cohort.is_static {
         compiler.needs.rosters.insert(id);
-        Rule::Listed(id)
+        Rule::StaticList(id)
     } else {
-        compiler.cohorts.open.push(id);
+        compiler.cohorts.compiling.push(id);
         let rule = criteria::rule(cohort, compiler, attr);
-        compiler.cohorts.open.pop();
+        compiler.cohorts.compiling.pop();
         rule.map_err(|error| error.inside(format_args!("cohort {id}")))?
     };
     compiler.cohorts.rules.push((id, rule));
@@ -81,10 +81,10 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
 }
 
 /// Judges the rules of a cohort, and of those that they name.
-pub(crate) fn judge(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
+pub(crate) fn validate(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     let definitions = compiler.definitions;
     let Some(cohort) = definitions.cohorts.get(&id).filter(|cohort| !cohort.is_static) else { return Ok(()) };
-    compiler.cohorts.open.push(id);
+    compiler.cohorts.compiling.push(id);
     let attr = if criteria::has_filters(cohort) { "filters" } else { "groups" };
     criteria::rule(cohort, compiler, attr).map(drop)
 }
@@ -94,17 +94,18 @@ impl Cohorts {
     pub(crate) fn join(
         &self,
         partition: &mut Partition,
-        wanted: &BTreeSet<FactKey>,
+        wanted: &BTreeSet<JoinedColumnKey>,
         facts: &Facts,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
-        let asks = wanted.iter().any(|key| matches!(key, FactKey::Member(_)));
-        let members = if asks { self.members(&partition.actors, facts, work)? } else { BTreeMap::new() };
-        facts::join(partition, wanted, facts, &members, work)
+        let asks = wanted.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
+        let members =
+            if asks { self.evaluate_membership(&partition.actors, facts, work)? } else { BTreeMap::new() };
+        join::join(partition, wanted, facts, &members, work)
     }
 
     /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
-    pub(crate) fn behaved(
+    pub(crate) fn matching_persons(
         &self,
         index: usize,
         partition: &mut Partition,
@@ -113,7 +114,7 @@ impl Cohorts {
     ) -> CalcResult<Vec<Uuid>> {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
         self.join(partition, &behaviour.facts, facts, work)?;
-        behaviour.shown(partition, work)
+        behaviour.matching_persons(partition, work)
     }
 
     /// How many of these persons belong to the cohort `id`.
@@ -124,12 +125,12 @@ impl Cohorts {
         facts: &Facts,
         work: &WorkBudget<'_>,
     ) -> CalcResult<usize> {
-        let members = self.members(persons, facts, work)?;
+        let members = self.evaluate_membership(persons, facts, work)?;
         Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
     }
 
     /// For each cohort, whether each of these persons belongs to it.
-    fn members(
+    fn evaluate_membership(
         &self,
         actors: &[Uuid],
         facts: &Facts,
@@ -138,7 +139,7 @@ impl Cohorts {
         let mut members = BTreeMap::new();
         for (id, rule) in &self.rules {
             work.check()?;
-            let answers = rule.answers(actors, facts, &members, work)?;
+            let answers = rule.evaluate(actors, facts, &members, work)?;
             members.insert(*id, answers);
         }
         Ok(members)
@@ -147,7 +148,7 @@ impl Cohorts {
 
 impl Rule {
     /// One answer for each person.
-    fn answers(
+    fn evaluate(
         &self,
         actors: &[Uuid],
         facts: &Facts,
@@ -161,7 +162,7 @@ impl Rule {
         let joined = |rules: &[Self], start: bool, join: fn(&mut bool, bool)| {
             let mut answers = vec![start; actors.len()];
             for rule in rules {
-                let more = rule.answers(actors, facts, members, work)?;
+                let more = rule.evaluate(actors, facts, members, work)?;
                 answers.iter_mut().zip(more).for_each(|(answer, more)| join(answer, more));
             }
             Ok(answers)
@@ -170,19 +171,19 @@ impl Rule {
             Self::All(rules) => joined(rules, true, |answer, more| *answer &= more)?,
             Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more)?,
             Self::Not(rule) => {
-                rule.answers(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
+                rule.evaluate(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
             }
             Self::Person(key, test) => {
                 let column = facts.persons.column(actors.iter().map(Some), key);
-                let passes = column.values.iter().map(|value| test.holds_within(Some(value), work));
+                let passes = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
                 let passes: Vec<bool> = passes.collect::<CalcResult<_>>()?;
                 let missing = test.holds(None);
                 let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
                 column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
             }
-            Self::Listed(id) => on(facts.rosters.get(id)),
+            Self::StaticList(id) => on(facts.rosters.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
-            Self::Behaved(index) => on(facts.behaviours.get(*index)),
+            Self::Behaviour(index) => on(facts.behaviours.get(*index)),
         })
     }
 }

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Datelike, Days, Duration, Months, NaiveDate};
 use chrono_tz::Tz;
 
-use super::places::{Finder, Places};
+use super::bucket_search::{BucketFinder, BucketStarts};
 use super::range::{DateRange, floor};
 use super::{Interval, WeekStart, zone};
 use crate::error::CalcResult;
@@ -18,7 +18,7 @@ use crate::scan::Micros;
 pub struct Buckets {
     interval: Interval,
     starts: Vec<DateTime<Tz>>,
-    places: Places,
+    places: BucketStarts,
     from: NaiveDate,
     to: NaiveDate,
 }
@@ -44,7 +44,7 @@ impl Buckets {
             }
             next = after;
         }
-        let places = Places::new(starts.iter().map(DateTime::timestamp_micros).collect());
+        let places = BucketStarts::new(starts.iter().map(DateTime::timestamp_micros).collect());
         let (from, to) = (range.from.date_naive(), range.to.date_naive());
         Ok(Self { interval, starts, places, from, to })
     }
@@ -71,7 +71,7 @@ impl Buckets {
     }
 
     /// For loops over many instants; none where there are no buckets.
-    pub(crate) fn finder(&self) -> Option<Finder<'_>> {
+    pub(crate) fn finder(&self) -> Option<BucketFinder<'_>> {
         self.places.finder()
     }
 

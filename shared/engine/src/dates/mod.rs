@@ -3,11 +3,11 @@
 //! Must stay true: the current instant and the project's time zone are arguments; arithmetic on days and longer is
 //! wall-clock arithmetic in that zone, buckets of hours and minutes step in absolute time.
 
+pub(crate) mod bucket_search;
 pub mod buckets;
 pub mod compare;
 pub mod grammar;
 pub mod instants;
-pub(crate) mod places;
 pub mod range;
 #[cfg(test)]
 mod tests;

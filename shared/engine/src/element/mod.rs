@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::error::{CalcError, CalcResult};
-use crate::filter::Test;
+use crate::filter::ValueTest;
 use crate::limits;
 use crate::scan::{Column, ColumnKey, Run};
 use crate::text::{text_length, text_of};
@@ -39,9 +39,9 @@ pub(crate) enum ElementTest {
     /// One of these finds an element, or none does.
     Selector { selectors: Vec<Selector>, negated: bool },
     /// The target of the innermost link passes.
-    Href(Test),
+    Href(ValueTest),
     /// A text passes; with `all` every text has to. An event without any text has a missing one.
-    Text { test: Test, all: bool },
+    Text { test: ValueTest, all: bool },
 }
 
 /// Keys that property filters of type `element` know.
@@ -72,7 +72,7 @@ impl ElementTest {
                 elements.iter().any(|element| names.contains(&element.tag)) != *negated
             }
             Self::Selector { selectors, negated } => {
-                selectors.iter().any(|selector| selector.finds(elements)) != *negated
+                selectors.iter().any(|selector| selector.matches(elements)) != *negated
             }
             Self::Href(test) => {
                 let href = elements.iter().find_map(|element| element.href.clone());
@@ -95,12 +95,13 @@ impl ElementTest {
         let answers = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
             let Some(column) = run.columns.get(key) else { return Ok(None) };
             let answer = |value: &Value| {
-                self.pay(text_length(value), work)?;
-                Ok(tells(value).then(|| self.holds(&read(value))))
+                self.consume_budget(text_length(value), work)?;
+                Ok(has_content(value).then(|| self.holds(&read(value))))
             };
             Ok(Some((column, column.values.iter().map(answer).collect::<CalcResult<Vec<_>>>()?)))
         };
-        let columns = [answers(&chain_column(), chain::of_chain)?, answers(&list_column(), chain::of_list)?];
+        let columns =
+            [answers(&chain_column(), chain::parse_chain)?, answers(&list_column(), chain::parse_list)?];
         let none = self.holds(&[]);
         let answer = |row: usize| {
             columns.iter().flatten().find_map(|(column, answers)| *answers.get(code(column, row)?)?)
@@ -109,11 +110,11 @@ impl ElementTest {
     }
 
     /// Pays for the elements of an event, of so many bytes.
-    fn pay(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+    fn consume_budget(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         match self {
-            Self::Tag { .. } => work.evaluate(1, bytes),
-            Self::Selector { selectors, .. } => work.evaluate(selectors.len(), bytes),
-            Self::Href(test) | Self::Text { test, .. } => test.pay(bytes, work),
+            Self::Tag { .. } => work.consume_comparisons(1, bytes),
+            Self::Selector { selectors, .. } => work.consume_comparisons(selectors.len(), bytes),
+            Self::Href(test) | Self::Text { test, .. } => test.consume_budget(bytes, work),
         }
     }
 }
@@ -130,24 +131,24 @@ pub(crate) fn list_column() -> ColumnKey {
 
 /// The chain of an event with these properties; none where it tells of no element.
 pub(crate) fn chain_text(properties: &Map<String, Value>) -> Option<String> {
-    let of = |key: &str| properties.get(key).filter(|value| tells(value));
+    let of = |key: &str| properties.get(key).filter(|value| has_content(value));
     match of("$elements_chain") {
         Some(chain) => text_of(chain).map(Into::into),
         None => {
-            let elements = chain::of_list(of("$elements")?);
-            (!elements.is_empty()).then(|| chain::text(&elements))
+            let elements = chain::parse_list(of("$elements")?);
+            (!elements.is_empty()).then(|| chain::encode_chain(&elements))
         }
     }
 }
 
 /// The elements of a chain as objects.
-pub(crate) fn described(chain: &str) -> Vec<Value> {
-    let elements = chain::of_chain(&Value::from(chain));
+pub(crate) fn elements_json(chain: &str) -> Vec<Value> {
+    let elements = chain::parse_chain(&Value::from(chain));
     elements.iter().enumerate().map(|(order, element)| element.json(order)).collect()
 }
 
 /// Whether a value says anything about elements.
-fn tells(value: &Value) -> bool {
+fn has_content(value: &Value) -> bool {
     !matches!(value, Value::Null) && value.as_str() != Some("")
 }
 

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::chain::{of_chain, of_list};
+use super::chain::{parse_chain, parse_list};
 use super::*;
 
 const CHAIN: &str = r#"button.btn.md:flex:text="Pay \"now\""nth-child="2"nth-of-type="1"attr__data-attr="pay";a.link:href="/cart"attr_id="go"attr__href="/cart"nth-child="1";div#x;body.dark"#;
 
 fn finds(selector: &str, chain: &str) -> bool {
-    Selector::parse(selector).unwrap().finds(&of_chain(&json!(chain)))
+    Selector::parse(selector).unwrap().matches(&parse_chain(&json!(chain)))
 }
 
 #[test]
 fn a_chain_reads_as_its_elements() {
-    let elements = of_chain(&json!(CHAIN));
+    let elements = parse_chain(&json!(CHAIN));
     let tags: Vec<&str> = elements.iter().map(|element| element.tag.as_str()).collect();
     assert_eq!(tags, ["button", "a", "div#x", "body"]);
     assert_eq!(elements[0].classes, ["btn", "md:flex"]);
@@ -30,8 +30,8 @@ fn a_list_reads_as_the_same_elements() {
         {"tag_name": "a", "attr__href": "/cart", "attr__id": "go", "attr_class": ["link"]},
     ]);
     let chain = r#"button.btn.big:text="Pay"nth-child="2";a.link:href="/cart"attr__id="go""#;
-    assert_eq!(of_list(&list), of_chain(&json!(chain)));
-    assert_eq!(of_list(&json!(list.to_string())), of_list(&list));
+    assert_eq!(parse_list(&list), parse_chain(&json!(chain)));
+    assert_eq!(parse_list(&json!(list.to_string())), parse_list(&list));
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn any_text_reads_as_some_elements() {
     for text in
         [";;;", ":", "a:b", "a:b=", "a:b=\"", "a:b=\"c", "a:b=\"\\", "::::=\"\"", "ü:ä=\"ö\";", "\"\"\""]
     {
-        of_chain(&json!(text));
+        parse_chain(&json!(text));
     }
     for value in [json!(5), json!({}), json!([5, "a", null]), Value::Null] {
-        of_list(&value);
-        of_chain(&value);
+        parse_list(&value);
+        parse_chain(&value);
     }
 }

@@ -9,10 +9,10 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::{Budget, Parser, Predicate};
+use super::{CompileBudget, Parser, Predicate};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{ColumnKey, RowKey};
+use crate::scan::{ColumnKey, ColumnRef};
 use crate::work::WorkBudget;
 
 /// Types of filters that the event alone answers.
@@ -44,7 +44,7 @@ impl EventFilter {
         }
         require_types(&value, attr, 0)?;
         let filter = Parser::default().parse(Some(&value), attr)?;
-        let predicate = Predicate::new(&filter, now, &mut Budget::default(), attr)?;
+        let predicate = Predicate::new(&filter, now, &mut CompileBudget::default(), attr)?;
         require_event(&predicate, attr)?;
         Ok(Self(predicate))
     }
@@ -73,12 +73,12 @@ fn fits(predicate: &Predicate, event: &impl TestedEvent, work: &WorkBudget<'_>) 
             }
             Ok(false)
         }
-        Predicate::EventName(test) => test.holds_within(Some(&Value::from(event.name())), work),
-        Predicate::Column(RowKey::Event(ColumnKey::DistinctId), test) => {
-            test.holds_within(Some(&Value::from(event.distinct_id())), work)
+        Predicate::EventName(test) => test.matches_within_budget(Some(&Value::from(event.name())), work),
+        Predicate::Column(ColumnRef::Event(ColumnKey::DistinctId), test) => {
+            test.matches_within_budget(Some(&Value::from(event.distinct_id())), work)
         }
-        Predicate::Column(RowKey::Event(ColumnKey::Property(name)), test) => {
-            test.holds_within(event.property(name).as_deref(), work)
+        Predicate::Column(ColumnRef::Event(ColumnKey::Property(name)), test) => {
+            test.matches_within_budget(event.property(name).as_deref(), work)
         }
         // Parsing lets no other through.
         _ => Ok(false),
@@ -115,7 +115,7 @@ fn require_event(predicate: &Predicate, attr: &str) -> CalcResult<()> {
             return members.iter().try_for_each(|member| require_event(member, attr));
         }
         Predicate::EventName(_)
-        | Predicate::Column(RowKey::Event(ColumnKey::DistinctId | ColumnKey::Property(_)), _) => {
+        | Predicate::Column(ColumnRef::Event(ColumnKey::DistinctId | ColumnKey::Property(_)), _) => {
             return Ok(());
         }
         Predicate::Column(..) => "persons, groups, sessions or cohorts",

@@ -16,7 +16,7 @@ use crate::sql::Expression;
 pub use events::{EventFilter, TestedEvent};
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
-pub(crate) use operator::{Bound, Budget, Order, Test};
+pub(crate) use operator::{Bound, ComparisonOperator, CompileBudget, ValueTest};
 pub(crate) use parse::Parser;
 pub use persons::PersonFilter;
 pub(crate) use predicate::{Mask, Predicate};

@@ -225,7 +225,7 @@ impl Parser {
         }
         known_column(target, key, attr)?;
         if target == Target::Session {
-            sessions::check(key, operator, &value, attr)?;
+            sessions::validate_filter(key, operator, &value, attr)?;
         }
         if target == Target::Element {
             known_element(key, operator, attr)?;
@@ -266,7 +266,7 @@ fn group_index(object: &Map<String, Value>, attr: &str) -> CalcResult<Option<u8>
     };
     let index = id_of(value).filter(|index| *index < limits::GROUP_TYPES);
     let index = index.and_then(|index| u8::try_from(index).ok());
-    index.map(Some).ok_or_else(|| limits::no_group_type(attr, value))
+    index.map(Some).ok_or_else(|| limits::invalid_group_type(attr, value))
 }
 
 /// Events have few columns beside their properties.

@@ -9,10 +9,10 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::{Map, Value};
 
-use super::{Budget, Parser, Predicate};
+use super::{CompileBudget, Parser, Predicate};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{FactKey, RowKey};
+use crate::scan::{ColumnRef, JoinedColumnKey};
 use crate::work::WorkBudget;
 
 /// A filter of persons by their properties.
@@ -36,9 +36,11 @@ impl PersonFilter {
         }
         of_person(&mut value, attr, 0)?;
         let filter = Parser::default().parse(Some(&value), attr)?;
-        let predicate = Predicate::new(&filter, now, &mut Budget::default(), attr)?;
+        let predicate = Predicate::new(&filter, now, &mut CompileBudget::default(), attr)?;
         let mut by_id = false;
-        predicate.reads(&mut |key| by_id |= !matches!(key, RowKey::Fact(FactKey::Person(_))));
+        predicate.for_each_column(&mut |key| {
+            by_id |= !matches!(key, ColumnRef::Joined(JoinedColumnKey::Person(_)))
+        });
         if by_id {
             let what =
                 "a list of persons filtered by the property distinct_id; the parameter distinct_id finds one";
@@ -50,8 +52,8 @@ impl PersonFilter {
     /// The properties that are looked at.
     pub fn keys(&self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
-        self.0.reads(&mut |key| {
-            if let RowKey::Fact(FactKey::Person(name)) = key {
+        self.0.for_each_column(&mut |key| {
+            if let ColumnRef::Joined(JoinedColumnKey::Person(name)) = key {
                 keys.insert(name.clone());
             }
         });
@@ -83,8 +85,8 @@ fn fits(predicate: &Predicate, properties: &Map<String, Value>, work: &WorkBudge
             }
             Ok(false)
         }
-        Predicate::Column(RowKey::Fact(FactKey::Person(key)), test) => {
-            test.holds_within(properties.get(key), work)
+        Predicate::Column(ColumnRef::Joined(JoinedColumnKey::Person(key)), test) => {
+            test.matches_within_budget(properties.get(key), work)
         }
         // Parsing lets no other through.
         _ => Ok(false),

@@ -12,13 +12,13 @@ use sqlparser::dialect::{ClickHouseDialect, Dialect};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::aggregate::Kind;
+use super::aggregate::AggregateFunction;
 use super::function::Function as RowFunction;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// What `a ? b : c` binds with: less than everything else.
-const TERNARY: u8 = 3;
+/// Operation `a ? b : c` binds with: less than everything else.
+const TERNARY_PRECEDENCE: u8 = 3;
 
 #[derive(Debug)]
 struct Expressions;
@@ -66,7 +66,7 @@ fn is_question(token: &Token) -> bool {
 }
 
 impl Dialect for Expressions {
-    /// What is not said here is as in ClickHouse, `quantile(0.9)(x)` for one.
+    /// Operation is not said here is as in ClickHouse, `quantile(0.9)(x)` for one.
     fn dialect(&self) -> TypeId {
         TypeId::of::<ClickHouseDialect>()
     }
@@ -86,7 +86,8 @@ impl Dialect for Expressions {
     /// Some functions have names that SQL has a grammar of its own for.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         let Token::Word(word) = &parser.peek_token_ref().token else { return None };
-        let known = RowFunction::named(&word.value).is_some() || Kind::named(&word.value).is_some();
+        let known = RowFunction::from_name(&word.value).is_some()
+            || AggregateFunction::from_name(&word.value).is_some();
         let called = parser.peek_nth_token_ref(1).token == Token::LParen;
         if word.quote_style.is_some() || !known || !called {
             return None;
@@ -98,7 +99,7 @@ impl Dialect for Expressions {
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
-            token if is_question(token) => Some(Ok(TERNARY)),
+            token if is_question(token) => Some(Ok(TERNARY_PRECEDENCE)),
             Token::Colon => Some(Ok(0)),
             _ => None,
         }
@@ -120,7 +121,7 @@ impl Dialect for Expressions {
             let yes = parser.parse_subexpr(0)?;
             parser.expect_token(&Token::Colon)?;
             // From the right: what follows may be another one.
-            let no = parser.parse_subexpr(TERNARY - 1)?;
+            let no = parser.parse_subexpr(TERNARY_PRECEDENCE - 1)?;
             Ok((yes, no))
         };
         Some(rest().map(|(yes, no)| call("if", vec![condition, yes, no])))

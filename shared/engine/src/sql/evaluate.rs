@@ -9,24 +9,24 @@ use chrono_tz::Tz;
 use serde_json::Value as Json;
 
 use super::function::Function;
-use super::tree::{Arithmetic, Comparison, Node, Tables};
+use super::tree::{Arithmetic, Comparison, Node, SymbolTable};
 use super::value::Value;
 use crate::error::CalcResult;
 use crate::regex_bounds::BoundedRegex;
-use crate::scan::{Column, MISSING, Micros, RowKey, Run};
+use crate::scan::{Column, ColumnRef, MISSING, Micros, Run};
 use crate::work::WorkBudget;
 
-/// What trees are calculated in: the columns and patterns that they name by index.
+/// Operation trees are calculated in: the columns and patterns that they name by index.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
-    columns: Vec<RowKey>,
+    columns: Vec<ColumnRef>,
     patterns: Vec<BoundedRegex>,
     zone: Tz,
 }
 
 /// The values of the rows of a run: row `i` has `values[codes[i]]`.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct RowValues {
     pub(crate) codes: Vec<u32>,
     pub(crate) values: Vec<Value>,
 }
@@ -43,7 +43,7 @@ struct Row<'a> {
 }
 
 impl Environment {
-    pub(crate) fn new(tables: &Tables, patterns: Vec<BoundedRegex>, zone: Tz) -> Self {
+    pub(crate) fn new(tables: &SymbolTable, patterns: Vec<BoundedRegex>, zone: Tz) -> Self {
         Self { columns: tables.columns.clone(), patterns, zone }
     }
 
@@ -52,12 +52,17 @@ impl Environment {
     }
 
     /// Calls back with every column that is read.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         self.columns.iter().for_each(back);
     }
 
-    /// The values of a tree over the rows of a run. Rows that agree in all columns are calculated once.
-    pub(crate) fn over(&self, node: &Node, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Rows> {
+    /// The values of a tree over the rows of a run. RowValues that agree in all columns are calculated once.
+    pub(crate) fn evaluate_rows(
+        &self,
+        node: &Node,
+        run: &Run,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<RowValues> {
         let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();
         let mut codes = Vec::with_capacity(run.times.len());
         let mut values = Vec::new();
@@ -85,19 +90,24 @@ impl Environment {
                 known.insert(tuple.clone(), code);
             }
         }
-        // What the last value refused.
+        // Operation the last value refused.
         work.consume(1)?;
-        Ok(Rows { codes, values })
+        Ok(RowValues { codes, values })
     }
 
     /// The value of a tree that looks at the results of aggregates alone.
-    pub(crate) fn of_aggregates(&self, node: &Node, aggregates: &[Value], work: &WorkBudget<'_>) -> Value {
+    pub(crate) fn evaluate_aggregates(
+        &self,
+        node: &Node,
+        aggregates: &[Value],
+        work: &WorkBudget<'_>,
+    ) -> Value {
         self.value(node, Row { event: "", time: 0, columns: &[], aggregates, work })
     }
 
     fn value(&self, node: &Node, row: Row<'_>) -> Value {
         let truth = |truth: Option<bool>| truth.map_or(Value::Missing, Value::Bool);
-        if row.work.evaluate(1, 0).is_err() {
+        if row.work.consume_comparisons(1, 0).is_err() {
             return Value::Missing;
         }
         match node {
@@ -106,7 +116,7 @@ impl Environment {
             Node::Timestamp => Value::Time { at: row.time, fine: true },
             Node::Column(index) => {
                 let value = Value::of_property(row.columns.get(*index).copied().flatten());
-                if row.work.allows(value.bytes()) { value } else { Value::Missing }
+                if row.work.try_consume(value.bytes()) { value } else { Value::Missing }
             }
             Node::Aggregate(index) => row.aggregates.get(*index).cloned().unwrap_or(Value::Missing),
             Node::Not(inner) => truth(self.value(inner, row).truth().map(|holds| !holds)),
@@ -166,12 +176,14 @@ impl Environment {
     ) -> Value {
         let text = self.value(text, row);
         match (text.text(self.zone), self.patterns.get(pattern)) {
-            (Some(text), Some(pattern)) if pattern.pay(text.len(), row.work).is_ok() => of(pattern, &text),
+            (Some(text), Some(pattern)) if pattern.consume_budget(text.len(), row.work).is_ok() => {
+                of(pattern, &text)
+            }
             _ => Value::Missing,
         }
     }
 
-    /// What members joined by `or` (`decides` is true) or `and` (it is false) say together.
+    /// Operation members joined by `or` (`decides` is true) or `and` (it is false) say together.
     fn joined(&self, members: &[Node], row: Row<'_>, decides: bool) -> Option<bool> {
         let mut all_known = true;
         for member in members {
@@ -204,7 +216,7 @@ impl Environment {
             }
             (function, arguments) => {
                 let values: Vec<Value> = arguments.iter().map(|argument| self.value(argument, row)).collect();
-                if !row.work.allows(values.iter().map(Value::bytes).sum()) {
+                if !row.work.try_consume(values.iter().map(Value::bytes).sum()) {
                     return Value::Missing;
                 }
                 function.of(&values, self.zone)
@@ -219,7 +231,7 @@ impl Arithmetic {
             Self::Add => left + right,
             Self::Subtract => left - right,
             Self::Multiply => left * right,
-            // What is divided by zero is no number, and so missing.
+            // Operation is divided by zero is no number, and so missing.
             Self::Divide => left / right,
             Self::Modulo => left % right,
         })
@@ -266,7 +278,7 @@ fn like(text: &str, pattern: &str, work: &WorkBudget<'_>) -> bool {
     // Where the last `%` stands, and how much text it has taken.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
-        if !work.allows(1) {
+        if !work.try_consume(1) {
             return false;
         }
         match parts.get(part) {

@@ -68,7 +68,7 @@ const FUNCTIONS: [(&str, Function, usize, usize); 24] = [
 
 impl Function {
     /// The function of a name, in any case.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
         known.map(|(_, function, ..)| *function)
     }

@@ -15,28 +15,28 @@ mod function;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unsupported;
 mod value;
-mod words;
 
 use chrono_tz::Tz;
 use serde_json::Value as Json;
 
 use crate::error::{CalcError, CalcResult};
-use crate::filter::{Budget, Mask};
-use crate::pattern;
+use crate::filter::{CompileBudget, Mask};
+use crate::re2;
 use crate::regex_bounds::BoundedRegex;
-use crate::scan::{Column, MISSING, RowKey, Run};
+use crate::scan::{Column, ColumnRef, MISSING, Run};
 use crate::work::WorkBudget;
-use aggregate::{Aggregated, Input, Slot};
+use aggregate::{Accumulator, AggregateCall, AggregateInput};
 use evaluate::Environment;
-use tree::{Node, Reader, Tables};
+use tree::{Node, SymbolTable, TreeBuilder};
 
 /// An expression over one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     text: String,
     node: Node,
-    tables: Tables,
+    tables: SymbolTable,
 }
 
 /// An expression over many events.
@@ -44,46 +44,46 @@ pub struct Expression {
 pub struct Aggregate {
     text: String,
     node: Node,
-    calls: Vec<Aggregated>,
-    tables: Tables,
+    calls: Vec<AggregateCall>,
+    tables: SymbolTable,
 }
 
 /// An expression over one event, ready to be calculated.
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
+pub(crate) struct CompiledExpression {
     node: Node,
     environment: Environment,
 }
 
 /// An expression over many events, ready to be calculated.
 #[derive(Debug, Clone)]
-pub(crate) struct Aggregation {
+pub(crate) struct CompiledAggregate {
     node: Node,
-    calls: Vec<Aggregated>,
+    calls: Vec<AggregateCall>,
     environment: Environment,
 }
 
-/// What the rows of a run give to an aggregation; made once a run.
+/// Operation the rows of a run give to an aggregation; made once a run.
 #[derive(Debug)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct AggregateInputs<'a> {
     run: &'a Run,
-    inputs: Vec<Input>,
+    inputs: Vec<AggregateInput>,
 }
 
-/// What an aggregation has taken in.
+/// Operation an aggregation has taken in.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct AggregateState {
     rows: u64,
-    slots: Vec<Slot>,
+    slots: Vec<Accumulator>,
 }
 
 impl Expression {
     /// Reads an expression; `attr` is the field to blame.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
-        let mut reader = Reader::new(attr, None);
-        let node = reader.node(&parsed, 0)?;
-        Ok(Self { text: text.to_owned(), node, tables: reader.tables })
+        let mut builder = TreeBuilder::new(attr, None);
+        let node = builder.node(&parsed, 0)?;
+        Ok(Self { text: text.to_owned(), node, tables: builder.tables })
     }
 
     /// The expression as it was sent.
@@ -92,9 +92,14 @@ impl Expression {
     }
 
     /// Makes it ready; texts that name instants without an offset are wall-clock times in the zone.
-    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Program> {
+    pub(crate) fn compile(
+        &self,
+        zone: Tz,
+        budget: &mut CompileBudget,
+        attr: &str,
+    ) -> CalcResult<CompiledExpression> {
         let environment = environment(&self.tables, zone, budget, attr)?;
-        Ok(Program { node: self.node.clone(), environment })
+        Ok(CompiledExpression { node: self.node.clone(), environment })
     }
 }
 
@@ -102,13 +107,13 @@ impl Aggregate {
     /// Reads an expression of aggregates; `attr` is the field to blame.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
-        let mut reader = Reader::new(attr, Some(Vec::new()));
-        let node = reader.node(&parsed, 0)?;
-        let calls = reader.aggregates.unwrap_or_default();
+        let mut builder = TreeBuilder::new(attr, Some(Vec::new()));
+        let node = builder.node(&parsed, 0)?;
+        let calls = builder.aggregates.unwrap_or_default();
         if calls.is_empty() {
             return Err(CalcError::invalid(attr, "The SQL expression has no aggregate such as count()."));
         }
-        Ok(Self { text: text.to_owned(), node, calls, tables: reader.tables })
+        Ok(Self { text: text.to_owned(), node, calls, tables: builder.tables })
     }
 
     /// The expression as it was sent.
@@ -117,31 +122,41 @@ impl Aggregate {
     }
 
     /// Makes it ready.
-    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Aggregation> {
+    pub(crate) fn compile(
+        &self,
+        zone: Tz,
+        budget: &mut CompileBudget,
+        attr: &str,
+    ) -> CalcResult<CompiledAggregate> {
         let environment = environment(&self.tables, zone, budget, attr)?;
-        Ok(Aggregation { node: self.node.clone(), calls: self.calls.clone(), environment })
+        Ok(CompiledAggregate { node: self.node.clone(), calls: self.calls.clone(), environment })
     }
 }
 
 /// Compiles the regular expressions. An invalid one is refused.
-fn environment(tables: &Tables, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Environment> {
+fn environment(
+    tables: &SymbolTable,
+    zone: Tz,
+    budget: &mut CompileBudget,
+    attr: &str,
+) -> CalcResult<Environment> {
     let pattern = |text: &String| -> CalcResult<BoundedRegex> {
-        pattern::compile(text, budget, attr)?
+        re2::compile(text, budget, attr)?
             .ok_or_else(|| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
     };
     let patterns = tables.patterns.iter().map(pattern).collect::<CalcResult<Vec<_>>>()?;
     Ok(Environment::new(tables, patterns, zone))
 }
 
-impl Program {
+impl CompiledExpression {
     /// Calls back with every column that it reads.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
-        self.environment.reads(back);
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
+        self.environment.for_each_column(back);
     }
 
     /// Its values for the rows of a run.
     pub(crate) fn column(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Column> {
-        let rows = self.environment.over(&self.node, run, work)?;
+        let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let mut codes_of = Vec::with_capacity(rows.values.len());
         let mut values: Vec<Json> = Vec::new();
         let mut known = std::collections::HashMap::new();
@@ -160,7 +175,7 @@ impl Program {
 
     /// The rows of a run for which it holds.
     pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
-        let rows = self.environment.over(&self.node, run, work)?;
+        let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
         Ok(match holds.as_slice() {
             [] => Mask::Nothing,
@@ -174,27 +189,28 @@ impl Program {
     }
 }
 
-impl Aggregation {
+impl CompiledAggregate {
     /// Calls back with every column that it reads.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
-        self.environment.reads(back);
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
+        self.environment.for_each_column(back);
     }
 
-    /// What the rows of a run give to it.
-    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<Inputs<'a>> {
+    /// Operation the rows of a run give to it.
+    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<AggregateInputs<'a>> {
         let inputs = self.calls.iter().map(|call| {
             let (of, when) = call.nodes();
-            let over =
-                |node: Option<&Node>| node.map(|node| self.environment.over(node, run, work)).transpose();
+            let over = |node: Option<&Node>| {
+                node.map(|node| self.environment.evaluate_rows(node, run, work)).transpose()
+            };
             call.input(over(of)?, over(when)?, self.environment.zone(), work)
         });
-        Ok(Inputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
+        Ok(AggregateInputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
     }
 
-    /// Takes in a row of a run. A tally begins as [`Tally::default`].
-    pub(crate) fn add(&self, tally: &mut Tally, inputs: &Inputs<'_>, row: usize) {
+    /// Takes in a row of a run. A tally begins as [`AggregateState::default`].
+    pub(crate) fn add(&self, tally: &mut AggregateState, inputs: &AggregateInputs<'_>, row: usize) {
         if tally.slots.is_empty() {
-            tally.slots = self.calls.iter().map(Aggregated::slot).collect();
+            tally.slots = self.calls.iter().map(AggregateCall::slot).collect();
         }
         tally.rows += 1;
         for (slot, input) in tally.slots.iter_mut().zip(&inputs.inputs) {
@@ -203,20 +219,20 @@ impl Aggregation {
     }
 
     /// The number that a tally comes to; 0 where there is none.
-    pub(crate) fn finish(&self, tally: &Tally, work: &WorkBudget<'_>) -> f64 {
+    pub(crate) fn finish(&self, tally: &AggregateState, work: &WorkBudget<'_>) -> f64 {
         if tally.rows == 0 {
             return 0.0;
         }
         let results: Vec<_> =
             self.calls.iter().zip(&tally.slots).map(|(call, slot)| call.result(slot)).collect();
-        self.environment.of_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
+        self.environment.evaluate_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
     }
 }
 
-impl Tally {
+impl AggregateState {
     /// Bytes held, about.
     pub(crate) fn weight(&self) -> usize {
-        48 + self.slots.iter().map(Slot::weight).sum::<usize>()
+        48 + self.slots.iter().map(Accumulator::weight).sum::<usize>()
     }
 
     /// The sum of two tallies of one aggregation.

@@ -1,4 +1,4 @@
-//! What an expression calculates, as a tree; and the way from parsed SQL to it.
+//! Operation an expression calculates, as a tree; and the way from parsed SQL to it.
 //!
 //! Must stay true: whatever is outside of the documented subset is refused here by its name, so that a tree that exists
 //! can be calculated; trees are bounded in depth and in nodes.
@@ -8,13 +8,13 @@ use sqlparser::ast::{
     UnaryOperator, Value as Literal,
 };
 
-use super::aggregate::{Aggregated, Kind};
+use super::aggregate::{AggregateCall, AggregateFunction};
 use super::function::Function;
+use super::unsupported::construct_name;
 use super::value::Value;
-use super::words::construct;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{ColumnKey, FactKey, RowKey};
+use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey};
 
 /// A part of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub(crate) enum Node {
     Call(Function, Vec<Node>),
     /// Whether the pattern with this index is found in a text.
     Match(Box<Node>, usize),
-    /// What the pattern finds in a text.
+    /// Operation the pattern finds in a text.
     Extract(Box<Node>, usize),
 }
 
@@ -105,28 +105,28 @@ impl Node {
     }
 }
 
-/// What the nodes of one expression refer to by index.
+/// Operation the nodes of one expression refer to by index.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tables {
+pub(crate) struct SymbolTable {
     /// The columns that are read.
-    pub(crate) columns: Vec<RowKey>,
+    pub(crate) columns: Vec<ColumnRef>,
     /// Regular expressions.
     pub(crate) patterns: Vec<String>,
 }
 
 /// Makes trees of parsed SQL.
-pub(super) struct Reader<'a> {
+pub(super) struct TreeBuilder<'a> {
     pub(super) attr: &'a str,
-    pub(super) tables: Tables,
+    pub(super) tables: SymbolTable,
     /// The aggregates met so far; none where one event's value is asked for.
-    pub(super) aggregates: Option<Vec<Aggregated>>,
+    pub(super) aggregates: Option<Vec<AggregateCall>>,
     nodes: usize,
     inside_aggregate: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(attr: &'a str, aggregates: Option<Vec<Aggregated>>) -> Self {
-        Self { attr, tables: Tables::default(), aggregates, nodes: 0, inside_aggregate: false }
+impl<'a> TreeBuilder<'a> {
+    pub(super) fn new(attr: &'a str, aggregates: Option<Vec<AggregateCall>>) -> Self {
+        Self { attr, tables: SymbolTable::default(), aggregates, nodes: 0, inside_aggregate: false }
     }
 
     pub(super) fn invalid(&self, detail: impl Into<String>) -> CalcError {
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
                 self.like(expr, pattern, true, *negated, depth)
             }
             Expr::Function(call) => self.call(call, depth),
-            other => Err(self.unknown(&construct(other))),
+            other => Err(self.unknown(&construct_name(other))),
         }
     }
 
@@ -210,15 +210,15 @@ impl<'a> Reader<'a> {
         let key = match parts.as_slice() {
             ["event"] => return Ok(Node::Event),
             ["timestamp"] => return Ok(Node::Timestamp),
-            ["distinct_id"] => RowKey::Event(ColumnKey::DistinctId),
-            ["person_id"] => RowKey::Fact(FactKey::PersonId),
-            ["properties", name] => RowKey::Event(ColumnKey::Property((*name).to_owned())),
-            ["person", "properties", name] => RowKey::Fact(FactKey::Person((*name).to_owned())),
+            ["distinct_id"] => ColumnRef::Event(ColumnKey::DistinctId),
+            ["person_id"] => ColumnRef::Joined(JoinedColumnKey::PersonId),
+            ["properties", name] => ColumnRef::Event(ColumnKey::Property((*name).to_owned())),
+            ["person", "properties", name] => ColumnRef::Joined(JoinedColumnKey::Person((*name).to_owned())),
             ["session", "$session_duration"] => {
-                RowKey::Fact(FactKey::Session("$session_duration".to_owned()))
+                ColumnRef::Joined(JoinedColumnKey::Session("$session_duration".to_owned()))
             }
             [type_, "properties", name] if group(type_).is_some() => {
-                RowKey::Fact(FactKey::Group(group(type_).unwrap_or(0), (*name).to_owned()))
+                ColumnRef::Joined(JoinedColumnKey::Group(group(type_).unwrap_or(0), (*name).to_owned()))
             }
             _ => return Err(self.unknown(&format!("the field {written}"))),
         };
@@ -311,10 +311,10 @@ impl<'a> Reader<'a> {
         if !plain {
             return Err(self.unknown(&format!("clauses behind {name}()")));
         }
-        if let Some(kind) = Kind::named(&name) {
+        if let Some(kind) = AggregateFunction::from_name(&name) {
             return self.aggregate(kind, call, depth);
         }
-        let Some(function) = Function::named(&name) else {
+        let Some(function) = Function::from_name(&name) else {
             return Err(self.unknown(&format!("the function {name}()")));
         };
         if !matches!(call.parameters, FunctionArguments::None) {
@@ -354,7 +354,7 @@ impl<'a> Reader<'a> {
         Ok(if function == Function::Match { Node::Match(text, index) } else { Node::Extract(text, index) })
     }
 
-    fn aggregate(&mut self, kind: Kind, call: &Call, depth: usize) -> CalcResult<Node> {
+    fn aggregate(&mut self, kind: AggregateFunction, call: &Call, depth: usize) -> CalcResult<Node> {
         let name = kind.name();
         if self.aggregates.is_none() {
             return Err(self.invalid(format!("{name}() is of many events: it has no meaning for one event.")));
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         };
         let stars = matches!(&call.args, FunctionArguments::List(list)
             if matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]));
-        let (arguments, distinct) = if stars && kind == Kind::Count {
+        let (arguments, distinct) = if stars && kind == AggregateFunction::Count {
             (Vec::new(), false)
         } else {
             self.arguments(&call.args, name)?
@@ -390,7 +390,7 @@ impl<'a> Reader<'a> {
         if kind.is_numeric() && nodes.first().is_some_and(Node::gives_time) {
             return Err(self.unknown(&format!("{name}() of dates")));
         }
-        let aggregated = Aggregated::new(kind, level, distinct, nodes).map_err(|why| self.invalid(why))?;
+        let aggregated = AggregateCall::new(kind, level, distinct, nodes).map_err(|why| self.invalid(why))?;
         let aggregates = self.aggregates.get_or_insert_default();
         aggregates.push(aggregated);
         Ok(Node::Aggregate(aggregates.len() - 1))

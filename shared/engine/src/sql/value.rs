@@ -16,14 +16,14 @@ use crate::scan::Micros;
 use crate::text;
 
 /// Whole numbers from here on are no longer exact as floats.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const EXACT_FLOAT_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     /// Absent or null.
     Missing,
-    /// What a comparison gives.
+    /// Operation a comparison gives.
     Bool(bool),
     /// Always finite.
     Number(f64),
@@ -33,7 +33,7 @@ pub(crate) enum Value {
     Time { at: Micros, fine: bool },
     /// A day.
     Date(NaiveDate),
-    /// What a text was split into.
+    /// Operation a text was split into.
     List(Vec<String>),
 }
 
@@ -43,7 +43,7 @@ impl Value {
         match value {
             None | Some(Json::Null) => Self::Missing,
             Some(Json::Number(number)) => match number.as_f64() {
-                Some(float) if number.is_f64() || float.abs() < EXACT => Self::number_of(float),
+                Some(float) if number.is_f64() || float.abs() < EXACT_FLOAT_LIMIT => Self::number_of(float),
                 _ => Self::Text(number.to_string()),
             },
             Some(other) => {
@@ -89,7 +89,7 @@ impl Value {
             Self::Missing => None,
             Self::Bool(value) => Some(Json::from(*value)),
             #[expect(clippy::cast_possible_truncation, reason = "a whole number that is exact as a float")]
-            Self::Number(number) if number.fract() == 0.0 && number.abs() < EXACT => {
+            Self::Number(number) if number.fract() == 0.0 && number.abs() < EXACT_FLOAT_LIMIT => {
                 Some(Json::from(*number as i64))
             }
             Self::Number(number) => Some(Json::from(*number)),
@@ -179,7 +179,7 @@ impl Value {
                 (Some(left), Some(right)) => left.partial_cmp(&right),
                 _ => Some(left.cmp(right)),
             },
-            (left, right) => left.order_of_kinds(right, zone),
+            (left, right) => left.order_mixed_types(right, zone),
         }
     }
 
@@ -188,26 +188,26 @@ impl Value {
         match (self, other) {
             (Self::Missing, _) | (_, Self::Missing) => None,
             (Self::Text(left), Self::Text(right)) => Some(left == right),
-            (left, right) => Some(left.order_of_kinds(right, zone) == Some(Ordering::Equal)),
+            (left, right) => Some(left.order_mixed_types(right, zone) == Some(Ordering::Equal)),
         }
     }
 
     /// Values that are not both texts: as instants, as numbers, or, of lists, as texts.
-    fn order_of_kinds(&self, other: &Self, zone: Tz) -> Option<Ordering> {
+    fn order_mixed_types(&self, other: &Self, zone: Tz) -> Option<Ordering> {
         if self.is_time() || other.is_time() {
             return Some(self.instant(zone)?.cmp(&other.instant(zone)?));
         }
         match (self, other) {
             (Self::List(_), _) | (_, Self::List(_)) => Some(self.text(zone)?.cmp(&other.text(zone)?)),
-            (Self::Bool(left), Self::Text(right)) => Some(left.cmp(&spelled(right)?)),
-            (Self::Text(left), Self::Bool(right)) => Some(spelled(left)?.cmp(right)),
+            (Self::Bool(left), Self::Text(right)) => Some(left.cmp(&parse_bool(right)?)),
+            (Self::Text(left), Self::Bool(right)) => Some(parse_bool(left)?.cmp(right)),
             (left, right) => left.number()?.partial_cmp(&right.number()?),
         }
     }
 }
 
 /// The boolean that a text spells.
-fn spelled(text: &str) -> Option<bool> {
+fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" => Some(true),
         "0" => Some(false),

@@ -10,7 +10,7 @@ use crate::scan::Micros;
 
 /// An event that a criterion names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct MatchedEvent {
     pub(super) actor: u32,
     pub(super) time: Micros,
     /// It is the criterion's event.
@@ -21,13 +21,13 @@ pub(super) struct Seen {
 
 /// A number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum CountCondition {
     Exactly(u64),
     AtLeast(u64),
     AtMost(u64),
 }
 
-impl Count {
+impl CountCondition {
     fn holds(self, count: usize) -> bool {
         let count = count as u64;
         match self {
@@ -40,24 +40,24 @@ impl Count {
 
 /// What is looked for among events that lie in the time of the scan.
 #[derive(Debug, Clone)]
-pub(super) enum Pattern {
+pub(super) enum BehaviourPattern {
     /// So many.
-    Times(Count),
+    Times(CountCondition),
     /// None before an instant.
     First { since: Micros },
     /// One of the one kind and, after it and no later than so far from it, one of the other.
-    Sequence { within: Span },
+    Sequence { within: CalendarDuration },
     /// Some, but none from an instant on.
     Stopped { since: Micros },
     /// Some before the one instant, none up to the other, some from there on.
     Restarted { from: Micros, again: Micros },
     /// So many in so many of the periods between edges; a period may have none at all.
-    Regularly { edges: Vec<Micros>, count: Count, periods: usize },
+    Regularly { edges: Vec<Micros>, count: CountCondition, periods: usize },
 }
 
-impl Pattern {
+impl BehaviourPattern {
     /// Whether the events of one person, at least one, show it.
-    pub(super) fn is_shown(&self, rows: &[Seen]) -> bool {
+    pub(super) fn matches(&self, rows: &[MatchedEvent]) -> bool {
         let before = |instant: Micros| rows.partition_point(|seen| seen.time < instant);
         match self {
             Self::Times(count) => count.holds(rows.len()),
@@ -79,13 +79,13 @@ impl Pattern {
 
 /// A distance on the calendar of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct CalendarDuration {
     pub(super) months: u32,
     pub(super) days: u32,
     pub(super) zone: Tz,
 }
 
-impl Span {
+impl CalendarDuration {
     /// The instant so far after another: the same wall-clock time, on the last day of a month that is too short.
     fn after(self, instant: Micros) -> Micros {
         let local = zone::from_micros(instant, self.zone).naive_local();
@@ -97,7 +97,7 @@ impl Span {
 }
 
 /// Whether a first event has one after it, in time, that is the second. What happens at the same instant does not follow.
-fn follows(rows: &[Seen], within: &Span) -> bool {
+fn follows(rows: &[MatchedEvent], within: &CalendarDuration) -> bool {
     let mut until = Micros::MIN;
     rows.chunk_by(|left, right| left.time == right.time).any(|tick| {
         let time = tick[0].time;
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(rows: &[(Micros, &str)]) -> Vec<Seen> {
-        let row = |(time, kinds): &(Micros, &str)| Seen {
+    fn seen(rows: &[(Micros, &str)]) -> Vec<MatchedEvent> {
+        let row = |(time, kinds): &(Micros, &str)| MatchedEvent {
             actor: 0,
             time: *time,
             first: kinds.contains('a'),
@@ -128,8 +128,8 @@ mod tests {
 
     const DAY: Micros = 86_400_000_000;
 
-    fn days(days: u32) -> Pattern {
-        Pattern::Sequence { within: Span { months: 0, days, zone: Tz::UTC } }
+    fn days(days: u32) -> BehaviourPattern {
+        BehaviourPattern::Sequence { within: CalendarDuration { months: 0, days, zone: Tz::UTC } }
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             (vec![(0, "a")], false),
         ] {
             let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
-            assert_eq!(days(10).is_shown(&seen(&rows)), shown, "{rows:?}");
+            assert_eq!(days(10).matches(&seen(&rows)), shown, "{rows:?}");
         }
     }
 
@@ -166,9 +166,9 @@ mod tests {
             (0, 1, Tz::America__New_York, "2024-03-09T17:00:00Z", "2024-03-10T16:00:01Z", false),
             (u32::MAX, u32::MAX, Tz::UTC, "2024-01-01T00:00:00Z", "9999-01-01T00:00:00Z", true),
         ] {
-            let pattern = Pattern::Sequence { within: Span { months, days, zone } };
+            let pattern = BehaviourPattern::Sequence { within: CalendarDuration { months, days, zone } };
             assert_eq!(
-                pattern.is_shown(&seen(&[(at(first), "a"), (at(second), "b")])),
+                pattern.matches(&seen(&[(at(first), "a"), (at(second), "b")])),
                 shown,
                 "{first} {second}"
             );
@@ -177,35 +177,36 @@ mod tests {
 
     #[test]
     fn stops_and_restarts_look_at_three_times() {
-        let shown = |pattern: &Pattern, times: &[Micros]| {
-            pattern.is_shown(&seen(&times.iter().map(|time| (*time, "a")).collect::<Vec<_>>()))
+        let shown = |pattern: &BehaviourPattern, times: &[Micros]| {
+            pattern.matches(&seen(&times.iter().map(|time| (*time, "a")).collect::<Vec<_>>()))
         };
-        let stopped = Pattern::Stopped { since: 10 };
+        let stopped = BehaviourPattern::Stopped { since: 10 };
         assert!(shown(&stopped, &[3]) && shown(&stopped, &[9]));
         assert!(!shown(&stopped, &[10]) && !shown(&stopped, &[3, 11]));
-        let restarted = Pattern::Restarted { from: 10, again: 20 };
+        let restarted = BehaviourPattern::Restarted { from: 10, again: 20 };
         assert!(shown(&restarted, &[9, 20]) && shown(&restarted, &[1, 2, 30]));
         for times in [&[9][..], &[20], &[9, 10, 20], &[9, 19, 20], &[10, 20], &[9, 19]] {
             assert!(!shown(&restarted, times), "{times:?}");
         }
-        let first = Pattern::First { since: 10 };
+        let first = BehaviourPattern::First { since: 10 };
         assert!(shown(&first, &[10, 11]) && !shown(&first, &[9, 11]));
     }
 
     #[test]
     fn regular_events_fill_periods() {
-        let regular = |count, periods| Pattern::Regularly { edges: vec![0, 10, 20, 30], count, periods };
+        let regular =
+            |count, periods| BehaviourPattern::Regularly { edges: vec![0, 10, 20, 30], count, periods };
         let rows = seen(&[(1, "a"), (10, "a"), (11, "a"), (30, "a")]);
         // Two, one and one.
-        assert!(regular(Count::AtLeast(1), 3).is_shown(&rows));
-        assert!(regular(Count::AtLeast(2), 1).is_shown(&rows));
-        assert!(!regular(Count::AtLeast(2), 2).is_shown(&rows));
-        assert!(regular(Count::Exactly(1), 2).is_shown(&rows));
-        assert!(!regular(Count::Exactly(1), 3).is_shown(&rows));
+        assert!(regular(CountCondition::AtLeast(1), 3).matches(&rows));
+        assert!(regular(CountCondition::AtLeast(2), 1).matches(&rows));
+        assert!(!regular(CountCondition::AtLeast(2), 2).matches(&rows));
+        assert!(regular(CountCondition::Exactly(1), 2).matches(&rows));
+        assert!(!regular(CountCondition::Exactly(1), 3).matches(&rows));
         // A period without any event is one with few.
-        assert!(regular(Count::AtMost(1), 3).is_shown(&seen(&[(1, "a")])));
-        assert!(regular(Count::AtMost(0), 2).is_shown(&seen(&[(1, "a")])));
-        assert!(!regular(Count::AtMost(0), 3).is_shown(&seen(&[(1, "a")])));
+        assert!(regular(CountCondition::AtMost(1), 3).matches(&seen(&[(1, "a")])));
+        assert!(regular(CountCondition::AtMost(0), 2).matches(&seen(&[(1, "a")])));
+        assert!(!regular(CountCondition::AtMost(0), 3).matches(&seen(&[(1, "a")])));
     }
 
     proptest! {
@@ -220,7 +221,7 @@ mod tests {
                 one != other && rows[one].1.contains('a') && rows[other].1.contains('b') && (1..=i64::from(within)).contains(&apart)
             }));
             let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
-            prop_assert_eq!(days(within).is_shown(&seen(&rows)), pair);
+            prop_assert_eq!(days(within).matches(&seen(&rows)), pair);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::ProjectContext;
 impl Action {
     /// Refuses steps that no calculation takes, naming the step. The project's definitions have what they refer to.
     pub fn check(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<()> {
-        action::judge(self, &mut Compiler::new(project, now))
+        action::validate(self, &mut Compiler::new(project, now))
     }
 }
 
@@ -23,7 +23,7 @@ impl ProjectContext {
     /// Refuses the rules of cohort `id` of the definitions where no calculation takes them; so it does when the cohort
     /// leads back to itself.
     pub fn check_cohort(&self, id: u64, now: DateTime<Utc>) -> CalcResult<()> {
-        cohort::judge(id, &mut Compiler::new(self, now))
+        cohort::validate(id, &mut Compiler::new(self, now))
     }
 }
 

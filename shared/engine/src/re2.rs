@@ -9,12 +9,16 @@ use std::fmt::Write;
 use regex::RegexBuilder;
 
 use crate::error::CalcResult;
-use crate::filter::Budget;
+use crate::filter::CompileBudget;
 use crate::limits;
 use crate::regex_bounds::BoundedRegex;
 
 /// Makes a pattern ready; none when it is not one. `attr` is the field to blame for one that is too much.
-pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult<Option<BoundedRegex>> {
+pub(crate) fn compile(
+    text: &str,
+    budget: &mut CompileBudget,
+    attr: &str,
+) -> CalcResult<Option<BoundedRegex>> {
     if text.len() > limits::REGEX_BYTES {
         return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
     }
@@ -33,7 +37,7 @@ pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult
 }
 
 /// Repetitions that RE2 counts up to.
-const REPETITIONS: u32 = 1_000;
+const MAX_REPETITIONS: u32 = 1_000;
 
 /// The classes of Perl, as they are written inside brackets.
 const DIGITS: &str = "0-9";
@@ -41,24 +45,24 @@ const WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\t\n\x0C\r ";
 
 /// The named classes of brackets.
-const NAMED: [&str; 14] = [
+const NAMED_CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
 
 /// A pattern of RE2 in the words of the regex crate; none for what RE2 does not take.
 fn translate(text: &str) -> Option<String> {
-    let mut reader = Reader { rest: text, out: String::with_capacity(text.len() * 2) };
+    let mut translator = Translator { rest: text, out: String::with_capacity(text.len() * 2) };
     let mut repeated = false;
-    while let Some(next) = reader.rest.chars().next() {
+    while let Some(next) = translator.rest.chars().next() {
         let repeats = match next {
             '*' | '+' | '?' => {
-                reader.copy(1);
+                translator.copy(1);
                 true
             }
-            '{' => reader.braces()?,
+            '{' => translator.braces()?,
             _ => {
-                reader.piece(next)?;
+                translator.translate_item(next)?;
                 false
             }
         };
@@ -67,22 +71,22 @@ fn translate(text: &str) -> Option<String> {
             if repeated {
                 return None;
             }
-            if reader.rest.starts_with('?') {
-                reader.copy(1);
+            if translator.rest.starts_with('?') {
+                translator.copy(1);
             }
         }
         repeated = repeats;
     }
-    Some(reader.out)
+    Some(translator.out)
 }
 
 /// Reads a pattern from left to right and writes it anew.
-struct Reader<'a> {
+struct Translator<'a> {
     rest: &'a str,
     out: String,
 }
 
-impl Reader<'_> {
+impl Translator<'_> {
     fn skip(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
@@ -92,18 +96,18 @@ impl Reader<'_> {
         self.skip(bytes);
     }
 
-    fn literal(&mut self, letter: char) {
+    fn push_literal(&mut self, letter: char) {
         self.out.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
     }
 
     /// A repetition such as `{2,5}`, or a brace that is itself: whether it is the first.
     fn braces(&mut self) -> Option<bool> {
-        let Some((least, most, length)) = repetition(self.rest) else {
+        let Some((least, most, length)) = parse_repetition(self.rest) else {
             self.skip(1);
-            self.literal('{');
+            self.push_literal('{');
             return Some(false);
         };
-        if least > REPETITIONS || most.is_some_and(|most| most > REPETITIONS) {
+        if least > MAX_REPETITIONS || most.is_some_and(|most| most > MAX_REPETITIONS) {
             return None;
         }
         self.copy(length);
@@ -111,14 +115,14 @@ impl Reader<'_> {
     }
 
     /// Anything outside of brackets that is no repetition.
-    fn piece(&mut self, next: char) -> Option<()> {
+    fn translate_item(&mut self, next: char) -> Option<()> {
         match next {
             '\\' => self.escape()?,
             '[' => self.brackets()?,
             '(' if self.rest.starts_with("(?") => self.group()?,
             '}' | ']' => {
                 self.skip(1);
-                self.literal(next);
+                self.push_literal(next);
             }
             _ => self.copy(next.len_utf8()),
         }
@@ -145,7 +149,7 @@ impl Reader<'_> {
 
     fn escape(&mut self) -> Option<()> {
         let letter = self.rest[1..].chars().next()?;
-        if let Some((negated, class)) = perl(letter) {
+        if let Some((negated, class)) = perl_class(letter) {
             self.skip(2);
             let caret = if negated { "^" } else { "" };
             // Without regard to case, letters beyond ASCII would belong to the class.
@@ -169,8 +173,8 @@ impl Reader<'_> {
                 self.skip(length);
             }
             _ => {
-                let letter = self.letter()?;
-                self.literal(letter);
+                let letter = self.parse_char()?;
+                self.push_literal(letter);
             }
         }
         Some(())
@@ -196,7 +200,7 @@ impl Reader<'_> {
     }
 
     /// One letter, written as such or escaped.
-    fn letter(&mut self) -> Option<char> {
+    fn parse_char(&mut self) -> Option<char> {
         let first = self.rest.chars().next()?;
         self.skip(first.len_utf8());
         if first != '\\' {
@@ -251,7 +255,7 @@ impl Reader<'_> {
         }
         let mut first = true;
         while first || !self.rest.starts_with(']') {
-            self.member()?;
+            self.bracket_member()?;
             first = false;
         }
         self.copy(1);
@@ -259,19 +263,19 @@ impl Reader<'_> {
     }
 
     /// What stands in brackets: a class, a letter or a range of letters.
-    fn member(&mut self) -> Option<()> {
+    fn bracket_member(&mut self) -> Option<()> {
         if let Some(inner) = self.rest.strip_prefix("[:")
             && let Some(end) = inner.find(":]")
         {
             let name = &inner[..end];
-            if !NAMED.contains(&name.strip_prefix('^').unwrap_or(name)) {
+            if !NAMED_CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
                 return None;
             }
             self.copy(end + 4);
             return Some(());
         }
         if let Some(escaped) = self.rest.strip_prefix('\\').and_then(|rest| rest.chars().next()) {
-            if let Some((negated, class)) = perl(escaped) {
+            if let Some((negated, class)) = perl_class(escaped) {
                 self.skip(2);
                 self.out.push_str(&if negated { format!("[^{class}]") } else { class.to_owned() });
                 return Some(());
@@ -280,11 +284,11 @@ impl Reader<'_> {
                 return self.property();
             }
         }
-        let low = self.letter()?;
+        let low = self.parse_char()?;
         let is_range = self.rest.len() > 1 && self.rest.starts_with('-') && !self.rest.starts_with("-]");
         let high = if is_range {
             self.skip(1);
-            self.letter()?
+            self.parse_char()?
         } else {
             low
         };
@@ -297,7 +301,7 @@ impl Reader<'_> {
 }
 
 /// A class of Perl by its letter, and whether it is the negated one.
-fn perl(letter: char) -> Option<(bool, &'static str)> {
+fn perl_class(letter: char) -> Option<(bool, &'static str)> {
     let class = match letter.to_ascii_lowercase() {
         'd' => DIGITS,
         'w' => WORD,
@@ -308,7 +312,7 @@ fn perl(letter: char) -> Option<(bool, &'static str)> {
 }
 
 /// `{n}`, `{n,}` or `{n,m}` at the start of a text: its numbers and its length.
-fn repetition(text: &str) -> Option<(u32, Option<u32>, usize)> {
+fn parse_repetition(text: &str) -> Option<(u32, Option<u32>, usize)> {
     let end = text.find('}')?;
     // Digits too many for a number are more than enough.
     let number = |digits: &str| {
@@ -330,8 +334,8 @@ mod tests {
     use super::*;
 
     /// None: it is no pattern.
-    fn found(pattern: &str, text: &str) -> Option<bool> {
-        let regex = compile(pattern, &mut Budget::default(), "p").unwrap()?;
+    fn matches(pattern: &str, text: &str) -> Option<bool> {
+        let regex = compile(pattern, &mut CompileBudget::default(), "p").unwrap()?;
         Some(regex.is_match(text))
     }
 
@@ -359,7 +363,7 @@ mod tests {
             (r"^[\P{Greek}]$", "α", false),
             ("^.$", "é", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
@@ -380,7 +384,7 @@ mod tests {
             (r"^\x41\x{42}\103$", "ABC", true),
             (r"^\<a\>\-\_$", "<a>-_", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
@@ -400,7 +404,7 @@ mod tests {
             (r"^[\]\\]+$", r"]\", true),
             ("^[a-c#]+$", "b#", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
@@ -431,18 +435,18 @@ mod tests {
             "(?",
             r"\p{",
         ] {
-            assert_eq!(found(pattern, "a"), None, "{pattern}");
+            assert_eq!(matches(pattern, "a"), None, "{pattern}");
         }
     }
 
     #[test]
     fn a_pattern_that_is_too_large_is_refused_and_not_taken_for_none() {
         let mail = r"^[\w.+-]{1,64}@[\w-]{1,255}\.\w{2,}$";
-        assert_eq!(found(mail, "jane.doe@example.com"), Some(true));
-        let error = compile("((a{100}){100}){100}", &mut Budget::default(), "p").unwrap_err();
+        assert_eq!(matches(mail, "jane.doe@example.com"), Some(true));
+        let error = compile("((a{100}){100}){100}", &mut CompileBudget::default(), "p").unwrap_err();
         assert!(error.detail.contains("at most 1048576 bytes"), "{error}");
         let long = "a".repeat(limits::REGEX_BYTES + 1);
-        assert!(compile(&long, &mut Budget::default(), "p").is_err());
-        assert!(compile(&long[1..], &mut Budget::default(), "p").is_ok());
+        assert!(compile(&long, &mut CompileBudget::default(), "p").is_err());
+        assert!(compile(&long[1..], &mut CompileBudget::default(), "p").is_ok());
     }
 }

@@ -12,9 +12,9 @@ use std::hash::Hash;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::codes::Codes;
+use crate::dictionary_encoder::Codes;
 use crate::error::CalcResult;
-use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
+use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Partition, Run, ScanRequest};
 use crate::text::text_length;
 use crate::work::WorkBudget;
 
@@ -24,7 +24,7 @@ pub struct Needs {
     /// The events.
     pub scan: ScanRequest,
     /// What is joined to their rows.
-    pub facts: BTreeSet<FactKey>,
+    pub facts: BTreeSet<JoinedColumnKey>,
     /// Properties of persons by their key; some are read by cohorts only.
     pub persons: BTreeSet<String>,
     /// Properties of groups by their key, by the index of their type.
@@ -194,7 +194,7 @@ impl<Id: Eq + Hash> Properties<Id> {
 /// answers of cohorts, one for each actor.
 pub(crate) fn join(
     partition: &mut Partition,
-    wanted: &BTreeSet<FactKey>,
+    wanted: &BTreeSet<JoinedColumnKey>,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
     work: &WorkBudget<'_>,
@@ -206,19 +206,21 @@ pub(crate) fn join(
             work.consume(run.actors.len())?;
             let column = match (key, &of_actors) {
                 (_, Some(column)) => spread(column, &run.actors),
-                (FactKey::Group(index, property), None) => {
+                (JoinedColumnKey::Group(index, property), None) => {
                     let groups = facts.groups.get(index);
                     groups
                         .map(|groups| by_text(run, &group_column(*index), groups, property))
                         .unwrap_or_default()
                 }
-                (FactKey::GroupProperties(index), None) => {
+                (JoinedColumnKey::GroupProperties(index), None) => {
                     let groups = facts.groups.get(index);
                     groups
                         .map(|groups| objects_by_text(run, &group_column(*index), groups))
                         .unwrap_or_default()
                 }
-                (FactKey::Session(field), None) => by_text(run, &session_column(), &facts.sessions, field),
+                (JoinedColumnKey::Session(field), None) => {
+                    by_text(run, &session_column(), &facts.sessions, field)
+                }
                 _ => Column::default(),
             };
             run.facts.insert(key.clone(), column);
@@ -240,32 +242,34 @@ pub(crate) fn session_column() -> ColumnKey {
 /// What is known of each actor; none for what depends on the row.
 fn of_actors(
     actors: &[Uuid],
-    key: &FactKey,
+    key: &JoinedColumnKey,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {
-        FactKey::PersonId => Some(Column::new(
+        JoinedColumnKey::PersonId => Some(Column::new(
             (0..).take(actors.len()).collect(),
             actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
         )),
-        FactKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
-        FactKey::Member(cohort) => Some(Column::new(
+        JoinedColumnKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
+        JoinedColumnKey::InCohort(cohort) => Some(Column::new(
             match members.get(cohort) {
                 Some(answers) => answers.iter().map(|answer| u32::from(*answer)).collect(),
                 None => vec![0; actors.len()],
             },
             vec![Value::Bool(false), Value::Bool(true)],
         )),
-        FactKey::Named(ids) => {
+        JoinedColumnKey::HasDistinctId(ids) => {
             let named: HashSet<&Uuid> = ids.iter().filter_map(|id| facts.named.get(id)).collect();
             Some(Column::new(
                 actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
                 vec![Value::Bool(false), Value::Bool(true)],
             ))
         }
-        FactKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
-        FactKey::Group(..) | FactKey::GroupProperties(_) | FactKey::Session(_) => None,
+        JoinedColumnKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
+        JoinedColumnKey::Group(..) | JoinedColumnKey::GroupProperties(_) | JoinedColumnKey::Session(_) => {
+            None
+        }
     }
 }
 

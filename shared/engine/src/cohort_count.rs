@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::cohort::{self, Cohorts};
 use crate::compiler::Compiler;
 use crate::error::CalcResult;
-use crate::facts::{Facts, Needs};
-use crate::plan::{ProjectContext, complete};
+use crate::join::{Facts, Needs};
+use crate::plan::{ProjectContext, derive_join_data};
 use crate::work::WorkBudget;
 
 /// The question made ready.
@@ -39,7 +39,7 @@ impl Membership {
     /// How many of these persons belong to it. `stop` is asked from time to time; true ends with a timeout.
     pub fn count(&self, persons: &[Uuid], mut facts: Facts, stop: &dyn Fn() -> bool) -> CalcResult<usize> {
         let work = &WorkBudget::new(stop);
-        complete(&self.needs, &self.cohorts, &mut facts, work)?;
+        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
         self.cohorts.count(self.id, persons, &facts, work)
     }
 }

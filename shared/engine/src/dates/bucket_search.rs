@@ -7,12 +7,12 @@ use crate::scan::Micros;
 
 /// Instants that ascend.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Places {
+pub(crate) struct BucketStarts {
     starts: Vec<Micros>,
     rate: u64,
 }
 
-impl Places {
+impl BucketStarts {
     pub(crate) fn new(starts: Vec<Micros>) -> Self {
         let rate = match (starts.first(), starts.last()) {
             (Some(first), Some(last)) if last > first => {
@@ -31,30 +31,30 @@ impl Places {
     /// The place of an instant; none when all are after it.
     #[inline]
     pub(crate) fn find(&self, at: Micros) -> Option<usize> {
-        (at >= *self.starts.first()?).then(|| Finder { starts: &self.starts, rate: self.rate }.find(at))
+        (at >= *self.starts.first()?).then(|| BucketFinder { starts: &self.starts, rate: self.rate }.find(at))
     }
 
     /// For loops over many instants; none when there are no places.
-    pub(crate) fn finder(&self) -> Option<Finder<'_>> {
-        (!self.starts.is_empty()).then_some(Finder { starts: &self.starts, rate: self.rate })
+    pub(crate) fn finder(&self) -> Option<BucketFinder<'_>> {
+        (!self.starts.is_empty()).then_some(BucketFinder { starts: &self.starts, rate: self.rate })
     }
 }
 
 /// Finds places.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Finder<'a> {
+pub(crate) struct BucketFinder<'a> {
     /// One at least.
     starts: &'a [Micros],
     /// How many there are a microsecond, on average, times 2^64.
     rate: u64,
 }
 
-impl Finder<'static> {
+impl BucketFinder<'static> {
     /// One place for all time.
-    pub(crate) const EVER: Self = Self { starts: &[Micros::MIN], rate: 0 };
+    pub(crate) const SINGLE: Self = Self { starts: &[Micros::MIN], rate: 0 };
 }
 
-impl Finder<'_> {
+impl BucketFinder<'_> {
     pub(crate) fn first(self) -> Micros {
         self.starts.first().copied().unwrap_or(Micros::MAX)
     }
@@ -92,14 +92,14 @@ mod tests {
         ) {
             starts.retain(|start| *start > Micros::MIN / 2 && *start < Micros::MAX / 2);
             let starts: Vec<Micros> = starts.into_iter().collect();
-            let places = Places::new(starts.clone());
+            let places = BucketStarts::new(starts.clone());
             for at in starts.iter().copied().chain([near, far, Micros::MIN, Micros::MAX]) {
                 let want = starts.partition_point(|start| *start <= at).checked_sub(1);
                 prop_assert_eq!(places.find(at), want);
                 if let Some(finder) = places.finder() {
                     prop_assert_eq!(finder.find(at), want.unwrap_or(0));
                 }
-                prop_assert_eq!(Finder::EVER.find(at), 0);
+                prop_assert_eq!(BucketFinder::SINGLE.find(at), 0);
             }
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn days_are_found_at_their_edges() {
         let day = 86_400_000_000;
-        let places = Places::new((0..400).map(|index| 1_767_225_600_000_000 + index * day).collect());
+        let places = BucketStarts::new((0..400).map(|index| 1_767_225_600_000_000 + index * day).collect());
         for (index, start) in places.starts().iter().enumerate() {
             assert_eq!(places.find(*start), Some(index));
             assert_eq!(places.find(start + day - 1), Some(index));

@@ -2,8 +2,8 @@
 
 use sqlparser::ast::Expr;
 
-/// What to call an expression in a refusal.
-pub(super) fn construct(expr: &Expr) -> String {
+/// Operation to call an expression in a refusal.
+pub(super) fn construct_name(expr: &Expr) -> String {
     let name = match expr {
         Expr::UnaryOp { op, .. } => return format!("the operator {op}"),
         Expr::Case { .. } => "case",
