@@ -1,8 +1,8 @@
-//! Actions: sets of events by steps, of which an event has to match one.
+//! Actions: an event matches an action if it matches one of its steps.
 //!
-//! Must stay true: a step is the AND of what it says; text, link target, selector and tag are asked of autocapture
-//! events only; an action without steps is every event. A definition that cannot be read is a refusal naming the action,
-//! never a wider or narrower set.
+//! Must stay true: a step is the AND of its conditions; text, link target, selector and tag are only tested on autocapture
+//! events; an action without steps matches every event. An invalid definition is an error that names the action, never a
+//! wider or narrower set of events.
 
 use serde_json::{Map, Value};
 
@@ -14,19 +14,19 @@ use crate::limits;
 use crate::plan::Compiler;
 use crate::scan::{ColumnKey, ColumnRef};
 
-/// The event whose elements steps ask about.
+/// The event whose elements steps can test.
 const AUTOCAPTURE: &str = "$autocapture";
 
-/// A step made ready.
+/// A compiled step.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// The event's name; none for any.
     pub(crate) event: Option<String>,
-    /// Everything else.
+    /// All other conditions.
     pub(crate) predicate: Predicate,
 }
 
-/// The steps of an action, one at least. What they read will be in the rows.
+/// Compiles the steps of an action, at least one, and registers the values that they read.
 pub(crate) fn compile_steps(
     id: u64,
     action: &Action,
@@ -47,7 +47,7 @@ pub(crate) fn compile_steps(
     steps.map_err(|error| error.inside(format_args!("action {id}")))
 }
 
-/// Judges the steps of an action, each under a name of its own: `steps__0`.
+/// Validates the steps of an action. An error names the step as its field: `steps__0`.
 pub(crate) fn validate(action: &Action, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     if action.steps.len() > limits::ACTION_STEPS {
         return Err(limits::too_many("steps", "steps in one action", limits::ACTION_STEPS));
@@ -85,7 +85,7 @@ fn compile_step(fields: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: 
     Ok(Step { event, predicate: Predicate::All(members) })
 }
 
-/// What a step asks of the elements of an event.
+/// The conditions of a step on the elements of an event.
 fn element_conditions(
     fields: &Map<String, Value>,
     compiler: &mut Compiler<'_>,
@@ -132,7 +132,7 @@ impl MatchMode {
     }
 }
 
-/// A text of a step; an empty one says nothing.
+/// A string field of a step; none if missing or empty.
 fn text<'a>(fields: &'a Map<String, Value>, key: &str, attr: &str) -> CalcResult<Option<&'a str>> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),

@@ -1,7 +1,7 @@
-//! The values that rows are split by: for each part of a breakdown, the text of every row of a run.
+//! Breakdown values: for each part of a breakdown, the text of every row of a run.
 //!
-//! Must stay true: trends and funnels take a row's value from here, so that both mean the same text; missing, null and
-//! empty are one, [`MISSING`], which each of them writes in its own way. Work is done once a distinct value.
+//! Must stay true: trends and funnels both take breakdown values from here, so they agree; missing, null and empty are all
+//! [`MISSING`], which trends and funnels display differently. Work is done once per distinct value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,19 +18,19 @@ use crate::sql::{CompiledExpression, Expression};
 use crate::text::{text_length, text_of};
 use crate::work::WorkBudget;
 
-/// A breakdown made ready: what each of its parts reads.
+/// A compiled breakdown: the source of each of its parts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BreakdownReader {
     parts: Vec<ReadPart>,
-    /// A missing URL is the empty one.
-    urls_never_miss: bool,
+    /// A missing URL counts as the empty URL.
+    missing_url_is_root: bool,
 }
 
 #[derive(Debug, Clone)]
 struct ReadPart {
     source: Source,
     normalize_url: bool,
-    /// It reads a property that may be missing.
+    /// The source is a property that may be missing.
     may_miss: bool,
 }
 
@@ -42,21 +42,21 @@ enum Source {
     Expression(Box<CompiledExpression>),
 }
 
-/// The texts of the rows of a run, each value once; [`TextColumn::of`] says which one a row has.
+/// A dictionary-encoded column of texts; [`TextColumn::of`] gives the index of a row's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TextColumn {
-    /// One code a row, as its column has them.
+    /// One code per row, taken from the source column.
     pub(crate) codes: ScalarBuffer<u32>,
-    /// By code the index of its text, [`MISSING`] for none.
+    /// By code: the index of its text in `values`, or [`MISSING`].
     pub(crate) table: Vec<u32>,
-    /// What codes outside of the table stand for.
+    /// The index for codes outside of `table`.
     pub(crate) missing: u32,
-    /// Distinct, none empty.
+    /// Distinct texts, none empty.
     pub(crate) values: Vec<String>,
 }
 
 impl BreakdownReader {
-    /// Asks for what the parts read.
+    /// Compiles the parts and registers the columns that they read.
     pub(crate) fn new(parts: &[Part], compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Self> {
         let parts = parts
             .iter()
@@ -72,16 +72,16 @@ impl BreakdownReader {
                 Ok(ReadPart { source, normalize_url: part.normalize_url, may_miss })
             })
             .collect::<CalcResult<Vec<_>>>()?;
-        Ok(Self { parts, urls_never_miss: false })
+        Ok(Self { parts, missing_url_is_root: false })
     }
 
-    /// The same, where a URL that is missing is the empty one and is cut like it, to `/`.
+    /// Makes missing URLs count as the empty URL, which normalizes to `/`.
     #[must_use]
     pub(crate) fn with_missing_urls(self) -> Self {
-        Self { urls_never_miss: true, ..self }
+        Self { missing_url_is_root: true, ..self }
     }
 
-    /// The column whose texts are the values; none where values are made of more than that.
+    /// The only column of the breakdown, if its texts are used unchanged.
     pub(crate) fn plain_column(&self) -> Option<&ColumnRef> {
         match self.parts.as_slice() {
             [ReadPart { source: Source::Column(key), normalize_url: false, .. }] => Some(key),
@@ -89,11 +89,11 @@ impl BreakdownReader {
         }
     }
 
-    /// The texts of each part, in their order.
+    /// The texts of each part.
     pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
         let texts = |part: &ReadPart| {
             let texts = part.source.texts(run, part.normalize_url, work)?;
-            let has_root = self.urls_never_miss && part.normalize_url && part.may_miss;
+            let has_root = self.missing_url_is_root && part.normalize_url && part.may_miss;
             Ok(if has_root { texts.with_root() } else { texts })
         };
         self.parts.iter().map(texts).collect()
@@ -108,7 +108,7 @@ impl TextColumn {
         index.copied().unwrap_or(self.missing)
     }
 
-    /// Rows without a text have that of the empty URL.
+    /// Gives rows without a text the text of the empty URL.
     fn with_root(mut self) -> Self {
         if (0..self.codes.len()).any(|row| self.of(row) == MISSING) {
             let known = self.values.iter().position(|text| text == ROOT);
@@ -126,19 +126,19 @@ impl TextColumn {
 
 fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
     let event = |key| Source::Column(ColumnRef::Event(key));
-    let fact = |key| Source::Column(ColumnRef::Joined(key));
+    let joined = |key| Source::Column(ColumnRef::Joined(key));
     Ok(match part {
         PartSource::Event(key) => event(ColumnKey::Property(key.clone())),
-        PartSource::Person(key) => fact(JoinedColumnKey::Person(key.clone())),
-        PartSource::Group(index, key) => fact(JoinedColumnKey::Group(*index, key.clone())),
-        PartSource::Session(key) => fact(JoinedColumnKey::Session(key.clone())),
+        PartSource::Person(key) => joined(JoinedColumnKey::Person(key.clone())),
+        PartSource::Group(index, key) => joined(JoinedColumnKey::Group(*index, key.clone())),
+        PartSource::Session(key) => joined(JoinedColumnKey::Session(key.clone())),
         PartSource::Expression(text) => {
             let program = compiler.compile_expression(&Expression::parse(text, attr)?, attr)?;
             Source::Expression(Box::new(program))
         }
         PartSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
-            "person_id" => fact(JoinedColumnKey::PersonId),
+            "person_id" => joined(JoinedColumnKey::PersonId),
             "event" => Source::EventName,
             "timestamp" => Source::Time,
             "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4" => {
@@ -154,9 +154,9 @@ fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcRes
 impl Source {
     fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
         match self {
-            Self::Column(key) => {
-                run.column(key).map_or_else(|| Ok(nothing(run)), |column| texts(column, normalize_url, work))
-            }
+            Self::Column(key) => run
+                .column(key)
+                .map_or_else(|| Ok(all_missing(run)), |column| texts(column, normalize_url, work)),
             Self::EventName => texts(&constant(run, Value::String(run.event.clone())), normalize_url, work),
             Self::Time => times(run, work),
             Self::Expression(program) => texts(&program.column(run, work)?, normalize_url, work),
@@ -164,7 +164,7 @@ impl Source {
     }
 }
 
-fn nothing(run: &Run) -> TextColumn {
+fn all_missing(run: &Run) -> TextColumn {
     let codes = vec![MISSING; run.actors.len()].into();
     TextColumn { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
 }
@@ -173,18 +173,18 @@ fn constant(run: &Run, value: Value) -> Column {
     Column::new(vec![0; run.actors.len()], vec![value])
 }
 
-/// When each event happened, UTC.
+/// The time of each event as text, in UTC.
 fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
     let value = |time: &i64| {
-        work.consume(PER_TEXT)?;
+        work.consume(WORK_PER_TEXT)?;
         Ok(Value::String(text(time)))
     };
     let values = run.times.iter().map(value).collect::<CalcResult<_>>()?;
     texts(&Column::new((0..).take(run.times.len()).collect(), values), false, work)
 }
 
-/// The texts of a column, each once. Of a long dictionary only those are looked at that rows have.
+/// The distinct texts of a column. Of a long dictionary, only values that rows have are converted.
 fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     work.consume(column.codes.len())?;
     let length = column.values.len();
@@ -201,14 +201,14 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
     let mut table = Vec::with_capacity(length);
     for (value, has_row) in column.values.iter().zip(has_row) {
         if has_row {
-            work.consume(PER_TEXT + text_length(value))?;
+            work.consume(WORK_PER_TEXT + text_length(value))?;
         }
-        // The empty text is no value, but as a URL it is the root.
+        // The empty text counts as missing, but as a URL it is the root.
         let is_value = |text: &Cow<'_, str>| normalize_url || !text.is_empty();
         let text = if has_row { text_of(value).filter(is_value) } else { None };
         let text = match text {
-            Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(normalized(text))),
-            Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(normalized(&text).to_owned())),
+            Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(trim_url_end(text))),
+            Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(trim_url_end(&text).to_owned())),
             text => text,
         };
         let next = u32::try_from(values.len()).unwrap_or(MISSING);
@@ -223,17 +223,18 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
     Ok(TextColumn { codes: column.codes.clone(), table, missing: MISSING, values })
 }
 
-/// Values of a dictionary that need not be proven to be those of rows: far fewer than a breakdown may have.
+/// Up to this length, all dictionary values are converted without checking that a row has them. It is far below the
+/// limit of breakdown values.
 const SHORT_DICTIONARY: usize = 1 << 14;
 
-/// Work that a text costs beside its bytes.
-const PER_TEXT: usize = 16;
+/// Units of work per text, beside its bytes.
+const WORK_PER_TEXT: usize = 16;
 
-/// What is left of a URL of which nothing is left.
+/// The normalized form of a URL of which nothing else is left.
 const ROOT: &str = "/";
 
 /// A URL without the slashes, question marks and hashes at its end; `/` when nothing is left.
-fn normalized(url: &str) -> &str {
+fn trim_url_end(url: &str) -> &str {
     match url.trim_end_matches(['/', '?', '#']) {
         "" => ROOT,
         rest => rest,
@@ -270,7 +271,7 @@ mod tests {
             ("/", "/"),
             ("#?", "/"),
         ] {
-            assert_eq!(normalized(url), want);
+            assert_eq!(trim_url_end(url), want);
         }
         let column = Column::new(vec![0, 1, 2], vec![json!("u/"), json!("u"), json!("")]);
         assert_eq!(rows(&texts(&column, true, &WorkBudget::new(&|| false)).unwrap()), [0, 0, 1]);

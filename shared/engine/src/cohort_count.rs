@@ -1,6 +1,6 @@
-//! Who belongs to a cohort, as a question of its own.
+//! Counts the members of a cohort.
 //!
-//! Must stay true: the answer is the one that a filter on the cohort gives at the same instant.
+//! Must stay true: a person counts if and only if a filter on the cohort matches them at the same instant.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use crate::join::{Facts, Needs};
 use crate::plan::{ProjectContext, derive_join_data};
 use crate::work::WorkBudget;
 
-/// The question made ready.
+/// A compiled member count.
 #[derive(Debug, Clone)]
 pub struct Membership {
     id: u64,
@@ -21,7 +21,7 @@ pub struct Membership {
 }
 
 impl ProjectContext {
-    /// Asks who belongs to the cohort `id` of the definitions at `now`.
+    /// Compiles a count of the members of cohort `id` at `now`. An error if the cohort is missing or invalid.
     pub fn membership(&self, id: u64, now: DateTime<Utc>) -> CalcResult<Membership> {
         let mut compiler = Compiler::new(self, now);
         cohort::compile(id, &mut compiler, "cohort")?;
@@ -31,14 +31,19 @@ impl ProjectContext {
 }
 
 impl Membership {
-    /// What has to be known. There are no events to count, but those that further scans read.
+    /// The data that the count reads. Its main scan is empty; only the further scans read events.
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
 
-    /// How many of these persons belong to it. `stop` is asked from time to time; true ends with a timeout.
-    pub fn count(&self, persons: &[Uuid], mut facts: Facts, stop: &dyn Fn() -> bool) -> CalcResult<usize> {
-        let work = &WorkBudget::new(stop);
+    /// Counts how many of `persons` are members. `is_cancelled` is called periodically; `true` ends with a timeout error.
+    pub fn count(
+        &self,
+        persons: &[Uuid],
+        mut facts: Facts,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<usize> {
+        let work = &WorkBudget::new(is_cancelled);
         derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
         self.cohorts.count(self.id, persons, &facts, work)
     }

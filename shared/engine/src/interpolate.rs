@@ -1,15 +1,15 @@
-//! The number that lies between two others.
+//! Linear interpolation between two numbers.
 //!
-//! Must stay true: of two finite numbers it is finite, however far apart they are.
+//! Must stay true: the result for two finite numbers is finite, even if their difference overflows.
 
-/// The number a `share` of the way from `low` to `high`.
-pub(crate) fn interpolate(low: f64, high: f64, share: f64) -> f64 {
-    let apart = high - low;
-    if apart.is_finite() {
-        low + apart * share
+/// The number at `fraction` (0 to 1) of the way from `low` to `high`.
+pub(crate) fn interpolate(low: f64, high: f64, fraction: f64) -> f64 {
+    let difference = high - low;
+    if difference.is_finite() {
+        low + difference * fraction
     } else {
-        // They are of different signs, so neither this sum nor its parts leave the range of numbers.
-        low * (1.0 - share) + high * share
+        // Their signs differ, so neither this sum nor its terms overflow.
+        low * (1.0 - fraction) + high * fraction
     }
 }
 
@@ -18,7 +18,7 @@ mod tests {
     use super::interpolate;
 
     #[test]
-    fn numbers_further_apart_than_a_number_can_say_have_one_between_them() {
+    fn interpolation_does_not_overflow() {
         assert_eq!(interpolate(-f64::MAX, f64::MAX, 0.0), -f64::MAX);
         assert_eq!(interpolate(-f64::MAX, f64::MAX, 0.5), 0.0);
         let large = 2_f64.powi(1023);

@@ -1,8 +1,8 @@
-//! The rules and the arithmetic of Pennon: flag rules, filters, dates, funnels and trends.
+//! Flag evaluation and analytics calculations: flag rules, filters, dates, funnels, trends and correlations.
 //!
-//! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no cloud types. The event
-//! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has:
-//! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
+//! All functions are pure: no I/O, no clock, no randomness, no cloud types. [`query`] parses a request, [`plan`] compiles
+//! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
+//! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract.
 
 mod action;
 mod breakdown;

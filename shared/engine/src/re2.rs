@@ -1,8 +1,8 @@
-//! The regular expressions of analytics: RE2's dialect, made by the regex crate.
+//! Regular expressions of analytics filters: translates RE2 syntax to the syntax of the `regex` crate.
 //!
-//! Must stay true: a pattern means what RE2 reads in it, and one that RE2 refuses is none here; building and searching
-//! take bounded memory and linear time. So `\d`, `\w`, `\s` and `\b` know ASCII only, a `{` that begins no repetition
-//! is itself, and in brackets only ranges, classes and negation have a meaning. Flags have another dialect of their own.
+//! Must stay true: a pattern has the meaning that it has in RE2, and a pattern that RE2 rejects is invalid; compiling and
+//! searching take bounded memory and linear time. So `\d`, `\w`, `\s` and `\b` are ASCII-only, a `{` that starts no
+//! repetition is a literal, and brackets only support ranges, classes and negation. Feature flags use another dialect.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::filter::CompileBudget;
 use crate::limits;
 use crate::regex_bounds::BoundedRegex;
 
-/// Makes a pattern ready; none when it is not one. `attr` is the field to blame for one that is too much.
+/// Compiles a pattern; none if it is invalid. An error, for field `attr`, if a limit is exceeded.
 pub(crate) fn compile(
     text: &str,
     budget: &mut CompileBudget,
@@ -36,21 +36,21 @@ pub(crate) fn compile(
     }
 }
 
-/// Repetitions that RE2 counts up to.
+/// RE2's limit of a counted repetition.
 const MAX_REPETITIONS: u32 = 1_000;
 
-/// The classes of Perl, as they are written inside brackets.
+/// Perl classes as bracket members.
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\t\n\x0C\r ";
 
-/// The named classes of brackets.
+/// POSIX classes that brackets support.
 const NAMED_CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
 
-/// A pattern of RE2 in the words of the regex crate; none for what RE2 does not take.
+/// Translates an RE2 pattern to the syntax of the `regex` crate; none if RE2 rejects it.
 fn translate(text: &str) -> Option<String> {
     let mut translator = Translator { rest: text, out: String::with_capacity(text.len() * 2) };
     let mut repeated = false;
@@ -67,7 +67,7 @@ fn translate(text: &str) -> Option<String> {
             }
         };
         if repeats {
-            // What is repeated already cannot be repeated again.
+            // RE2 rejects a repetition of a repetition.
             if repeated {
                 return None;
             }
@@ -80,7 +80,7 @@ fn translate(text: &str) -> Option<String> {
     Some(translator.out)
 }
 
-/// Reads a pattern from left to right and writes it anew.
+/// Translates a pattern from left to right.
 struct Translator<'a> {
     rest: &'a str,
     out: String,
@@ -100,7 +100,7 @@ impl Translator<'_> {
         self.out.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
     }
 
-    /// A repetition such as `{2,5}`, or a brace that is itself: whether it is the first.
+    /// Translates a repetition such as `{2,5}` (true) or a literal brace (false).
     fn braces(&mut self) -> Option<bool> {
         let Some((least, most, length)) = parse_repetition(self.rest) else {
             self.skip(1);
@@ -114,7 +114,7 @@ impl Translator<'_> {
         Some(true)
     }
 
-    /// Anything outside of brackets that is no repetition.
+    /// Translates an item outside of brackets that is not a repetition.
     fn translate_item(&mut self, next: char) -> Option<()> {
         match next {
             '\\' => self.escape()?,
@@ -129,7 +129,7 @@ impl Translator<'_> {
         Some(())
     }
 
-    /// The start of a group that says something about itself: a name, or flags that RE2 has.
+    /// Translates the start of a group with a name or flags.
     fn group(&mut self) -> Option<()> {
         let inner = &self.rest[2..];
         let named = inner.starts_with("P<")
@@ -152,7 +152,7 @@ impl Translator<'_> {
         if let Some((negated, class)) = perl_class(letter) {
             self.skip(2);
             let caret = if negated { "^" } else { "" };
-            // Without regard to case, letters beyond ASCII would belong to the class.
+            // With the flag `i`, the class would also match non-ASCII letters.
             _ = write!(self.out, "(?-i:[{caret}{class}])");
             return Some(());
         }
@@ -199,7 +199,7 @@ impl Translator<'_> {
         Some(())
     }
 
-    /// One letter, written as such or escaped.
+    /// Parses one character, plain or escaped.
     fn parse_char(&mut self) -> Option<char> {
         let first = self.rest.chars().next()?;
         self.skip(first.len_utf8());
@@ -223,7 +223,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Up to three digits; one alone that is not 0 would refer back, which RE2 does not do.
+    /// Parses up to three octal digits. A single non-zero digit would be a backreference, which RE2 lacks.
     fn octal(&mut self, first: char) -> Option<char> {
         let count = self.rest.chars().take(3).take_while(|digit| digit.is_digit(8)).count();
         if first != '0' && count == 1 {
@@ -262,7 +262,7 @@ impl Translator<'_> {
         Some(())
     }
 
-    /// What stands in brackets: a class, a letter or a range of letters.
+    /// Translates a bracket member: a class, a character or a range.
     fn bracket_member(&mut self) -> Option<()> {
         if let Some(inner) = self.rest.strip_prefix("[:")
             && let Some(end) = inner.find(":]")
@@ -300,7 +300,7 @@ impl Translator<'_> {
     }
 }
 
-/// A class of Perl by its letter, and whether it is the negated one.
+/// The Perl class of an escape letter, and whether it is negated.
 fn perl_class(letter: char) -> Option<(bool, &'static str)> {
     let class = match letter.to_ascii_lowercase() {
         'd' => DIGITS,
@@ -311,10 +311,10 @@ fn perl_class(letter: char) -> Option<(bool, &'static str)> {
     Some((letter.is_ascii_uppercase(), class))
 }
 
-/// `{n}`, `{n,}` or `{n,m}` at the start of a text: its numbers and its length.
+/// Parses `{n}`, `{n,}` or `{n,m}` at the start of a text: its bounds and its length.
 fn parse_repetition(text: &str) -> Option<(u32, Option<u32>, usize)> {
     let end = text.find('}')?;
-    // Digits too many for a number are more than enough.
+    // Digits that overflow are over the limit anyway.
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         is_number.then(|| digits.parse().unwrap_or(u32::MAX))
@@ -333,14 +333,14 @@ mod tests {
 
     use super::*;
 
-    /// None: it is no pattern.
+    /// None if the pattern is invalid.
     fn matches(pattern: &str, text: &str) -> Option<bool> {
         let regex = compile(pattern, &mut CompileBudget::default(), "p").unwrap()?;
         Some(regex.is_match(text))
     }
 
     #[test]
-    fn classes_and_word_boundaries_know_ascii_only() {
+    fn classes_and_word_boundaries_are_ascii_only() {
         for (pattern, text, want) in [
             (r"^\w+$", "José", false),
             (r"^\w+$", "Jose_1", true),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_and_quotes_are_themselves_where_they_mean_nothing() {
+    fn braces_and_quotes_can_be_literals() {
         for (pattern, text, want) in [
             ("/users/{id}", "/users/{id}/edit", true),
             ("^{", "{a", true),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dialect_lacks_is_no_pattern() {
+    fn unsupported_syntax_is_invalid() {
         for pattern in [
             "(",
             ")",
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_too_large_is_refused_and_not_taken_for_none() {
+    fn a_too_large_pattern_is_an_error_and_not_invalid() {
         let mail = r"^[\w.+-]{1,64}@[\w-]{1,255}\.\w{2,}$";
         assert_eq!(matches(mail, "jane.doe@example.com"), Some(true));
         let error = compile("((a{100}){100}){100}", &mut CompileBudget::default(), "p").unwrap_err();

@@ -1,10 +1,10 @@
-//! Regular expressions with a bound on what searching one text may take.
+//! Regular expressions with a bounded search time.
 //!
-//! A search is linear in the text, but each of its bytes may cost as much as the pattern is large: `a{99999}` takes half a
-//! minute on a megabyte of `a`. It cannot be interrupted either. So the size of the compiled pattern times the length of
-//! the text has a limit, [`limits::REGEX_SEARCH_WORK`]: at its worst (a thousand overlapping repetitions) such a search
-//! was measured to take half a second. A pattern without counted repetitions compiles to a few KiB and may search texts
-//! of hundreds of KiB; one of 1 MiB only texts of 1 KiB.
+//! A search is linear in the text, but the cost per byte grows with the size of the pattern: `a{99999}` takes half a minute
+//! on a megabyte of `a`, and a search cannot be interrupted. So the size of the compiled pattern times the length of the
+//! text has a limit, [`limits::REGEX_SEARCH_WORK`]. The worst case at the limit (a thousand overlapping repetitions) was
+//! measured at half a second. A pattern without counted repetitions compiles to a few KiB and can search texts of hundreds
+//! of KiB; a pattern of 1 MiB only texts of 1 KiB.
 //!
 //! Must stay true: whether a search is allowed depends on pattern and text alone.
 
@@ -16,52 +16,52 @@ use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::work::{WORK_PER_CHECK, WorkBudget};
 
-/// The smallest size that is told apart.
+/// Compiled sizes are measured in powers of two from this size on.
 const MIN_COMPILED_BYTES: usize = 1 << 10;
 
 /// A regular expression that knows its compiled size.
 #[derive(Debug, Clone)]
 pub struct BoundedRegex {
     regex: Regex,
-    /// It compiles within so many bytes.
+    /// The size limit that it was compiled with.
     most_bytes: usize,
-    /// The smallest power of two that it compiles within; found out when a long text is to be searched.
+    /// The smallest power of two that it compiles within. Computed lazily, for long texts only.
     compiled_bytes: Arc<OnceLock<usize>>,
 }
 
 impl BoundedRegex {
-    /// A pattern that was compiled with `most_bytes` as its size limit.
+    /// Wraps a regex that was compiled with the size limit `most_bytes`.
     pub fn new(regex: Regex, most_bytes: usize) -> Self {
         Self { regex, most_bytes, compiled_bytes: Arc::default() }
     }
 
-    /// Whether a text of so many bytes may be searched.
+    /// Whether a search of a text of `text_bytes` is within the limit.
     pub fn can_search(&self, text_bytes: usize) -> bool {
         let fits = |compiled: usize| compiled.saturating_mul(text_bytes) <= limits::REGEX_SEARCH_WORK;
         fits(self.most_bytes) || fits(self.compiled_bytes())
     }
 
-    /// Whether searching a text of so many bytes may take milliseconds.
+    /// Whether a search of a text of `text_bytes` may take milliseconds.
     pub fn is_slow(&self, text_bytes: usize) -> bool {
         self.most_bytes.saturating_mul(text_bytes) > limits::REGEX_SEARCH_WORK / 256
     }
 
-    /// Whether it is found in a text.
+    /// Whether the text matches.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    /// The regular expression itself; what it searches has to be paid for.
+    /// The regex itself. Call [`BoundedRegex::consume_budget`] before a search.
     pub(crate) fn regex(&self) -> &Regex {
         &self.regex
     }
 
-    /// Pays for the search of a text of so many bytes; refused where that is too long for the pattern.
+    /// Consumes the work of searching a text of `text_bytes`. An error if it is too long for the pattern.
     pub(crate) fn consume_budget(&self, text_bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         if !self.can_search(text_bytes) {
             return work.fail(search_too_large(self.regex.as_str(), self.compiled_bytes(), text_bytes));
         }
-        // After a slow one it is time to check, whatever else was done.
+        // Forces a cancellation check after a slow search.
         work.consume(if self.is_slow(text_bytes) { WORK_PER_CHECK + 1 } else { text_bytes })
     }
 

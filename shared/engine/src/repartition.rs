@@ -1,8 +1,8 @@
-//! From partitions of persons to partitions of other actors: groups, or distinct ids.
+//! Repartitions events from persons to other actors: groups, or distinct ids.
 //!
-//! Must stay true: it is done after facts are joined, so that what is known of a person has become a fact of the row;
-//! an actor's id depends on its key alone, so the answer does not depend on how the persons were divided; rows come out
-//! ordered as a scan gives them. Events that name no actor are left out.
+//! Must stay true: this runs after the join, so that person properties are already columns of the rows; an actor's id
+//! depends only on its key, so the result does not depend on how persons were partitioned; the output rows have the order
+//! of a scan. Events without an actor key are dropped.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,20 +19,20 @@ use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Micros, Partition
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
-/// Who is counted.
+/// The kind of actor that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ActorKind {
-    /// Persons, merges applied.
+    /// Persons, with merged persons resolved to their canonical id.
     #[default]
     Persons,
-    /// Distinct ids, as some projects want it.
+    /// Distinct ids, if the project setting `aggregate_by_distinct_id` is on.
     DistinctIds,
-    /// The groups of the type with this index.
+    /// Groups of the type with this index.
     Groups(u8),
 }
 
 impl ActorKind {
-    /// Groups where a type is given, else what the project counts.
+    /// Groups if a group type is given, else the project's setting.
     pub fn of(project: &ProjectContext, group_type: Option<u8>) -> Self {
         match group_type {
             Some(index) => Self::Groups(index),
@@ -41,7 +41,7 @@ impl ActorKind {
         }
     }
 
-    /// The column that names the actor; none for persons.
+    /// The column with the actor's key; none for persons.
     pub(crate) fn column(self) -> Option<ColumnKey> {
         match self {
             Self::Persons => None,
@@ -51,22 +51,23 @@ impl ActorKind {
     }
 }
 
-/// Space of the ids of actors that are no persons; any constant would do.
+/// UUIDv5 namespace of the ids of groups and distinct ids. An arbitrary constant.
 const ACTOR_ID_NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_7a5e_9b1f_4c3a_8e52_d4f0_17a6_93bc);
 
-/// A row on its way.
+/// A row of a source run, with its new actor.
 #[derive(Debug, Clone, Copy)]
 struct RowRef {
-    /// Its new actor.
+    /// Index of the new actor in its partition.
     actor: u32,
     time: Micros,
     seq: Seq,
-    /// The run in which it stands, and where.
+    /// Index of the source run, and of the row in it.
     source: u32,
     row: u32,
 }
 
-/// The partitions of persons as partitions of every kind of `kinds`, as many of each; of none of them persons stay.
+/// Repartitions person partitions by each of `kinds`; each kind gives as many partitions as went in. With no kinds, the
+/// person partitions are returned.
 pub(crate) fn repartition_by_actor_kind(
     partitions: Vec<Partition>,
     kinds: &BTreeSet<ActorKind>,
@@ -84,7 +85,7 @@ pub(crate) fn repartition_by_actor_kind(
     Ok(repartitioned)
 }
 
-/// The partitions with the actors that `column` names; as many as there were.
+/// Repartitions by the actor keys in `column`. Returns as many partitions as went in.
 fn repartition(
     partitions: &[Partition],
     kind: ActorKind,
@@ -121,11 +122,11 @@ fn repartition(
     lists.into_iter().zip(rows_by_partition).map(partition).collect()
 }
 
-/// The actors that rows name.
+/// The distinct actor keys of all rows.
 struct ActorIndex<'a> {
     keys: Vec<Cow<'a, str>>,
     ids: Vec<Uuid>,
-    /// How many rows each has.
+    /// Row count of each actor.
     rows: Vec<usize>,
     /// For each run and row the index of its actor, or [`MISSING`].
     actors_by_run: Vec<Vec<u32>>,
@@ -138,7 +139,7 @@ impl<'a> ActorIndex<'a> {
         let mut of_run = |run: &'a Run| {
             work.check()?;
             let Some(names) = run.columns.get(column) else { return Ok(Vec::new()) };
-            // Only values that rows have become actors, so codes are looked at as they come.
+            // The dictionary may have values that no row has: these must not become actors. So go by the codes of rows.
             let mut of_codes: HashMap<u32, u32> = HashMap::new();
             let mut actor = |code: u32| {
                 let value = code_index(code).and_then(|code| names.values.get(code));
@@ -162,8 +163,8 @@ impl<'a> ActorIndex<'a> {
         Ok(Self { keys, ids, rows, actors_by_run })
     }
 
-    /// Deals the actors out over parts of about as many rows each, in the order of their ids: the actors of each part,
-    /// and where each actor went.
+    /// Splits the actors, ordered by id, into parts of about equal row count. Returns the actors of each part, and the
+    /// part and index of each actor.
     fn split(&self, parts: usize) -> (Vec<Vec<usize>>, Vec<(usize, u32)>) {
         let mut order: Vec<usize> = (0..self.keys.len()).collect();
         order.sort_unstable_by_key(|actor| (self.ids[*actor], self.keys[*actor].as_ref()));
@@ -180,7 +181,7 @@ impl<'a> ActorIndex<'a> {
     }
 }
 
-/// A run of rows that come from many.
+/// Builds one sorted run of the rows of one event name, taken from several source runs.
 fn merge_runs(
     event: &str,
     mut rows: Vec<RowRef>,
@@ -210,7 +211,7 @@ fn merge_runs(
     })
 }
 
-/// One column of rows that come from many runs; equal values share a code.
+/// Builds one column of rows of several source runs; equal values share a code.
 fn merge_column<'a>(
     rows: &[RowRef],
     sources: &BTreeMap<u32, &'a Run>,
@@ -248,7 +249,7 @@ fn merge_column<'a>(
     Ok(Column::new(of_rows, values))
 }
 
-/// A code as a place in a list; none for [`MISSING`].
+/// A code as an index; none for [`MISSING`].
 fn code_index(code: u32) -> Option<usize> {
     usize::try_from(code).ok().filter(|_| code != MISSING)
 }
@@ -300,7 +301,7 @@ mod tests {
         (0..parts).map(part).collect()
     }
 
-    /// Everything that partitions say, row by row.
+    /// The content of partitions, row by row.
     fn rows(partitions: &[Partition]) -> BTreeSet<(String, String, i64, Seq, String)> {
         let mut rows = BTreeSet::new();
         for partition in partitions {

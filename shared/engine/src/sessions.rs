@@ -1,8 +1,8 @@
-//! Sessions, made from their events: when they began and ended, where, and how many events of a kind they had.
+//! Computes session fields from events: start, end, entry and exit page, event counts.
 //!
-//! Must stay true: a session is all events that carry its id, of whatever time, event and person; so its fields do not
-//! depend on what a question filters. Its entry is the earliest event that has a URL, and the earliest of all where none
-//! has; its end likewise the latest.
+//! Must stay true: a session is all events with its session id, regardless of time, event name and person, so its fields
+//! do not depend on the filters of a query. The entry event is the earliest event with a URL, or the earliest event if none
+//! has a URL; the end event is the latest one likewise.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -20,27 +20,27 @@ use crate::scan::{ColumnKey, ColumnRef, EventSelection, MISSING, Micros, Partiti
 use crate::text::{number_of, text_of};
 use crate::work::WorkBudget;
 
-/// The last instant at which an event may happen: the end of the year 9999.
+/// Maximum event time: the end of the year 9999.
 const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
 
 /// The length of a session in whole seconds.
 pub(crate) const DURATION: &str = "$session_duration";
 
-/// What a field of a session is.
+/// How a session field is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionField {
     /// Whole seconds from the first event to the last.
     Duration,
     Start,
     End,
-    /// How many events of this name.
+    /// The count of events with this name.
     Count(&'static str),
-    /// A property of the entry.
+    /// A property of the entry event.
     EntryProperty(&'static str),
-    /// The path of the URL of the entry, or its host.
+    /// The URL path or host of the entry event.
     EntryPath,
     EntryHost,
-    /// The URL of the end, its path, its host.
+    /// The URL of the end event, its path, its host.
     EndUrl,
     EndPath,
     EndHost,
@@ -48,7 +48,7 @@ enum SessionField {
 
 const URL: &str = "$current_url";
 
-/// Every field by its name.
+/// All session fields by name.
 const FIELDS: [(&str, SessionField); 26] = [
     (DURATION, SessionField::Duration),
     ("$start_timestamp", SessionField::Start),
@@ -78,7 +78,7 @@ const FIELDS: [(&str, SessionField); 26] = [
     ("$entry_gad_source", SessionField::EntryProperty("gad_source")),
 ];
 
-/// What the values of a property of sessions are.
+/// The type of a session field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionValue {
     /// A text.
@@ -89,7 +89,7 @@ pub enum SessionValue {
     Instant,
 }
 
-/// The properties that sessions have, and what their values are.
+/// The session fields and their types.
 pub fn session_properties() -> impl Iterator<Item = (&'static str, SessionValue)> {
     FIELDS.iter().map(|(name, field)| {
         let value = match field {
@@ -105,12 +105,12 @@ fn field(name: &str) -> Option<SessionField> {
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
 }
 
-/// Whether a field is an instant.
+/// Whether the values of a field are instants.
 pub(crate) fn is_instant(name: &str) -> bool {
     matches!(field(name), Some(SessionField::Start | SessionField::End))
 }
 
-/// Refuses filters on what no session has, and on the duration what is no comparison of numbers.
+/// Validates a filter on a session field: the field must exist, and the duration can only be compared with numbers.
 pub(crate) fn validate_filter(name: &str, operator: Operator, value: &Value, attr: &str) -> CalcResult<()> {
     find_field(name, attr)?;
     if name != DURATION {
@@ -151,7 +151,7 @@ fn find_field(name: &str, attr: &str) -> CalcResult<SessionField> {
     field(name).ok_or_else(|| CalcError::invalid(attr, format!("Sessions have no field {name}.")))
 }
 
-/// Asks for a field of the session of every row.
+/// Registers a session field that is read in every row.
 pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
     let field = find_field(name, attr)?;
     compiler.require_value(&ColumnRef::Event(session_column()), attr)?;
@@ -161,7 +161,7 @@ pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str)
         from: MIN_EVENT_TIME,
         to: MAX_EVENT_TIME,
         columns: BTreeSet::from([session_column()]),
-        // A session may be of several persons.
+        // A session can have events of several persons.
         arrivals: true,
     });
     let column = |key: &str| ColumnKey::Property(key.to_owned());
@@ -179,7 +179,7 @@ pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str)
     Ok(())
 }
 
-/// An event by its order and by where it stands: which run, and which of its rows.
+/// An event: its sort key, and its run and row.
 #[derive(Debug, Clone, Copy)]
 struct EventPosition {
     time: Micros,
@@ -188,21 +188,21 @@ struct EventPosition {
     row: u32,
 }
 
-/// The names of events that some field counts.
+/// The event names that some field counts.
 const COUNTED_EVENTS: [&str; 3] = ["$pageview", "$autocapture", "$screen"];
 
-/// A session as far as its events were read.
+/// The state of a session while its events are read.
 #[derive(Debug)]
 struct Session {
     first: EventPosition,
     last: EventPosition,
-    /// The first and the last of those with a URL.
+    /// The first and the last event with a URL.
     pages: Option<(EventPosition, EventPosition)>,
-    /// How many events of each of [`COUNTED_EVENTS`].
+    /// Event counts in the order of [`COUNTED_EVENTS`].
     counts: [u64; COUNTED_EVENTS.len()],
 }
 
-/// The fields of all sessions whose events these are.
+/// Computes the fields of all sessions of these events. An error above [`limits::SESSION_BYTES`].
 pub(crate) fn build_sessions(
     fields: &BTreeSet<String>,
     partitions: &[Partition],
@@ -211,17 +211,16 @@ pub(crate) fn build_sessions(
     build_sessions_within(limits::SESSION_BYTES, fields, partitions, work)
 }
 
-/// Work that reading the fields of a session costs.
+/// Units of work of computing the fields of a session.
 const WORK_PER_SESSION: usize = 64;
 
-/// What a session takes while it is one, and as somebody of whom fields are known: beside its place in a table, half of
-/// which may be empty, its name twice.
+/// Approximate memory of a session in bytes: entries in two hash tables that may be half empty, with its id in each.
 fn session_bytes(name: &str) -> usize {
     let places = size_of::<(Cow<'_, str>, Session)>() + size_of::<(String, u32)>();
     2 * (places + name.len() + 16)
 }
 
-/// The same, if it takes at most so many bytes.
+/// As [`build_sessions`], with a memory limit of `most` bytes.
 fn build_sessions_within(
     most: usize,
     fields: &BTreeSet<String>,
@@ -230,7 +229,7 @@ fn build_sessions_within(
 ) -> CalcResult<Properties<String>> {
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
-    let mut held = 0;
+    let mut used_bytes = 0;
     for (number, run) in (0..).zip(&runs) {
         work.check()?;
         let Some(ids) = run.columns.get(&session_column()) else { continue };
@@ -247,8 +246,8 @@ fn build_sessions_within(
             let at = EventPosition { time: run.times[index], seq: run.order.at(index), run: number, row };
             let has_url = urls.and_then(|urls| urls.value(index)).is_some_and(has_content);
             if !sessions.contains_key(name) {
-                held += session_bytes(name);
-                if held > most {
+                used_bytes += session_bytes(name);
+                if used_bytes > most {
                     return Err(limits::too_many_sessions(most));
                 }
                 let counts = [0; COUNTED_EVENTS.len()];
@@ -261,14 +260,14 @@ fn build_sessions_within(
     let mut known = Properties::new(fields);
     for (id, session) in sessions {
         work.consume(WORK_PER_SESSION)?;
-        if held + known.value_bytes() > most {
+        if used_bytes + known.value_bytes() > most {
             return Err(limits::too_many_sessions(most));
         }
         let values =
             fields.iter().filter_map(|name| Some((name.clone(), session.value(field(name)?, &runs)?)));
         known.add(id.into_owned(), &values.collect::<Map<_, _>>());
     }
-    if held + known.value_bytes() > most {
+    if used_bytes + known.value_bytes() > most {
         return Err(limits::too_many_sessions(most));
     }
     Ok(known)
@@ -328,7 +327,7 @@ fn has_content(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
 
-/// What follows scheme and host, without query and fragment.
+/// The path of a URL, without query and fragment.
 fn path(url: &str) -> &str {
     let rest = match url.split_once("://") {
         Some((_, rest)) => rest.find(['/', '?', '#']).map_or("", |start| &rest[start..]),
@@ -337,7 +336,7 @@ fn path(url: &str) -> &str {
     rest.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The host without user and port; none for what has no scheme.
+/// The host of a URL, without user and port; none without a scheme.
 fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -355,7 +354,7 @@ mod tests {
     use crate::scan::Column;
 
     #[test]
-    fn every_field_that_counts_has_a_name_that_is_counted() {
+    fn every_count_field_has_a_counted_event() {
         for (name, field) in FIELDS {
             if let SessionField::Count(event) = field {
                 assert!(COUNTED_EVENTS.contains(&event), "{name}");
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_take_as_much_memory_as_the_limit_says_and_not_a_byte_more() {
+    fn the_memory_limit_is_exact() {
         let partitions = three();
         for (field, want) in [
             ("$pageview_count", [json!(1), json!(1), json!(2)]),

@@ -1,6 +1,6 @@
-//! What the events of one person have to look like.
+//! Behaviour patterns: conditions on the sequence of events of one person.
 //!
-//! Must stay true: the events of a person come ordered by time; whoever has no event at all shows nothing.
+//! Must stay true: the events of a person are ordered by time; a person without events matches no pattern.
 
 use chrono::{Days, Months};
 use chrono_tz::Tz;
@@ -8,18 +8,18 @@ use chrono_tz::Tz;
 use crate::dates::zone;
 use crate::scan::Micros;
 
-/// An event that a criterion names.
+/// An event that matches the first or second event of a criterion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MatchedEvent {
     pub(super) actor: u32,
     pub(super) time: Micros,
-    /// It is the criterion's event.
+    /// Matches the criterion's event.
     pub(super) first: bool,
-    /// It is the event that has to follow.
+    /// Matches the event that has to follow, in a sequence.
     pub(super) second: bool,
 }
 
-/// A number of events.
+/// A condition on the number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountCondition {
     Exactly(u64),
@@ -38,38 +38,38 @@ impl CountCondition {
     }
 }
 
-/// What is looked for among events that lie in the time of the scan.
+/// A condition on the events within the time range of the scan.
 #[derive(Debug, Clone)]
 pub(super) enum BehaviourPattern {
-    /// So many.
+    /// The number of events meets the condition.
     Times(CountCondition),
-    /// None before an instant.
+    /// No event before `since`.
     First { since: Micros },
-    /// One of the one kind and, after it and no later than so far from it, one of the other.
+    /// A first event, then a second event after it and at most `within` later.
     Sequence { within: CalendarDuration },
-    /// Some, but none from an instant on.
+    /// No event from `since` on.
     Stopped { since: Micros },
-    /// Some before the one instant, none up to the other, some from there on.
+    /// Events before `from`, none from there to `again`, and events from `again` on.
     Restarted { from: Micros, again: Micros },
-    /// So many in so many of the periods between edges; a period may have none at all.
+    /// The count condition holds in at least `periods` of the periods between `edges`. It may hold for zero events.
     Regularly { edges: Vec<Micros>, count: CountCondition, periods: usize },
 }
 
 impl BehaviourPattern {
-    /// Whether the events of one person, at least one, show it.
+    /// Whether the events of one person match. `rows` is not empty.
     pub(super) fn matches(&self, rows: &[MatchedEvent]) -> bool {
-        let before = |instant: Micros| rows.partition_point(|seen| seen.time < instant);
+        let before = |instant: Micros| rows.partition_point(|event| event.time < instant);
         match self {
             Self::Times(count) => count.holds(rows.len()),
             Self::First { since } => before(*since) == 0,
-            Self::Sequence { within } => follows(rows, within),
+            Self::Sequence { within } => has_sequence(rows, within),
             Self::Stopped { since } => before(*since) == rows.len(),
             Self::Restarted { from, again } => {
                 let old = before(*from);
                 old > 0 && before(*again) == old && old < rows.len()
             }
             Self::Regularly { edges, count, periods } => {
-                let until = |edge: Micros| rows.partition_point(|seen| seen.time <= edge);
+                let until = |edge: Micros| rows.partition_point(|event| event.time <= edge);
                 let full = edges.windows(2).filter(|edges| count.holds(until(edges[1]) - until(edges[0])));
                 full.count() >= *periods
             }
@@ -77,7 +77,7 @@ impl BehaviourPattern {
     }
 }
 
-/// A distance on the calendar of a zone.
+/// A calendar duration in a time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CalendarDuration {
     pub(super) months: u32,
@@ -86,7 +86,7 @@ pub(super) struct CalendarDuration {
 }
 
 impl CalendarDuration {
-    /// The instant so far after another: the same wall-clock time, on the last day of a month that is too short.
+    /// The instant this duration after another: the same wall-clock time, clamped to the last day of the month.
     fn after(self, instant: Micros) -> Micros {
         let local = zone::from_micros(instant, self.zone).naive_local();
         let end = local
@@ -96,14 +96,14 @@ impl CalendarDuration {
     }
 }
 
-/// Whether a first event has one after it, in time, that is the second. What happens at the same instant does not follow.
-fn follows(rows: &[MatchedEvent], within: &CalendarDuration) -> bool {
+/// Whether a second event follows a first event within the duration. Events of the same instant do not follow each other.
+fn has_sequence(rows: &[MatchedEvent], within: &CalendarDuration) -> bool {
     let mut until = Micros::MIN;
-    rows.chunk_by(|left, right| left.time == right.time).any(|tick| {
-        let time = tick[0].time;
-        let found = time <= until && tick.iter().any(|seen| seen.second);
-        if tick.iter().any(|seen| seen.first) {
-            // Where clocks are put back a later event may have an earlier end.
+    rows.chunk_by(|left, right| left.time == right.time).any(|instant| {
+        let time = instant[0].time;
+        let found = time <= until && instant.iter().any(|event| event.second);
+        if instant.iter().any(|event| event.first) {
+            // When clocks go back, a later event may have an earlier end.
             until = until.max(within.after(time));
         }
         found
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_wants_two_events_in_time() {
+    fn a_sequence_needs_two_events_within_the_duration() {
         for (rows, shown) in [
             (vec![(0, "a"), (10, "b")], true),
             (vec![(0, "a"), (11, "b")], false),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_counts_time_on_the_calendar() {
+    fn a_sequence_uses_calendar_durations() {
         let at =
             |text: &str| chrono::DateTime::parse_from_rfc3339(text).unwrap_or_default().timestamp_micros();
         for (months, days, zone, first, second, shown) in [

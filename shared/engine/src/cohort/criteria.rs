@@ -1,8 +1,8 @@
-//! The rules of a cohort, from its record.
+//! Compiles the stored rules of a cohort.
 //!
-//! Must stay true: both forms of records are read, `filters.properties` and the older `groups`; a criterion that is not
-//! understood is a refusal, because leaving it out would change who belongs. A negated criterion takes persons away
-//! from what others let in, so a cohort that would only take away is refused; without any criterion nobody belongs.
+//! Must stay true: both formats are supported, `filters.properties` and the legacy `groups`; an unknown criterion is an
+//! error, because ignoring it would change the membership. A negated criterion only excludes persons that other criteria
+//! include, so a cohort with only negated criteria is an error. A cohort without criteria has no members.
 
 use serde_json::{Map, Value, json};
 
@@ -13,18 +13,18 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Target};
 use crate::limits;
 
-/// A part of the rules.
+/// A compiled criterion or group.
 struct CriterionRule {
     rule: Rule,
-    /// It says only who does not belong.
+    /// It only excludes persons.
     negative: bool,
 }
 
-/// The rules of a cohort that is no list.
+/// Compiles the rules of a dynamic cohort.
 pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let part = match cohort.filters.get("properties") {
         Some(properties) if is_not_empty(properties) => member(properties, compiler, attr, 1)?,
-        _ => older(&cohort.groups, compiler, attr)?,
+        _ => legacy_groups(&cohort.groups, compiler, attr)?,
     };
     match part {
         None => Ok(Rule::Any(Vec::new())),
@@ -36,7 +36,7 @@ pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> 
     }
 }
 
-/// Whether the rules are those of `filters`, and not of the older form.
+/// Whether the cohort has rules in `filters`, and not in the legacy `groups`.
 pub(super) fn has_filters(cohort: &Cohort) -> bool {
     cohort.filters.get("properties").is_some_and(is_not_empty)
 }
@@ -49,7 +49,7 @@ fn is_not_empty(properties: &Value) -> bool {
     }
 }
 
-/// A group or a criterion; none for a group without members.
+/// Compiles a group or a criterion; none for a group without members.
 fn member(
     value: &Value,
     compiler: &mut Compiler<'_>,
@@ -77,8 +77,8 @@ fn member(
     }
 }
 
-/// Negated members are subtracted where all have to hold. Where one is enough, a negated one lets in whoever is not in
-/// it, so the whole says only who does not belong.
+/// Compiles a group. In an AND group, negated members are subtracted from the others. In an OR group, a negated member
+/// includes everyone outside of it, so the whole group counts as negative.
 fn group(
     list: &[Value],
     any: bool,
@@ -109,18 +109,18 @@ fn criterion(
         Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
         _ => false,
     };
-    let turned = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
+    let negate_if_needed = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
     match object.get("type").and_then(Value::as_str) {
         Some("behavioral") => {
             let rule = Rule::Behaviour(behaviour::compile(object, compiler, attr)?);
-            Ok(CriterionRule { rule: turned(rule), negative: negated })
+            Ok(CriterionRule { rule: negate_if_needed(rule), negative: negated })
         }
         None | Some("person") => {
             let rule = filters_rule(&json!([object]), compiler, attr)?;
-            Ok(CriterionRule { rule: turned(rule), negative: negated })
+            Ok(CriterionRule { rule: negate_if_needed(rule), negative: negated })
         }
         Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
-            // The filter of this type has its negation inside.
+            // Cohort filters contain their negation.
             let rule = filters_rule(&json!([object]), compiler, attr)?;
             let negative = matches!(&rule, Rule::All(rules) if matches!(rules.as_slice(), [Rule::Not(_)]));
             Ok(CriterionRule { rule, negative })
@@ -129,7 +129,7 @@ fn criterion(
     }
 }
 
-/// The refusal of a type of criteria that cohorts do not have.
+/// The error for an unknown criterion type.
 fn unknown_criterion_type(kind: &str, attr: &str) -> CalcError {
     let detail = format!(
         "A cohort has no criteria of type {kind}. The type must be one of person, cohort, behavioral; a criterion without \
@@ -138,7 +138,7 @@ fn unknown_criterion_type(kind: &str, attr: &str) -> CalcError {
     CalcError::invalid(attr, detail)
 }
 
-/// Property filters as rules. One that is incomplete would let everybody in, so it is refused.
+/// Compiles property filters. An incomplete one would include all persons, so it is an error.
 fn filters_rule(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let filter = compiler.parse_filter(Some(filters), attr)?;
     if filter.is_none() {
@@ -176,7 +176,11 @@ fn filter_rule(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> Calc
 }
 
 /// The older form: one of the entries has to hold, each of which is a set of properties or a number of events.
-fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Option<CriterionRule>> {
+fn legacy_groups(
+    groups: &Value,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<Option<CriterionRule>> {
     let groups = match groups {
         Value::Null => return Ok(None),
         Value::Array(groups) => groups,

@@ -1,8 +1,8 @@
-//! Cohorts by rules and by lists: who belongs to them.
+//! Compiles cohorts and evaluates their membership.
 //!
-//! Must stay true: membership is a question about a person as of now, answered once for each actor of a partition;
-//! cohorts come after those that they name, behaviours after those that their events ask for, so everything is evaluated
-//! in the order of the lists. A cohort that leads back to itself is refused.
+//! Must stay true: membership is evaluated as of now, once for each actor of a partition; the lists are in topological
+//! order (a cohort follows the cohorts that it references, a behaviour follows those that its event filters depend on), so
+//! they can be evaluated front to back. A cohort that references itself is an error.
 
 mod behaviour;
 mod behaviour_pattern;
@@ -22,36 +22,36 @@ use crate::work::WorkBudget;
 use behaviour::Behaviour;
 pub(crate) use behaviour::MIN_EVENT_TIME;
 
-/// The cohorts that a question asks about, and those that these name.
+/// The compiled cohorts of a query, including those that they reference.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cohorts {
-    /// Each after those that it names.
+    /// Cohort id and rule, in topological order.
     rules: Vec<(u64, Rule)>,
-    /// In the order of the behaviours that the plan needs.
+    /// In the order of [`crate::join::Needs::behaviours`].
     behaviours: Vec<Behaviour>,
-    /// What asked for each behaviour, so that the same is looked for once.
+    /// The JSON criterion of each behaviour, to deduplicate equal ones.
     criteria: Vec<serde_json::Value>,
-    /// Cohorts that are being compiled: each names the next.
+    /// The stack of cohorts being compiled, for cycle detection: each references the next.
     compiling: Vec<u64>,
 }
 
-/// What a person has to be.
+/// A condition on a person.
 #[derive(Debug, Clone)]
 enum Rule {
     All(Vec<Rule>),
     Any(Vec<Rule>),
     Not(Box<Rule>),
-    /// A property of the person passes.
+    /// A property of the person passes the test.
     Person(String, ValueTest),
-    /// On the list of a static cohort.
+    /// Member of a static cohort.
     StaticList(u64),
-    /// In another cohort.
+    /// Member of another cohort.
     Member(u64),
-    /// Showed a behaviour.
+    /// Matches the behaviour with this index.
     Behaviour(usize),
 }
 
-/// Makes a cohort ready to be asked about, with everything that it names.
+/// Compiles a cohort and all cohorts that it references.
 pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
     if compiler.cohorts.rules.iter().any(|(known, _)| *known == id) {
         return Ok(());
@@ -80,7 +80,7 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     Ok(())
 }
 
-/// Judges the rules of a cohort, and of those that they name.
+/// Validates the rules of a cohort, and of the cohorts that it references.
 pub(crate) fn validate(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     let definitions = compiler.definitions;
     let Some(cohort) = definitions.cohorts.get(&id).filter(|cohort| !cohort.is_static) else { return Ok(()) };
@@ -90,21 +90,24 @@ pub(crate) fn validate(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
 }
 
 impl Cohorts {
-    /// Joins facts to the rows of a partition of persons.
+    /// Joins the columns `keys` to the rows of a person partition.
     pub(crate) fn join(
         &self,
         partition: &mut Partition,
-        wanted: &BTreeSet<JoinedColumnKey>,
+        keys: &BTreeSet<JoinedColumnKey>,
         facts: &Facts,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
-        let asks = wanted.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
-        let members =
-            if asks { self.evaluate_membership(&partition.actors, facts, work)? } else { BTreeMap::new() };
-        join::join(partition, wanted, facts, &members, work)
+        let reads_membership = keys.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
+        let members = if reads_membership {
+            self.evaluate_membership(&partition.actors, facts, work)?
+        } else {
+            BTreeMap::new()
+        };
+        join::join(partition, keys, facts, &members, work)
     }
 
-    /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
+    /// The persons of a partition of the behaviour's scan that match it. `facts` must have all earlier behaviours.
     pub(crate) fn matching_persons(
         &self,
         index: usize,
@@ -117,7 +120,7 @@ impl Cohorts {
         behaviour.matching_persons(partition, work)
     }
 
-    /// How many of these persons belong to the cohort `id`.
+    /// Counts how many of `persons` are members of cohort `id`.
     pub(crate) fn count(
         &self,
         id: u64,
@@ -129,7 +132,7 @@ impl Cohorts {
         Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
     }
 
-    /// For each cohort, whether each of these persons belongs to it.
+    /// For each cohort: whether each actor is a member.
     fn evaluate_membership(
         &self,
         actors: &[Uuid],
@@ -147,7 +150,7 @@ impl Cohorts {
 }
 
 impl Rule {
-    /// One answer for each person.
+    /// Whether each actor meets the rule.
     fn evaluate(
         &self,
         actors: &[Uuid],
@@ -156,20 +159,20 @@ impl Rule {
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<bool>> {
         work.consume(actors.len())?;
-        let on = |list: Option<&std::collections::HashSet<Uuid>>| {
+        let in_list = |list: Option<&std::collections::HashSet<Uuid>>| {
             actors.iter().map(|actor| list.is_some_and(|list| list.contains(actor))).collect()
         };
-        let joined = |rules: &[Self], start: bool, join: fn(&mut bool, bool)| {
+        let combine = |rules: &[Self], start: bool, combine: fn(&mut bool, bool)| {
             let mut answers = vec![start; actors.len()];
             for rule in rules {
                 let more = rule.evaluate(actors, facts, members, work)?;
-                answers.iter_mut().zip(more).for_each(|(answer, more)| join(answer, more));
+                answers.iter_mut().zip(more).for_each(|(answer, more)| combine(answer, more));
             }
             Ok(answers)
         };
         Ok(match self {
-            Self::All(rules) => joined(rules, true, |answer, more| *answer &= more)?,
-            Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more)?,
+            Self::All(rules) => combine(rules, true, |answer, more| *answer &= more)?,
+            Self::Any(rules) => combine(rules, false, |answer, more| *answer |= more)?,
             Self::Not(rule) => {
                 rule.evaluate(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
             }
@@ -181,9 +184,9 @@ impl Rule {
                 let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
                 column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
             }
-            Self::StaticList(id) => on(facts.rosters.get(id)),
+            Self::StaticList(id) => in_list(facts.rosters.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
-            Self::Behaviour(index) => on(facts.behaviours.get(*index)),
+            Self::Behaviour(index) => in_list(facts.behaviours.get(*index)),
         })
     }
 }

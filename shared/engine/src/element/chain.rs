@@ -1,14 +1,14 @@
-//! The two forms in which events carry elements.
+//! Parses the two formats of elements.
 //!
-//! The text form is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
-//! quotes inside values are escaped. The list form has one object for each element.
+//! The string format is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
+//! quotes inside values are escaped. The list format has one object per element.
 
 use serde_json::{Map, Value, json};
 
 use super::Element;
 use crate::text::text_of;
 
-/// The elements of `$elements_chain`.
+/// Parses `$elements_chain`.
 pub(super) fn parse_chain(value: &Value) -> Vec<Element> {
     let Some(text) = text_of(value) else { return Vec::new() };
     let (mut elements, mut rest) = (Vec::new(), text.as_ref());
@@ -22,7 +22,7 @@ pub(super) fn parse_chain(value: &Value) -> Vec<Element> {
     elements
 }
 
-/// The elements of `$elements`, which may be a list or its JSON text.
+/// Parses `$elements`, which is a list or its JSON text.
 pub(super) fn parse_list(value: &Value) -> Vec<Element> {
     match value {
         Value::Array(list) => list.iter().filter_map(Value::as_object).map(parse_object).collect(),
@@ -34,7 +34,7 @@ pub(super) fn parse_list(value: &Value) -> Vec<Element> {
     }
 }
 
-/// Elements in the text form.
+/// Encodes elements in the string format.
 pub(super) fn encode_chain(elements: &[Element]) -> String {
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let one = |element: &Element| {
@@ -54,7 +54,7 @@ pub(super) fn encode_chain(elements: &[Element]) -> String {
     elements.iter().map(one).collect::<Vec<_>>().join(";")
 }
 
-/// The first element of a chain, and the chain after it.
+/// Parses the first element of a chain. Returns it and the rest of the chain.
 fn parse_element(chain: &str) -> (Element, &str) {
     let mut element = Element::default();
     let head = tag_and_classes_length(chain);
@@ -75,7 +75,7 @@ fn parse_element(chain: &str) -> (Element, &str) {
     }
 }
 
-/// Bytes of tag and classes. A class may hold a colon, so only one before a key ends them.
+/// Bytes of tag and classes. A class may contain a colon, so only a colon before a `key="` ends them.
 fn tag_and_classes_length(chain: &str) -> usize {
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let ends = |at: usize, byte: u8| match byte {
@@ -91,7 +91,7 @@ fn tag_and_classes_length(chain: &str) -> usize {
     end.map_or(chain.len(), |(at, _)| at)
 }
 
-/// A value up to its closing quote, and what follows the quote.
+/// Parses a value up to its closing quote. Returns it and the text after the quote.
 fn unquote(text: &str) -> (String, &str) {
     let (mut value, mut escaped) = (String::new(), false);
     for (at, letter) in text.char_indices() {
@@ -176,7 +176,7 @@ impl Element {
         })
     }
 
-    /// An attribute as selectors name it.
+    /// An attribute by its name in selectors.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         match name {
             "href" => self.href.as_deref(),

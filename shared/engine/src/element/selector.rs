@@ -1,26 +1,26 @@
 //! CSS selectors over the elements of an event: tags, `.class`, `#id`, attributes, `:nth-child(n)`, `:nth-of-type(n)`,
 //! descendants, children with `>`, alternatives with commas.
 //!
-//! Must stay true: a selector finds an element anywhere in the chain, as in the service; what is not known here is
-//! refused and never matches something else.
+//! Must stay true: a selector matches an element anywhere in the chain, not only the innermost one; unsupported
+//! syntax is an error.
 
 use super::Element;
 
-/// Compounds in one selector; each is tried on every element.
+/// Maximum compounds in one selector; each is tested on every element.
 const MAX_COMPOUNDS: usize = 64;
 
-/// A selector: alternatives, each a path from the outermost to the innermost element.
+/// A selector: alternatives, each a path of compounds from the outermost to the innermost element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<Vec<Compound>>);
 
-/// What one element has to be.
+/// The conditions on one element.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Compound {
     /// None for any.
     tag: Option<String>,
     classes: Vec<String>,
     attributes: Vec<(String, AttributeCondition)>,
-    /// The element has to lie directly in the one before.
+    /// The element has to be a child of the previous one, not only a descendant.
     is_child: bool,
 }
 
@@ -35,7 +35,7 @@ enum AttributeCondition {
 }
 
 impl Selector {
-    /// Reads a selector.
+    /// Parses a selector; none if its syntax is invalid or unsupported.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parser = SelectorParser(text.trim());
         let (mut paths, mut path) = (Vec::new(), Vec::new());
@@ -69,10 +69,10 @@ impl Selector {
         }
     }
 
-    /// Whether an element of the chain is meant. The chain goes from the innermost element outwards.
+    /// Whether an element of the chain matches. The chain is ordered from the innermost element outwards.
     pub(super) fn matches(&self, elements: &[Element]) -> bool {
         self.0.iter().any(|path| {
-            // Which elements the path up to here leads to; all of them before the first compound.
+            // The elements that the path so far matches; none before the first compound, which may match any.
             let mut reached: Option<Vec<bool>> = None;
             for compound in path {
                 let mut outside = false;
@@ -117,7 +117,7 @@ impl AttributeCondition {
     }
 }
 
-/// Reads a selector from left to right.
+/// Parses a selector from left to right.
 struct SelectorParser<'a>(&'a str);
 
 impl<'a> SelectorParser<'a> {
@@ -169,7 +169,7 @@ impl<'a> SelectorParser<'a> {
         }
     }
 
-    /// A name; a backslash takes the next character as it is.
+    /// Parses a name; a backslash escapes the next character.
     fn name(&mut self) -> Option<String> {
         let mut name = String::new();
         while let Some(letter) = self.peek() {
@@ -185,7 +185,7 @@ impl<'a> SelectorParser<'a> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// `name]`, `name=value]`, with one of the signs before the equals sign.
+    /// Parses `name]` or `name=value]`, with an optional operator sign before the equals sign.
     fn attribute(&mut self) -> Option<(String, AttributeCondition)> {
         self.skip_spaces();
         let name = self.name()?;
@@ -231,7 +231,7 @@ impl<'a> SelectorParser<'a> {
         }
     }
 
-    /// `nth-child(3)` or `nth-of-type(3)`, behind the colon.
+    /// Parses `nth-child(3)` or `nth-of-type(3)`, after the colon.
     fn position(&mut self) -> Option<(String, AttributeCondition)> {
         let name = self.name()?;
         if !matches!(name.as_str(), "nth-child" | "nth-of-type") {

@@ -12,7 +12,7 @@ fn finds(selector: &str, chain: &str) -> bool {
 }
 
 #[test]
-fn a_chain_reads_as_its_elements() {
+fn a_chain_is_parsed() {
     let elements = parse_chain(&json!(CHAIN));
     let tags: Vec<&str> = elements.iter().map(|element| element.tag.as_str()).collect();
     assert_eq!(tags, ["button", "a", "div#x", "body"]);
@@ -24,7 +24,7 @@ fn a_chain_reads_as_its_elements() {
 }
 
 #[test]
-fn a_list_reads_as_the_same_elements() {
+fn a_list_is_parsed_to_the_same_elements() {
     let list = json!([
         {"tag_name": "button", "$el_text": "Pay", "attr__class": "btn big", "nth_child": 2},
         {"tag_name": "a", "attr__href": "/cart", "attr__id": "go", "attr_class": ["link"]},
@@ -69,8 +69,8 @@ fn selectors_find_elements_anywhere_in_the_chain() {
 }
 
 #[test]
-fn nested_elements_of_one_kind_are_told_apart() {
-    // The div that lies in a section is not the one that holds the button.
+fn nested_elements_of_one_tag_are_distinguished() {
+    // The child of the section is the outer div, the parent of the button is the inner one.
     let chain = "button;div.inner;div.outer;section";
     assert!(finds("section > div button", chain));
     assert!(finds("section > .outer > .inner > button", chain));
@@ -78,7 +78,7 @@ fn nested_elements_of_one_kind_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_selector_is_refused() {
+fn invalid_selectors_are_rejected() {
     for text in [
         "",
         ">",
@@ -101,7 +101,7 @@ fn what_is_no_selector_is_refused() {
 }
 
 #[test]
-fn any_text_reads_as_some_elements() {
+fn parsing_never_fails() {
     for text in
         [";;;", ":", "a:b", "a:b=", "a:b=\"", "a:b=\"c", "a:b=\"\\", "::::=\"\"", "ü:ä=\"ö\";", "\"\"\""]
     {

@@ -1,7 +1,7 @@
-//! The operators of analytics filters, made into tests of one value.
+//! Compiles the operators of analytics filters to tests of one value.
 //!
-//! Must stay true: both sides are compared in their text form; missing and null are the same; of a list of values the
-//! positive operators want any, the negative ones all.
+//! Must stay true: both sides are compared in their text form; missing equals null; for a list of values, positive operators
+//! need any of them to match, negative operators need all of them not to match.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -112,7 +112,7 @@ impl Operator {
         NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
     }
 
-    /// Operators that hold for values which the plain ones do not hold for, and for missing ones.
+    /// Whether the operator is a negation, which also passes missing values.
     pub fn is_negative(self) -> bool {
         matches!(
             self,
@@ -126,13 +126,13 @@ impl Operator {
         )
     }
 
-    /// False for the two operators that look at nothing but presence.
+    /// False for the two operators that only test presence.
     pub fn needs_value(self) -> bool {
         !matches!(self, Self::IsSet | Self::IsNotSet)
     }
 }
 
-/// What compiling may still spend; one for a whole query.
+/// Limits of compiling one query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompileBudget {
     /// Regular expressions left.
@@ -145,44 +145,44 @@ impl Default for CompileBudget {
     }
 }
 
-/// An operator with its values, ready to test property values.
+/// A compiled operator with its values.
 #[derive(Debug, Clone)]
 pub(crate) enum ValueTest {
-    /// The same answer for every value.
+    /// The same result for every value.
     Always(bool),
-    /// Text is one of these; `negated` answers the opposite, for a missing value too.
+    /// The text is one of these. `negated` inverts the result, also for a missing value.
     OneOf { texts: HashSet<String>, negated: bool },
-    /// Text contains this one, capital letters told apart.
+    /// The text contains this text, case-sensitive.
     ContainsCaseSensitive(String),
-    /// Text contains one of these, which are in lower case.
+    /// The text in lower case contains one of these lower-case texts.
     ContainsIgnoreCase { needles: Vec<String>, negated: bool },
-    /// One of the patterns is found.
+    /// One of the regular expressions matches.
     Regex { patterns: Vec<RegexPattern>, negated: bool },
-    /// Ordered against one of these.
+    /// Compares with one of these bounds.
     Compared { order: ComparisonOperator, bounds: Vec<Bound> },
-    /// A number in a closed interval, or outside of it.
+    /// A number inside (`negated`: outside) a closed interval.
     NumberRange { low: f64, high: f64, negated: bool },
-    /// Present and not null, or not.
+    /// Present and not null; `negated`: missing or null.
     Presence { negated: bool },
-    /// A version in one of these ranges; what is no version is in none. `negated` answers the opposite.
+    /// A version in one of these ranges; an invalid version is in none. `negated` inverts the result.
     Version { ranges: Vec<Range>, negated: bool },
-    /// An instant, to the microsecond, that stands so to one of these; the zone reads texts without an offset.
+    /// Compares an instant, in microseconds, with one of these. Texts without an offset are in `zone`.
     InstantMicros { order: ComparisonOperator, bounds: Vec<Micros>, zone: Tz, negated: bool },
-    /// An instant in a closed interval, or outside of it.
+    /// An instant inside (`negated`: outside) a closed interval.
     InstantRange { low: Micros, high: Micros, zone: Tz, negated: bool },
-    /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
+    /// Compares an instant, in whole seconds, with one of these. Texts without an offset are in `zone`.
     InstantSeconds { order: ComparisonOperator, seconds: Vec<i64>, zone: Tz },
 }
 
-/// A pattern as it was written, and ready to be searched for.
+/// A regular expression, as text and compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct RegexPattern {
     pub(crate) text: String,
-    /// None for an invalid one, which nothing matches.
+    /// None if invalid; then nothing matches.
     pub(crate) regex: Option<BoundedRegex>,
 }
 
-/// How a value must stand to its bound.
+/// A comparison of a value with a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ComparisonOperator {
     Less,
@@ -204,7 +204,7 @@ impl ComparisonOperator {
     }
 }
 
-/// What a value is ordered against: numerically when the filter's value is a number or spells one.
+/// A bound of a comparison: a number if the filter's value is a number or numeric string.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bound {
     Number(f64),
@@ -212,7 +212,7 @@ pub(crate) enum Bound {
 }
 
 impl ValueTest {
-    /// Compiles an operator and its value. Relative dates count back from `now`, in its zone.
+    /// Compiles an operator and its value. Relative dates are relative to `now`, in its time zone.
     pub(crate) fn new(
         operator: Operator,
         value: &Value,
@@ -236,7 +236,7 @@ impl ValueTest {
         let texts = || values.iter().filter_map(text_of).map(Into::into);
         let lower = || values.iter().filter_map(text_of).map(|text| text.to_lowercase());
         Ok(match operator {
-            // Projects have no rules by which paths are cleaned, so a cleaned path is the path.
+            // Projects cannot define path cleaning rules, so the cleaned path is the path.
             Operator::Exact | Operator::In | Operator::IsCleanedPathExact => {
                 Self::OneOf { texts: texts().collect(), negated: false }
             }
@@ -269,8 +269,8 @@ impl ValueTest {
         })
     }
 
-    /// Compiles an operator on what is an instant by its nature: it is compared as such, by whatever text. Operators on
-    /// a part of a text look at the text of the instant.
+    /// Compiles an operator on a value that is always an instant: instants are compared, not texts. Text operators such as
+    /// `icontains` test the text of the instant.
     pub(crate) fn of_instants(
         operator: Operator,
         value: &Value,
@@ -312,7 +312,7 @@ impl ValueTest {
         }
     }
 
-    /// Whether a value passes, paid for; None is a missing one.
+    /// Consumes the work and tests a value. `None` is a missing value.
     pub(crate) fn matches_within_budget(
         &self,
         value: Option<&Value>,
@@ -322,7 +322,7 @@ impl ValueTest {
         Ok(self.holds(value))
     }
 
-    /// Pays for a value whose text is so long.
+    /// Consumes the work of testing a value of `bytes` bytes.
     pub(crate) fn consume_budget(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         work.consume_comparisons(self.comparisons(), bytes)?;
         if let Self::Regex { patterns, .. } = self {
@@ -333,7 +333,7 @@ impl ValueTest {
         Ok(())
     }
 
-    /// How many comparisons one value takes.
+    /// Number of comparisons per value.
     pub(crate) fn comparisons(&self) -> usize {
         match self {
             Self::Always(_) | Self::Presence { .. } | Self::OneOf { .. } | Self::ContainsCaseSensitive(_) => {
@@ -349,7 +349,7 @@ impl ValueTest {
         }
     }
 
-    /// Whether a value passes; None is a missing one.
+    /// Whether a value passes. `None` is a missing value.
     pub(crate) fn holds(&self, value: Option<&Value>) -> bool {
         let value = value.filter(|value| !value.is_null());
         match self {
@@ -369,7 +369,7 @@ impl ValueTest {
                 found != *negated
             }
             Self::Regex { patterns, negated } => {
-                // An invalid pattern matches nothing, whichever way it is asked.
+                // An invalid pattern passes nothing, negated or not.
                 if *negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
                     return false;
                 }
@@ -412,7 +412,7 @@ impl ValueTest {
 }
 
 impl ValueTest {
-    /// Whether an instant passes: dates are compared as such, everything else with the text of the instant.
+    /// Whether an event time passes: date tests compare instants, all others the text of the instant.
     pub(crate) fn matches_time(&self, time: Micros) -> bool {
         match self {
             Self::InstantMicros { order, bounds, negated, .. } => {

@@ -1,10 +1,10 @@
-//! Filters over columns: each distinct value is tested once, rows only look their answer up.
+//! Evaluates filters on columns: each distinct value is tested once, rows look up the result by code.
 
 use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::parse::group_of;
+use super::parse::group_column_index;
 use super::{CompileBudget, Filter, Operator, PropertyFilter, Target, ValueTest};
 use crate::element::{self, ElementTest};
 use crate::error::{CalcError, CalcResult};
@@ -18,35 +18,35 @@ use crate::work::WorkBudget;
 /// A compiled filter.
 #[derive(Debug, Clone)]
 pub(crate) enum Predicate {
-    /// Every member holds.
+    /// AND of all members.
     All(Vec<Predicate>),
-    /// One member holds.
+    /// OR of all members.
     Any(Vec<Predicate>),
     /// A test of the values of a column.
     Column(ColumnRef, ValueTest),
     /// A test of the event's name.
     EventName(ValueTest),
-    /// An SQL expression holds.
+    /// An SQL expression is true.
     Expression(Box<CompiledExpression>),
     /// A test of the event's time.
     Time(ValueTest),
-    /// A test of the elements that the event tells of.
+    /// A test of the event's elements.
     Elements(ElementTest),
 }
 
-/// Which rows of a run pass.
+/// The rows of a run that pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mask {
-    /// All of them.
+    /// All rows.
     Every,
-    /// None of them.
+    /// No row.
     Nothing,
-    /// Those with true, one answer a row.
+    /// Rows with `true`; one entry per row.
     Rows(Vec<bool>),
 }
 
 impl Predicate {
-    /// Compiles a filter. Relative dates count back from `now`, in its zone; `attr` is the field to blame.
+    /// Compiles a filter. Relative dates are relative to `now`, in its time zone; errors name the field `attr`.
     pub(crate) fn new(
         filter: &Filter,
         now: DateTime<Tz>,
@@ -89,7 +89,7 @@ impl Predicate {
                 return ValueTest::of_instants(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
             }
             Target::Metadata if leaf.key == "person_id" => ColumnRef::Joined(JoinedColumnKey::PersonId),
-            Target::Metadata => match group_of(&leaf.key) {
+            Target::Metadata => match group_column_index(&leaf.key) {
                 Some(index) => event(group_column(index)),
                 None => event(ColumnKey::DistinctId),
             },
@@ -108,7 +108,7 @@ impl Predicate {
         Ok(Self::Column(key, ValueTest::new(leaf.operator, &leaf.value, now, budget, attr)?))
     }
 
-    /// Calls back with every column that the predicate reads.
+    /// Calls `back` with every column that the predicate reads.
     pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         match self {
             Self::All(members) | Self::Any(members) => {
@@ -155,19 +155,19 @@ impl Predicate {
     }
 }
 
-/// A filter on the distinct ids of a person: of several any may be meant, whatever id its events came with. Everybody
-/// has one.
+/// A filter on the distinct ids of a person. Any of the person's ids can match, not only the one of the event. Every
+/// person has one.
 fn distinct_id_predicate(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predicate> {
     let values = match &leaf.value {
         Value::Array(list) => list.as_slice(),
         other => std::slice::from_ref(other),
     };
-    let everybody = Predicate::All(Vec::new());
+    let every_person = Predicate::All(Vec::new());
     match leaf.operator {
-        Operator::IsSet => Ok(everybody),
+        Operator::IsSet => Ok(every_person),
         Operator::IsNotSet => Ok(Predicate::Any(Vec::new())),
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn if values.is_empty() => {
-            Ok(everybody)
+            Ok(every_person)
         }
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn => {
             let ids = values.iter().filter_map(text_of).map(Into::into).collect();
@@ -182,7 +182,7 @@ fn distinct_id_predicate(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predic
     }
 }
 
-/// A filter on elements. A list of tags or selectors means any of them; an empty one restricts nothing.
+/// A filter on elements. Any tag or selector of a list can match; with an empty list all events pass.
 fn element_condition(
     leaf: &PropertyFilter,
     now: DateTime<Tz>,
@@ -211,7 +211,7 @@ fn element_condition(
 fn column_mask(column: &Column, test: &ValueTest, work: &WorkBudget<'_>) -> CalcResult<Mask> {
     work.consume(column.codes.len())?;
     let missing = test.holds(None);
-    // A few rows of a long dictionary do not pay for its length.
+    // For few rows of a long dictionary, test the values of the rows only.
     if column.codes.len() < column.values.len() {
         let value = |code: &u32| usize::try_from(*code).ok().and_then(|code| column.values.get(code));
         let answer = |code: &u32| {
@@ -224,7 +224,7 @@ fn column_mask(column: &Column, test: &ValueTest, work: &WorkBudget<'_>) -> Calc
     if answers.iter().all(|answer| *answer == missing) {
         return Ok(Mask::constant(missing));
     }
-    // A code outside of the dictionary is a row without a value.
+    // A row with a code outside of the dictionary has no value.
     let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
     Ok(Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect()))
 }
@@ -250,7 +250,7 @@ impl Mask {
         }
     }
 
-    /// Rows that pass both.
+    /// The rows that pass both masks.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -263,7 +263,7 @@ impl Mask {
         }
     }
 
-    /// Rows that pass either.
+    /// The rows that pass either mask.
     #[must_use]
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
