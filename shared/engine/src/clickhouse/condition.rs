@@ -1,14 +1,14 @@
-//! Filters as conditions on the columns of `events`.
+//! Translates filters to conditions on the columns of `events`.
 //!
-//! Must stay true: a condition is 0 or 1 and never null, so that it can be negated; what a filter needs beside the event
-//! (persons, groups, sessions, cohorts, elements) is refused by its name.
+//! Must stay true: a condition is 0 or 1 and never null, so that it can be negated; a filter that needs more than the event
+//! (persons, groups, sessions, cohorts, elements) is an error that names it.
 
 use super::{quote, unsupported};
 use crate::error::CalcResult;
 use crate::filter::{Bound, ComparisonOperator, Predicate, ValueTest};
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros};
 
-/// Values that the events of a statement have to show, each once: as texts `k0`, `k1` and so on, as numbers `n0`, `n1`.
+/// The distinct values of events that a statement reads: as texts in columns `k0`, `k1`, ..., as numbers in `n0`, `n1`, ...
 #[derive(Debug, Default)]
 pub(super) struct SelectedColumns {
     keys: Vec<ColumnKey>,
@@ -16,11 +16,11 @@ pub(super) struct SelectedColumns {
     numbers: Vec<bool>,
 }
 
-/// Start of the names under which groups are asked for.
+/// Prefix of the keys of groups.
 const GROUP_PREFIX: &str = "$group_";
 
 impl SelectedColumns {
-    /// What is shown: the place, the key, whether as a text and as a number.
+    /// Index, key, whether read as text, whether read as number.
     pub(super) fn columns(&self) -> impl Iterator<Item = (usize, &ColumnKey, bool, bool)> {
         let forms = self.texts.iter().zip(&self.numbers);
         self.keys.iter().zip(forms).enumerate().map(|(at, (key, (text, number)))| (at, key, *text, *number))
@@ -28,19 +28,19 @@ impl SelectedColumns {
 
     /// The column with the texts of a key.
     pub(super) fn text(&mut self, key: &ColumnKey) -> CalcResult<String> {
-        let at = self.place(key)?;
+        let at = self.column_index(key)?;
         self.texts[at] = true;
         Ok(format!("k{at}"))
     }
 
     /// The column with the numbers of a key.
     pub(super) fn number(&mut self, key: &ColumnKey) -> CalcResult<String> {
-        let at = self.place(key)?;
+        let at = self.column_index(key)?;
         self.numbers[at] = true;
         Ok(format!("n{at}"))
     }
 
-    fn place(&mut self, key: &ColumnKey) -> CalcResult<usize> {
+    fn column_index(&mut self, key: &ColumnKey) -> CalcResult<usize> {
         match key {
             ColumnKey::Property(key) if key.starts_with(GROUP_PREFIX) => {
                 return Err(unsupported(&format!("{key}, the group of an event")));
@@ -56,7 +56,7 @@ impl SelectedColumns {
         }))
     }
 
-    /// The condition that events meet which pass.
+    /// The condition for a predicate.
     pub(super) fn condition(&mut self, predicate: &Predicate) -> CalcResult<String> {
         match predicate {
             Predicate::All(members) => {
@@ -70,7 +70,7 @@ impl SelectedColumns {
                 Ok(quote::any(members))
             }
             Predicate::Column(ColumnRef::Event(key), test) => {
-                self.place(key)?;
+                self.column_index(key)?;
                 test_condition(&mut TestedValue::Field(self, key), test)
             }
             Predicate::Column(ColumnRef::Joined(key), _) => {
@@ -84,7 +84,7 @@ impl SelectedColumns {
     }
 }
 
-/// What a fact is called.
+/// The name of a joined column in error texts.
 fn describe(key: &JoinedColumnKey) -> String {
     match key {
         JoinedColumnKey::PersonId | JoinedColumnKey::HasDistinctId(_) => "who the person is".to_owned(),
@@ -97,7 +97,7 @@ fn describe(key: &JoinedColumnKey) -> String {
     }
 }
 
-/// What is tested.
+/// The value that is tested.
 enum TestedValue<'a> {
     Field(&'a mut SelectedColumns, &'a ColumnKey),
     Name,
@@ -146,13 +146,13 @@ fn test_condition(subject: &mut TestedValue<'_>, test: &ValueTest) -> CalcResult
             negate_if(*negated, quote::any(found.collect()))
         }
         ValueTest::Regex { patterns, negated } => {
-            // An invalid pattern matches nothing, whichever way it is asked.
+            // An invalid pattern passes nothing, negated or not.
             if *negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
                 return Ok(constant(false));
             }
             let text = subject.text()?;
             let valid = patterns.iter().filter(|pattern| pattern.regex.is_some());
-            // There a dot means line ends too, unless it is told not to.
+            // In ClickHouse a dot matches line ends too, unless `(?-s)` is set.
             let found = valid.map(|pattern| {
                 false_if_null(&format!("match({text}, {})", quote::text(&format!("(?-s){}", pattern.text))))
             });
@@ -184,7 +184,7 @@ fn test_condition(subject: &mut TestedValue<'_>, test: &ValueTest) -> CalcResult
     })
 }
 
-/// A test of the event's time, as instants.
+/// A test of the event's time.
 fn time_test(test: &ValueTest) -> CalcResult<String> {
     Ok(match test {
         ValueTest::Always(answer) => constant(*answer),
@@ -222,7 +222,7 @@ fn constant(answer: bool) -> String {
     if answer { quote::TRUE } else { quote::FALSE }.to_owned()
 }
 
-/// False where it is neither true nor false.
+/// Replaces null by false.
 fn false_if_null(condition: &str) -> String {
     format!("ifNull({condition}, 0)")
 }

@@ -1,7 +1,7 @@
-//! Trends in SQL: for each series one number a bucket and value, or one a value.
+//! Trends in SQL: for each series one number per bucket and breakdown value, or one per value.
 //!
-//! Must stay true: every bucket of the range has a row, buckets begin and end at the instants that the plan has; values
-//! are cut to the limit by the sum of their numbers, and the rest is added up.
+//! Must stay true: every bucket of the range has a row, with the same bounds as in the plan; breakdown values are limited
+//! to those with the largest sums, and the others are added up.
 
 use super::{StatementWriter, quote, unsupported};
 use crate::dates::buckets::Buckets;
@@ -13,26 +13,26 @@ use crate::query::{
 use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, Micros};
 
-/// Stands for missing, null and empty.
+/// The breakdown value for missing, null and empty.
 const NULL: &str = "$$_posthog_breakdown_null_$$";
-/// Stands for what the limit cut off.
+/// The breakdown value for all values beyond the limit.
 const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// What all series share.
+/// Parameters that are common to all series.
 struct TrendContext<'a> {
     query: &'a TrendsQuery,
     shared: String,
-    /// None for one number over the whole range.
+    /// None for a total over the whole range.
     buckets: Option<Buckets>,
-    /// First and last instant that count.
+    /// First and last counted instant.
     bounds: (Micros, Micros),
-    /// The first one where persons are compared by how many events they have.
-    asked_from: Micros,
-    /// The texts by which numbers are split, as a list.
+    /// First counted instant for statistics of events per actor.
+    requested_from: Micros,
+    /// The breakdown values, as a list.
     value: Option<String>,
 }
 
-/// The statement behind `events`.
+/// The select from `events`.
 pub(super) fn select(
     writer: &mut StatementWriter<'_>,
     query: &TrendsQuery,
@@ -40,7 +40,7 @@ pub(super) fn select(
 ) -> CalcResult<String> {
     check_supported(query)?;
     writer.compiler.add_actor_kind(ActorKind::of(writer.project, None));
-    let shared = writer.shared(&query.common)?;
+    let shared = writer.common_condition(&query.common)?;
     let total = query.display.is_total();
     let buckets = match total {
         true => None,
@@ -50,7 +50,7 @@ pub(super) fn select(
         None => None,
         Some(BreakdownBy::Cohorts { .. }) => return Err(unsupported("a breakdown by cohorts")),
         Some(BreakdownBy::Parts { parts, .. }) => {
-            let texts = writer.parts(parts)?;
+            let texts = writer.breakdown_parts(parts)?;
             let null = quote::text(NULL);
             let texts: Vec<String> =
                 texts.into_iter().map(|text| format!("assumeNotNull(ifNull({text}, {null}))")).collect();
@@ -59,7 +59,7 @@ pub(super) fn select(
     };
     let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
     let context =
-        TrendContext { query, shared, buckets, bounds, asked_from: range.from.timestamp_micros(), value };
+        TrendContext { query, shared, buckets, bounds, requested_from: range.from.timestamp_micros(), value };
     let mut series = Vec::with_capacity(query.series.len());
     for (order, one) in query.series.iter().enumerate() {
         series.push(context.series(writer, order, one)?);
@@ -86,10 +86,11 @@ fn check_supported(query: &TrendsQuery) -> CalcResult<()> {
 }
 
 impl TrendContext<'_> {
-    /// The rows of a series.
+    /// The select of one series.
     fn series(&self, writer: &mut StatementWriter<'_>, order: usize, series: &Series) -> CalcResult<String> {
-        let condition = writer.matches(series)?;
-        let first = if matches!(series.math, Math::PerActor(_)) { self.asked_from } else { self.bounds.0 };
+        let condition = writer.series_condition(series)?;
+        let first =
+            if matches!(series.math, Math::PerActor(_)) { self.requested_from } else { self.bounds.0 };
         let first = self.starts().first().map_or(first, |start| first.max(*start));
         let within = format!("t BETWEEN {first} AND {}", self.bounds.1);
         let condition = quote::all([condition, self.shared.clone(), within].into_iter());
@@ -106,7 +107,7 @@ impl TrendContext<'_> {
         let data = self.data(&numbers);
         let data = match &self.query.common.breakdown {
             None => data,
-            Some(breakdown) => self.cut(breakdown, &data),
+            Some(breakdown) => self.limit_values(breakdown, &data),
         };
         Ok(self.rows(order, &name, &data))
     }
@@ -144,7 +145,7 @@ impl TrendContext<'_> {
         let running = self.query.display == Display::ActionsLineGraphCumulative;
         Ok(match math {
             Math::Total => rows("toFloat64(count())"),
-            // A running sum takes everybody once.
+            // A cumulative sum counts each actor once.
             Math::Unique(Who::Actor) if running => format!(
                 "SELECT {by}bucket, toFloat64(count()) AS n FROM (SELECT {value}actor, min({}) AS bucket FROM events \
                  WHERE {condition} GROUP BY {by}actor) GROUP BY {by}bucket",
@@ -153,12 +154,12 @@ impl TrendContext<'_> {
             Math::Unique(Who::Actor) => rows("toFloat64(uniqExact(actor))"),
             Math::Property(statistic, NumberSource::Event(key)) => {
                 let number = writer.fields.number(&ColumnKey::Property(key.clone()))?;
-                rows(&of_numbers(*statistic, &number))
+                rows(&statistic_of(*statistic, &number))
             }
             Math::PerActor(statistic) => format!(
                 "SELECT {by}bucket, {} AS n FROM (SELECT {value}{} AS bucket, actor, toFloat64(count()) AS events_of_one \
                  FROM events WHERE {condition} GROUP BY {by}bucket, actor) GROUP BY {by}bucket",
-                of_numbers(*statistic, "events_of_one"),
+                statistic_of(*statistic, "events_of_one"),
                 self.bucket()
             ),
             Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
@@ -181,7 +182,7 @@ impl TrendContext<'_> {
         })
     }
 
-    /// The numbers of each value as a list, one a bucket.
+    /// The numbers of each breakdown value as a list with one per bucket.
     fn data(&self, numbers: &str) -> String {
         let width = if self.buckets.is_some() { self.starts().len() } else { 1 };
         let (value, by) = if self.value.is_some() { ("value, ", " GROUP BY value") } else { ("", "") };
@@ -192,15 +193,15 @@ impl TrendContext<'_> {
         )
     }
 
-    /// The values that stay, and the rest as one.
-    fn cut(&self, breakdown: &Breakdown, data: &str) -> String {
+    /// Limits the breakdown values and adds up the others.
+    fn limit_values(&self, breakdown: &Breakdown, data: &str) -> String {
         let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
         let limit = breakdown.limit.unwrap_or(default);
         let parts = match &breakdown.by {
             BreakdownBy::Parts { parts, .. } => parts.len(),
             BreakdownBy::Cohorts { .. } => 1,
         };
-        // Of totals null is as good as any.
+        // For totals, null is ordered like any other value.
         let class = if self.query.display.is_total() {
             "0".to_owned()
         } else {
@@ -215,7 +216,7 @@ impl TrendContext<'_> {
         )
     }
 
-    /// The rows of the answer.
+    /// The rows of the result.
     fn rows(&self, order: usize, name: &str, data: &str) -> String {
         let running = self.query.display == Display::ActionsLineGraphCumulative;
         let data_shown = if running { "arrayCumSum(data)" } else { "data" };
@@ -253,8 +254,8 @@ impl TrendContext<'_> {
     }
 }
 
-/// A statistic over the numbers of a column; 0 of none.
-fn of_numbers(statistic: Statistic, number: &str) -> String {
+/// A statistic of a number column; 0 without numbers.
+fn statistic_of(statistic: Statistic, number: &str) -> String {
     let all = match statistic {
         Statistic::Sum => format!("sumKahan({number})"),
         Statistic::Avg => format!("sumKahan({number}) / count({number})"),

@@ -1,7 +1,7 @@
-//! Aggregates: the number that an expression makes of many events.
+//! Aggregate functions over events.
 //!
-//! Must stay true: what several shares of the events have added up can be merged in any order; a tally of no event is
-//! zero, whatever the expression says.
+//! Must stay true: the states of several partitions can be merged in any order; the result for no events is 0, whatever
+//! the expression.
 
 use std::collections::HashSet;
 
@@ -56,7 +56,7 @@ impl AggregateFunction {
         AGGREGATE_FUNCTIONS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| *name)
     }
 
-    /// True for aggregates of numbers.
+    /// True for aggregates over numbers.
     pub(crate) fn is_numeric(self) -> bool {
         !matches!(self, Self::Count | Self::Uniq | Self::CountIf)
     }
@@ -65,10 +65,10 @@ impl AggregateFunction {
 /// A call of an aggregate function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AggregateCall {
-    what: Operation,
-    /// Operation is aggregated; none for all events.
+    operation: Operation,
+    /// The argument; none to count events.
     of: Option<Node>,
-    /// Events that do not pass are left out.
+    /// The condition of `sumIf`, `countIf` and `avgIf`.
     when: Option<Node>,
 }
 
@@ -85,7 +85,7 @@ enum Operation {
 }
 
 impl AggregateCall {
-    /// Judges the arguments of a call.
+    /// Validates the arguments of a call.
     pub(super) fn new(
         kind: AggregateFunction,
         level: Option<f64>,
@@ -111,7 +111,7 @@ impl AggregateCall {
             (_, 1) => (arguments.next(), None),
             _ => return Err(format!("{name}() does not take {count} arguments.")),
         };
-        let what = match kind {
+        let operation = match kind {
             AggregateFunction::Count if distinct => Operation::Distinct,
             AggregateFunction::Count | AggregateFunction::CountIf => Operation::Count,
             AggregateFunction::Uniq => Operation::Distinct,
@@ -123,22 +123,22 @@ impl AggregateCall {
             AggregateFunction::Quantile => Operation::Quantile(level.unwrap_or(0.5)),
             AggregateFunction::Any => Operation::First,
         };
-        match what {
+        match operation {
             Operation::Quantile(level) if !(0.0..=1.0).contains(&level) => {
                 Err(format!("The level of {name}() must be a number from 0 to 1."))
             }
-            what => Ok(Self { what, of, when }),
+            operation => Ok(Self { operation, of, when }),
         }
     }
 
-    /// The trees whose values it takes in.
+    /// The argument and the condition.
     pub(super) fn nodes(&self) -> (Option<&Node>, Option<&Node>) {
         (self.of.as_ref(), self.when.as_ref())
     }
 
-    /// Operation no event has added to.
-    pub(super) fn slot(&self) -> Accumulator {
-        match self.what {
+    /// An empty accumulator.
+    pub(super) fn accumulator(&self) -> Accumulator {
+        match self.operation {
             Operation::Count => Accumulator::Count(0),
             Operation::Distinct => Accumulator::Distinct(HashSet::new()),
             Operation::Sum | Operation::Average => Accumulator::Sum { sum: 0.0, rest: 0.0, count: 0 },
@@ -149,7 +149,7 @@ impl AggregateCall {
         }
     }
 
-    /// The values of the rows of a run, as the slot takes them in.
+    /// Prepares the evaluated rows of a run as input for accumulators.
     pub(super) fn input(
         &self,
         of: Option<RowValues>,
@@ -162,7 +162,7 @@ impl AggregateCall {
         }
         let of = of.map(|rows| {
             let numbers = rows.values.iter().map(Value::number).collect();
-            let texts = match self.what {
+            let texts = match self.operation {
                 Operation::Distinct => {
                     rows.values.iter().map(|value| value.text(zone).map(Into::into)).collect()
                 }
@@ -177,23 +177,23 @@ impl AggregateCall {
         Ok(AggregateInput { of, when })
     }
 
-    /// The result of a slot; missing where nothing was there to aggregate.
-    pub(super) fn result(&self, slot: &Accumulator) -> Value {
+    /// The result of an accumulator; missing if nothing was aggregated.
+    pub(super) fn result(&self, accumulator: &Accumulator) -> Value {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let whole = |count: u64| Value::Number(count as f64);
-        match slot {
+        match accumulator {
             Accumulator::Count(count) => whole(*count),
             Accumulator::Distinct(seen) => whole(u64::try_from(seen.len()).unwrap_or(u64::MAX)),
             Accumulator::Sum { count: 0, .. } => Value::Missing,
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-            Accumulator::Sum { sum, rest, count } => Value::number_of(match self.what {
+            Accumulator::Sum { sum, rest, count } => Value::number_of(match self.operation {
                 Operation::Average => (sum + rest) / *count as f64,
                 _ => sum + rest,
             }),
             Accumulator::Min(number) | Accumulator::Max(number) => {
                 number.map_or(Value::Missing, Value::Number)
             }
-            Accumulator::Numbers(numbers) => match self.what {
+            Accumulator::Numbers(numbers) => match self.operation {
                 Operation::Quantile(level) => quantile(numbers, level).map_or(Value::Missing, Value::Number),
                 _ => Value::Missing,
             },
@@ -202,7 +202,7 @@ impl AggregateCall {
     }
 }
 
-/// Operation rows give to one aggregate.
+/// The evaluated input of one aggregate.
 #[derive(Debug)]
 pub(super) struct AggregateInput {
     of: Option<Argument>,
@@ -213,16 +213,16 @@ pub(super) struct AggregateInput {
 struct Argument {
     rows: RowValues,
     numbers: Vec<Option<f64>>,
-    /// Only for aggregates that look at texts.
+    /// Only filled for distinct counts.
     texts: Vec<Option<Box<str>>>,
 }
 
-/// Operation an aggregate has taken in.
+/// The mergeable state of one aggregate function.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Accumulator {
     Count(u64),
     Distinct(HashSet<Box<str>>),
-    /// `rest` is what rounding took from the sum.
+    /// A compensated sum: `rest` is the accumulated rounding error.
     Sum {
         sum: f64,
         rest: f64,
@@ -236,7 +236,7 @@ pub(super) enum Accumulator {
 }
 
 impl Accumulator {
-    /// Bytes held, about: of texts their places only, which are as large as most of them.
+    /// Approximate memory in bytes. Texts count with their table entry only, which is as large as most texts.
     pub(super) fn weight(&self) -> usize {
         64 + match self {
             Self::Distinct(seen) => 48 * seen.len(),
@@ -245,7 +245,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes in a row.
+    /// Adds a row.
     pub(super) fn add(&mut self, input: &AggregateInput, run: &Run, row: usize) {
         if input.when.as_ref().is_some_and(|when| !when.get(row).copied().unwrap_or(false)) {
             return;
@@ -302,7 +302,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what another share has added up.
+    /// Merges the accumulator of another partition.
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Count(count), Self::Count(more)) => *count += more,
@@ -318,8 +318,8 @@ impl Accumulator {
                 *rest += little;
                 *count += others;
             }
-            (slot @ (Self::Min(_) | Self::Max(_)), Self::Min(Some(number)) | Self::Max(Some(number))) => {
-                slot.number(number);
+            (extremum @ (Self::Min(_) | Self::Max(_)), Self::Min(Some(number)) | Self::Max(Some(number))) => {
+                extremum.number(number);
             }
             (Self::Numbers(numbers), Self::Numbers(more)) => numbers.extend(more),
             (Self::First(first), Self::First(Some(other)))
@@ -332,14 +332,14 @@ impl Accumulator {
     }
 }
 
-/// Adds to a sum and keeps what rounding takes from it, so that the order of the numbers makes next to no difference.
+/// Neumaier summation: keeps the rounding error, so that the order of the numbers makes almost no difference.
 fn add_compensated(sum: &mut f64, rest: &mut f64, number: f64) {
     let total = *sum + number;
     *rest += if sum.abs() >= number.abs() { (*sum - total) + number } else { (number - total) + *sum };
     *sum = total;
 }
 
-/// The number at a level of the sorted numbers, between two of them in proportion.
+/// The quantile at `level` (0 to 1), with linear interpolation.
 fn quantile(numbers: &[f64], level: f64) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,12 +1,12 @@
-//! SQL expressions: filters, breakdown values and aggregates in the words of the caller.
+//! SQL expressions (HogQL subset) in filters, breakdowns and aggregates.
 //!
 //! The documented subset: fields `event`, `timestamp`, `distinct_id`, `person_id`, `properties.<name>`,
 //! `person.properties.<name>`, `group_<n>.properties.<name>`, `session.$session_duration`; numbers, texts, `true`,
 //! `false`, `null`; arithmetic, comparisons, `and or not`, `like ilike in`, `is null`, `a ? b : c`; the functions of
-//! [`function`] and the aggregates of [`aggregate`]. Anything else is refused by its name.
+//! [`function`] and the aggregates of [`aggregate`]. Anything else is an error that names it.
 //!
-//! Must stay true: an expression that exists can be calculated for every row, in time and memory that its length and
-//! the row bound; the same values give the same result in every partition.
+//! Must stay true: a parsed expression can be evaluated for every row, in time and memory bounded by its length and the
+//! row; the same values give the same result in every partition.
 
 mod aggregate;
 mod dialect;
@@ -48,14 +48,14 @@ pub struct Aggregate {
     tables: SymbolTable,
 }
 
-/// An expression over one event, ready to be calculated.
+/// A compiled expression over one event.
 #[derive(Debug, Clone)]
 pub(crate) struct CompiledExpression {
     node: Node,
     environment: Environment,
 }
 
-/// An expression over many events, ready to be calculated.
+/// A compiled expression over many events.
 #[derive(Debug, Clone)]
 pub(crate) struct CompiledAggregate {
     node: Node,
@@ -63,22 +63,22 @@ pub(crate) struct CompiledAggregate {
     environment: Environment,
 }
 
-/// Operation the rows of a run give to an aggregation; made once a run.
+/// The evaluated inputs of an aggregate for the rows of a run; built once per run.
 #[derive(Debug)]
 pub(crate) struct AggregateInputs<'a> {
     run: &'a Run,
     inputs: Vec<AggregateInput>,
 }
 
-/// Operation an aggregation has taken in.
+/// The mergeable state of an aggregate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct AggregateState {
     rows: u64,
-    slots: Vec<Accumulator>,
+    accumulators: Vec<Accumulator>,
 }
 
 impl Expression {
-    /// Reads an expression; `attr` is the field to blame.
+    /// Parses an expression; errors name the field `attr`.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
         let mut builder = TreeBuilder::new(attr, None);
@@ -91,7 +91,7 @@ impl Expression {
         &self.text
     }
 
-    /// Makes it ready; texts that name instants without an offset are wall-clock times in the zone.
+    /// Compiles the expression. Date texts without an offset are wall-clock times in `zone`.
     pub(crate) fn compile(
         &self,
         zone: Tz,
@@ -104,7 +104,7 @@ impl Expression {
 }
 
 impl Aggregate {
-    /// Reads an expression of aggregates; `attr` is the field to blame.
+    /// Parses an expression with aggregates; errors name the field `attr`.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
         let mut builder = TreeBuilder::new(attr, Some(Vec::new()));
@@ -121,7 +121,7 @@ impl Aggregate {
         &self.text
     }
 
-    /// Makes it ready.
+    /// Compiles the expression.
     pub(crate) fn compile(
         &self,
         zone: Tz,
@@ -133,7 +133,7 @@ impl Aggregate {
     }
 }
 
-/// Compiles the regular expressions. An invalid one is refused.
+/// Compiles the regular expressions. An error if one is invalid.
 fn environment(
     tables: &SymbolTable,
     zone: Tz,
@@ -149,12 +149,12 @@ fn environment(
 }
 
 impl CompiledExpression {
-    /// Calls back with every column that it reads.
+    /// Calls `back` with every column that it reads.
     pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         self.environment.for_each_column(back);
     }
 
-    /// Its values for the rows of a run.
+    /// Evaluates the rows of a run to a column.
     pub(crate) fn column(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Column> {
         let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let mut codes_of = Vec::with_capacity(rows.values.len());
@@ -173,16 +173,16 @@ impl CompiledExpression {
         Ok(Column::new(rows.codes.into_iter().map(code).collect(), values))
     }
 
-    /// The rows of a run for which it holds.
+    /// The rows of a run for which it is true.
     pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
         Ok(match holds.as_slice() {
             [] => Mask::Nothing,
-            answers if answers.iter().all(|holds| *holds) => Mask::Every,
-            answers if !answers.iter().any(|holds| *holds) => Mask::Nothing,
-            answers => {
-                let holds = |code: &u32| answers.get(*code as usize).copied().unwrap_or(false);
+            passes if passes.iter().all(|holds| *holds) => Mask::Every,
+            passes if !passes.iter().any(|holds| *holds) => Mask::Nothing,
+            passes => {
+                let holds = |code: &u32| passes.get(*code as usize).copied().unwrap_or(false);
                 Mask::Rows(rows.codes.iter().map(holds).collect())
             }
         })
@@ -190,12 +190,12 @@ impl CompiledExpression {
 }
 
 impl CompiledAggregate {
-    /// Calls back with every column that it reads.
+    /// Calls `back` with every column that it reads.
     pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         self.environment.for_each_column(back);
     }
 
-    /// Operation the rows of a run give to it.
+    /// Evaluates the inputs for the rows of a run.
     pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<AggregateInputs<'a>> {
         let inputs = self.calls.iter().map(|call| {
             let (of, when) = call.nodes();
@@ -207,43 +207,47 @@ impl CompiledAggregate {
         Ok(AggregateInputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
     }
 
-    /// Takes in a row of a run. A tally begins as [`AggregateState::default`].
-    pub(crate) fn add(&self, tally: &mut AggregateState, inputs: &AggregateInputs<'_>, row: usize) {
-        if tally.slots.is_empty() {
-            tally.slots = self.calls.iter().map(AggregateCall::slot).collect();
+    /// Adds a row to the state. The initial state is [`AggregateState::default`].
+    pub(crate) fn add(&self, state: &mut AggregateState, inputs: &AggregateInputs<'_>, row: usize) {
+        if state.accumulators.is_empty() {
+            state.accumulators = self.calls.iter().map(AggregateCall::accumulator).collect();
         }
-        tally.rows += 1;
-        for (slot, input) in tally.slots.iter_mut().zip(&inputs.inputs) {
-            slot.add(input, inputs.run, row);
+        state.rows += 1;
+        for (accumulator, input) in state.accumulators.iter_mut().zip(&inputs.inputs) {
+            accumulator.add(input, inputs.run, row);
         }
     }
 
-    /// The number that a tally comes to; 0 where there is none.
-    pub(crate) fn finish(&self, tally: &AggregateState, work: &WorkBudget<'_>) -> f64 {
-        if tally.rows == 0 {
+    /// The result of a state; 0 if it has no rows or the result is missing.
+    pub(crate) fn finish(&self, state: &AggregateState, work: &WorkBudget<'_>) -> f64 {
+        if state.rows == 0 {
             return 0.0;
         }
-        let results: Vec<_> =
-            self.calls.iter().zip(&tally.slots).map(|(call, slot)| call.result(slot)).collect();
+        let results: Vec<_> = self
+            .calls
+            .iter()
+            .zip(&state.accumulators)
+            .map(|(call, accumulator)| call.result(accumulator))
+            .collect();
         self.environment.evaluate_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
     }
 }
 
 impl AggregateState {
-    /// Bytes held, about.
+    /// Approximate memory in bytes.
     pub(crate) fn weight(&self) -> usize {
-        48 + self.slots.iter().map(Accumulator::weight).sum::<usize>()
+        48 + self.accumulators.iter().map(Accumulator::weight).sum::<usize>()
     }
 
-    /// The sum of two tallies of one aggregation.
+    /// Merges another state of the same aggregate.
     pub(crate) fn merge(&mut self, other: Self) {
         self.rows += other.rows;
-        if self.slots.is_empty() {
-            self.slots = other.slots;
+        if self.accumulators.is_empty() {
+            self.accumulators = other.accumulators;
             return;
         }
-        for (slot, more) in self.slots.iter_mut().zip(other.slots) {
-            slot.merge(more);
+        for (accumulator, more) in self.accumulators.iter_mut().zip(other.accumulators) {
+            accumulator.merge(more);
         }
     }
 }

@@ -382,7 +382,7 @@ fn number(text: &str, rows: &[Json]) -> f64 {
     whole
 }
 
-/// Operation a trend does with it: one tally a bucket, the rows of every run that count, parts merged, a number a bucket.
+/// What a trend does with it: one tally a bucket, the rows of every run that count, parts merged, a number a bucket.
 #[test]
 fn aggregates_of_events() {
     let rows = [

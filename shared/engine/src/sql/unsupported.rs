@@ -1,8 +1,8 @@
-//! Names for the SQL that expressions do not support, for refusals.
+//! Names of unsupported SQL constructs, for error texts.
 
 use sqlparser::ast::Expr;
 
-/// Operation to call an expression in a refusal.
+/// The name of an unsupported expression.
 pub(super) fn construct_name(expr: &Expr) -> String {
     let name = match expr {
         Expr::UnaryOp { op, .. } => return format!("the operator {op}"),
