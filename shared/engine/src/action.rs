@@ -1,33 +1,33 @@
-//! Actions: sets of events by steps, of which an event has to match one.
+//! Actions: an event matches an action if it matches one of its steps.
 //!
-//! Must stay true: a step is the AND of what it says; text, link target, selector and tag are asked of autocapture
-//! events only; an action without steps is every event. A definition that cannot be read is a refusal naming the action,
-//! never a wider or narrower set.
+//! Must stay true: a step is the AND of its conditions; text, link target, selector and tag are only tested on autocapture
+//! events; an action without steps matches every event. An invalid definition is an error that names the action, never a
+//! wider or narrower set of events.
 
 use serde_json::{Map, Value};
 
 use crate::definitions::Action;
 use crate::element::ElementTest;
 use crate::error::{CalcError, CalcResult};
-use crate::filter::{Operator, Predicate, Test};
+use crate::filter::{Operator, Predicate, ValueTest};
 use crate::limits;
 use crate::plan::Compiler;
-use crate::scan::{ColumnKey, RowKey};
+use crate::scan::{ColumnKey, ColumnRef};
 
-/// The event whose elements steps ask about.
+/// The event whose elements steps can test.
 const AUTOCAPTURE: &str = "$autocapture";
 
-/// A step made ready.
+/// A compiled step.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// The event's name; none for any.
     pub(crate) event: Option<String>,
-    /// Everything else.
+    /// All other conditions.
     pub(crate) predicate: Predicate,
 }
 
-/// The steps of an action, one at least. What they read will be in the rows.
-pub(crate) fn steps(
+/// Compiles the steps of an action, at least one, and registers the values that they read.
+pub(crate) fn compile_steps(
     id: u64,
     action: &Action,
     compiler: &mut Compiler<'_>,
@@ -40,53 +40,53 @@ pub(crate) fn steps(
         return Ok(vec![Step { event: None, predicate: Predicate::All(Vec::new()) }]);
     }
     let mut step = |step: &Value| match step {
-        Value::Object(fields) => self::step(fields, compiler, attr),
+        Value::Object(fields) => compile_step(fields, compiler, attr),
         _ => Err(CalcError::invalid(attr, "A step is not an object.")),
     };
     let steps: CalcResult<Vec<Step>> = action.steps.iter().map(&mut step).collect();
     steps.map_err(|error| error.inside(format_args!("action {id}")))
 }
 
-/// Judges the steps of an action, each under a name of its own: `steps__0`.
-pub(crate) fn judge(action: &Action, compiler: &mut Compiler<'_>) -> CalcResult<()> {
+/// Validates the steps of an action. An error names the step as its field: `steps__0`.
+pub(crate) fn validate(action: &Action, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     if action.steps.len() > limits::ACTION_STEPS {
         return Err(limits::too_many("steps", "steps in one action", limits::ACTION_STEPS));
     }
     for (at, step) in action.steps.iter().enumerate() {
         let attr = format!("steps__{at}");
         match step {
-            Value::Object(fields) => self::step(fields, compiler, &attr)?,
+            Value::Object(fields) => compile_step(fields, compiler, &attr)?,
             _ => return Err(CalcError::invalid(&attr, "A step is not an object.")),
         };
     }
     Ok(())
 }
 
-fn step(fields: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Step> {
+fn compile_step(fields: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Step> {
     let event = text(fields, "event", attr)?.map(str::to_owned);
     let mut members = Vec::new();
     if let Some(url) = text(fields, "url", attr)? {
-        let test = match Matching::of(fields, "url_matching", Matching::Contains, attr)? {
-            Matching::Contains => Test::Includes(url.to_owned()),
-            Matching::Exact => compiler.test(Operator::Exact, &url.into(), attr)?,
-            Matching::Regex => compiler.test(Operator::Regex, &url.into(), attr)?,
+        let test = match MatchMode::of(fields, "url_matching", MatchMode::Contains, attr)? {
+            MatchMode::Contains => ValueTest::ContainsCaseSensitive(url.to_owned()),
+            MatchMode::Exact => compiler.compile_test(Operator::Exact, &url.into(), attr)?,
+            MatchMode::Regex => compiler.compile_test(Operator::Regex, &url.into(), attr)?,
         };
-        let url = RowKey::Event(ColumnKey::Property("$current_url".to_owned()));
+        let url = ColumnRef::Event(ColumnKey::Property("$current_url".to_owned()));
         members.push(Predicate::Column(url, test));
     }
     if event.as_deref() == Some(AUTOCAPTURE) {
-        members.extend(elements(fields, compiler, attr)?.into_iter().map(Predicate::Elements));
+        members.extend(element_conditions(fields, compiler, attr)?.into_iter().map(Predicate::Elements));
     }
-    let filter = compiler.parse(fields.get("properties"), attr)?;
+    let filter = compiler.parse_filter(fields.get("properties"), attr)?;
     for member in &members {
-        compiler.ask(member, attr)?;
+        compiler.require_values_of(member, attr)?;
     }
-    members.push(compiler.predicate(&filter, attr)?);
+    members.push(compiler.compile_filter(&filter, attr)?);
     Ok(Step { event, predicate: Predicate::All(members) })
 }
 
-/// What a step asks of the elements of an event.
-fn elements(
+/// The conditions of a step on the elements of an event.
+fn element_conditions(
     fields: &Map<String, Value>,
     compiler: &mut Compiler<'_>,
     attr: &str,
@@ -94,12 +94,12 @@ fn elements(
     let mut tests = Vec::new();
     let test = |key: &str, matching: &str, compiler: &mut Compiler<'_>| {
         let Some(value) = text(fields, key, attr)? else { return Ok(None) };
-        let operator = match Matching::of(fields, matching, Matching::Exact, attr)? {
-            Matching::Exact => Operator::Exact,
-            Matching::Contains => Operator::Icontains,
-            Matching::Regex => Operator::Regex,
+        let operator = match MatchMode::of(fields, matching, MatchMode::Exact, attr)? {
+            MatchMode::Exact => Operator::Exact,
+            MatchMode::Contains => Operator::Icontains,
+            MatchMode::Regex => Operator::Regex,
         };
-        compiler.test(operator, &value.into(), attr).map(Some)
+        compiler.compile_test(operator, &value.into(), attr).map(Some)
     };
     tests.extend(test("text", "text_matching", compiler)?.map(|test| ElementTest::Text { test, all: false }));
     tests.extend(test("href", "href_matching", compiler)?.map(ElementTest::Href));
@@ -114,13 +114,13 @@ fn elements(
 
 /// How a text of a step is compared.
 #[derive(Clone, Copy)]
-enum Matching {
+enum MatchMode {
     Contains,
     Exact,
     Regex,
 }
 
-impl Matching {
+impl MatchMode {
     fn of(fields: &Map<String, Value>, key: &str, default: Self, attr: &str) -> CalcResult<Self> {
         match text(fields, key, attr)? {
             None => Ok(default),
@@ -132,7 +132,7 @@ impl Matching {
     }
 }
 
-/// A text of a step; an empty one says nothing.
+/// A string field of a step; none if missing or empty.
 fn text<'a>(fields: &'a Map<String, Value>, key: &str, attr: &str) -> CalcResult<Option<&'a str>> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),

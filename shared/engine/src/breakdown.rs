@@ -1,7 +1,7 @@
-//! The values that rows are split by: for each part of a breakdown, the text of every row of a run.
+//! Breakdown values: for each part of a breakdown, the text of every row of a run.
 //!
-//! Must stay true: trends and funnels take a row's value from here, so that both mean the same text; missing, null and
-//! empty are one, [`MISSING`], which each of them writes in its own way. Work is done once a distinct value.
+//! Must stay true: trends and funnels both take breakdown values from here, so they agree; missing, null and empty are all
+//! [`MISSING`], which trends and funnels display differently. Work is done once per distinct value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,57 +13,57 @@ use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
 use crate::plan::Compiler;
 use crate::query::{Part, PartSource};
-use crate::scan::{Column, ColumnKey, FactKey, MISSING, RowKey, Run};
-use crate::sql::{Expression, Program};
+use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, MISSING, Run};
+use crate::sql::{CompiledExpression, Expression};
 use crate::text::{text_length, text_of};
 use crate::work::WorkBudget;
 
-/// A breakdown made ready: what each of its parts reads.
+/// A compiled breakdown: the source of each of its parts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reader {
+pub(crate) struct BreakdownReader {
     parts: Vec<ReadPart>,
-    /// A missing URL is the empty one.
-    urls_never_miss: bool,
+    /// A missing URL counts as the empty URL.
+    missing_url_is_root: bool,
 }
 
 #[derive(Debug, Clone)]
 struct ReadPart {
     source: Source,
     normalize_url: bool,
-    /// It reads a property that may be missing.
+    /// The source is a property that may be missing.
     may_miss: bool,
 }
 
 #[derive(Debug, Clone)]
 enum Source {
-    Column(RowKey),
+    Column(ColumnRef),
     EventName,
     Time,
-    Expression(Box<Program>),
+    Expression(Box<CompiledExpression>),
 }
 
-/// The texts of the rows of a run, each value once; [`Texts::of`] says which one a row has.
+/// A dictionary-encoded column of texts; [`TextColumn::of`] gives the index of a row's text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Texts {
-    /// One code a row, as its column has them.
+pub(crate) struct TextColumn {
+    /// One code per row, taken from the source column.
     pub(crate) codes: ScalarBuffer<u32>,
-    /// By code the index of its text, [`MISSING`] for none.
+    /// By code: the index of its text in `values`, or [`MISSING`].
     pub(crate) table: Vec<u32>,
-    /// What codes outside of the table stand for.
+    /// The index for codes outside of `table`.
     pub(crate) missing: u32,
-    /// Distinct, none empty.
+    /// Distinct texts, none empty.
     pub(crate) values: Vec<String>,
 }
 
-impl Reader {
-    /// Asks for what the parts read.
+impl BreakdownReader {
+    /// Compiles the parts and registers the columns that they read.
     pub(crate) fn new(parts: &[Part], compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Self> {
         let parts = parts
             .iter()
             .map(|part| {
                 let source = source(&part.source, compiler, attr)?;
                 if let Source::Column(key) = &source {
-                    compiler.read(key, attr)?;
+                    compiler.require_value(key, attr)?;
                 }
                 let may_miss = matches!(
                     part.source,
@@ -72,35 +72,35 @@ impl Reader {
                 Ok(ReadPart { source, normalize_url: part.normalize_url, may_miss })
             })
             .collect::<CalcResult<Vec<_>>>()?;
-        Ok(Self { parts, urls_never_miss: false })
+        Ok(Self { parts, missing_url_is_root: false })
     }
 
-    /// The same, where a URL that is missing is the empty one and is cut like it, to `/`.
+    /// Makes missing URLs count as the empty URL, which normalizes to `/`.
     #[must_use]
     pub(crate) fn with_missing_urls(self) -> Self {
-        Self { urls_never_miss: true, ..self }
+        Self { missing_url_is_root: true, ..self }
     }
 
-    /// The column whose texts are the values; none where values are made of more than that.
-    pub(crate) fn plain_column(&self) -> Option<&RowKey> {
+    /// The only column of the breakdown, if its texts are used unchanged.
+    pub(crate) fn plain_column(&self) -> Option<&ColumnRef> {
         match self.parts.as_slice() {
             [ReadPart { source: Source::Column(key), normalize_url: false, .. }] => Some(key),
             _ => None,
         }
     }
 
-    /// The texts of each part, in their order.
-    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<Texts>> {
+    /// The texts of each part.
+    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
         let texts = |part: &ReadPart| {
             let texts = part.source.texts(run, part.normalize_url, work)?;
-            let has_root = self.urls_never_miss && part.normalize_url && part.may_miss;
+            let has_root = self.missing_url_is_root && part.normalize_url && part.may_miss;
             Ok(if has_root { texts.with_root() } else { texts })
         };
         self.parts.iter().map(texts).collect()
     }
 }
 
-impl Texts {
+impl TextColumn {
     /// The index of the text of a row, [`MISSING`] for none.
     #[inline]
     pub(crate) fn of(&self, row: usize) -> u32 {
@@ -108,7 +108,7 @@ impl Texts {
         index.copied().unwrap_or(self.missing)
     }
 
-    /// Rows without a text have that of the empty URL.
+    /// Gives rows without a text the text of the empty URL.
     fn with_root(mut self) -> Self {
         if (0..self.codes.len()).any(|row| self.of(row) == MISSING) {
             let known = self.values.iter().position(|text| text == ROOT);
@@ -125,20 +125,20 @@ impl Texts {
 }
 
 fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
-    let event = |key| Source::Column(RowKey::Event(key));
-    let fact = |key| Source::Column(RowKey::Fact(key));
+    let event = |key| Source::Column(ColumnRef::Event(key));
+    let joined = |key| Source::Column(ColumnRef::Joined(key));
     Ok(match part {
         PartSource::Event(key) => event(ColumnKey::Property(key.clone())),
-        PartSource::Person(key) => fact(FactKey::Person(key.clone())),
-        PartSource::Group(index, key) => fact(FactKey::Group(*index, key.clone())),
-        PartSource::Session(key) => fact(FactKey::Session(key.clone())),
+        PartSource::Person(key) => joined(JoinedColumnKey::Person(key.clone())),
+        PartSource::Group(index, key) => joined(JoinedColumnKey::Group(*index, key.clone())),
+        PartSource::Session(key) => joined(JoinedColumnKey::Session(key.clone())),
         PartSource::Expression(text) => {
-            let program = compiler.expression(&Expression::parse(text, attr)?, attr)?;
+            let program = compiler.compile_expression(&Expression::parse(text, attr)?, attr)?;
             Source::Expression(Box::new(program))
         }
         PartSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
-            "person_id" => fact(FactKey::PersonId),
+            "person_id" => joined(JoinedColumnKey::PersonId),
             "event" => Source::EventName,
             "timestamp" => Source::Time,
             "$group_0" | "$group_1" | "$group_2" | "$group_3" | "$group_4" => {
@@ -152,11 +152,11 @@ fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcRes
 }
 
 impl Source {
-    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
         match self {
-            Self::Column(key) => {
-                run.column(key).map_or_else(|| Ok(nothing(run)), |column| texts(column, normalize_url, work))
-            }
+            Self::Column(key) => run
+                .column(key)
+                .map_or_else(|| Ok(all_missing(run)), |column| texts(column, normalize_url, work)),
             Self::EventName => texts(&constant(run, Value::String(run.event.clone())), normalize_url, work),
             Self::Time => times(run, work),
             Self::Expression(program) => texts(&program.column(run, work)?, normalize_url, work),
@@ -164,28 +164,28 @@ impl Source {
     }
 }
 
-fn nothing(run: &Run) -> Texts {
+fn all_missing(run: &Run) -> TextColumn {
     let codes = vec![MISSING; run.actors.len()].into();
-    Texts { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
+    TextColumn { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
 }
 
 fn constant(run: &Run, value: Value) -> Column {
     Column::new(vec![0; run.actors.len()], vec![value])
 }
 
-/// When each event happened, UTC.
-fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+/// The time of each event as text, in UTC.
+fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
     let value = |time: &i64| {
-        work.consume(PER_TEXT)?;
+        work.consume(WORK_PER_TEXT)?;
         Ok(Value::String(text(time)))
     };
     let values = run.times.iter().map(value).collect::<CalcResult<_>>()?;
     texts(&Column::new((0..).take(run.times.len()).collect(), values), false, work)
 }
 
-/// The texts of a column, each once. Of a long dictionary only those are looked at that rows have.
-fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<Texts> {
+/// The distinct texts of a column. Of a long dictionary, only values that rows have are converted.
+fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     work.consume(column.codes.len())?;
     let length = column.values.len();
     let mut has_row = vec![length < SHORT_DICTIONARY && column.codes.len() / 4 > length; length];
@@ -201,14 +201,14 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
     let mut table = Vec::with_capacity(length);
     for (value, has_row) in column.values.iter().zip(has_row) {
         if has_row {
-            work.consume(PER_TEXT + text_length(value))?;
+            work.consume(WORK_PER_TEXT + text_length(value))?;
         }
-        // The empty text is no value, but as a URL it is the root.
+        // The empty text counts as missing, but as a URL it is the root.
         let is_value = |text: &Cow<'_, str>| normalize_url || !text.is_empty();
         let text = if has_row { text_of(value).filter(is_value) } else { None };
         let text = match text {
-            Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(normalized(text))),
-            Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(normalized(&text).to_owned())),
+            Some(Cow::Borrowed(text)) if normalize_url => Some(Cow::Borrowed(trim_url_end(text))),
+            Some(Cow::Owned(text)) if normalize_url => Some(Cow::Owned(trim_url_end(&text).to_owned())),
             text => text,
         };
         let next = u32::try_from(values.len()).unwrap_or(MISSING);
@@ -220,20 +220,21 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
         });
         table.push(index);
     }
-    Ok(Texts { codes: column.codes.clone(), table, missing: MISSING, values })
+    Ok(TextColumn { codes: column.codes.clone(), table, missing: MISSING, values })
 }
 
-/// Values of a dictionary that need not be proven to be those of rows: far fewer than a breakdown may have.
+/// Up to this length, all dictionary values are converted without checking that a row has them. It is far below the
+/// limit of breakdown values.
 const SHORT_DICTIONARY: usize = 1 << 14;
 
-/// Work that a text costs beside its bytes.
-const PER_TEXT: usize = 16;
+/// Units of work per text, beside its bytes.
+const WORK_PER_TEXT: usize = 16;
 
-/// What is left of a URL of which nothing is left.
+/// The normalized form of a URL of which nothing else is left.
 const ROOT: &str = "/";
 
 /// A URL without the slashes, question marks and hashes at its end; `/` when nothing is left.
-fn normalized(url: &str) -> &str {
+fn trim_url_end(url: &str) -> &str {
     match url.trim_end_matches(['/', '?', '#']) {
         "" => ROOT,
         rest => rest,
@@ -248,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    fn rows(texts: &Texts) -> Vec<u32> {
+    fn rows(texts: &TextColumn) -> Vec<u32> {
         (0..texts.codes.len()).map(|row| texts.of(row)).collect()
     }
 
@@ -270,7 +271,7 @@ mod tests {
             ("/", "/"),
             ("#?", "/"),
         ] {
-            assert_eq!(normalized(url), want);
+            assert_eq!(trim_url_end(url), want);
         }
         let column = Column::new(vec![0, 1, 2], vec![json!("u/"), json!("u"), json!("")]);
         assert_eq!(rows(&texts(&column, true, &WorkBudget::new(&|| false)).unwrap()), [0, 0, 1]);

@@ -1,7 +1,7 @@
-//! Compiles what a question asks for, and gathers what has to be known and read for it.
+//! Compiles the filters and expressions of a query, and records which data they read.
 //!
-//! Must stay true: whatever is compiled has asked for every value that it will read; the definitions of a question share
-//! one budget of filters and regular expressions.
+//! Must stay true: everything that is compiled here has registered each value that it will read; all definitions of a query
+//! share one budget of filters and regular expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,36 +12,36 @@ use serde_json::Value;
 use crate::cohort::{self, Cohorts};
 use crate::definitions::Definitions;
 use crate::error::CalcResult;
-use crate::facts::{self, Needs};
-use crate::filter::{Budget, Filter, Operator, Parser, Predicate, Test};
+use crate::filter::{CompileBudget, Filter, Operator, Parser, Predicate, ValueTest};
+use crate::join::{self, Needs};
 use crate::plan::ProjectContext;
-use crate::regroup::ActorKind;
-use crate::scan::{ColumnKey, EventSelection, FactKey, Micros, RowKey, ScanRequest};
+use crate::repartition::ActorKind;
+use crate::scan::{ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest};
 use crate::sessions;
-use crate::sql::{Aggregate, Aggregation, Expression, Program};
+use crate::sql::{Aggregate, CompiledAggregate, CompiledExpression, Expression};
 
-/// Compiles filters and gathers what they and their series read.
+/// Compiles filters and expressions, and collects the columns, events and actors that a plan reads.
 pub(crate) struct Compiler<'a> {
-    /// The instant of the question, in the project's zone.
+    /// The current instant, in the project's time zone.
     pub(crate) now: DateTime<Tz>,
-    /// What ids mean.
+    /// Actions and cohorts by id.
     pub(crate) definitions: &'a Definitions,
-    /// The kinds of actors that are counted; none where only events are.
+    /// The actor kinds that are counted; empty if only events are counted.
     pub(crate) actors: BTreeSet<ActorKind>,
-    budget: Budget,
-    /// Counts the filters of all definitions together.
+    budget: CompileBudget,
+    /// Counts the filters of all definitions against one limit.
     parser: Parser,
-    /// What was asked for.
+    /// The data that the plan reads.
     pub(crate) needs: Needs,
-    /// The cohorts that were asked about.
+    /// The compiled cohorts.
     pub(crate) cohorts: Cohorts,
 }
 
 impl<'a> Compiler<'a> {
-    /// Starts with a scan of no event at all.
+    /// Starts with a scan of no events.
     pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
         let needs = Needs {
-            scan: nothing(),
+            scan: empty_scan(),
             facts: BTreeSet::new(),
             persons: BTreeSet::new(),
             groups: BTreeMap::new(),
@@ -58,107 +58,122 @@ impl<'a> Compiler<'a> {
             now,
             definitions: &project.definitions,
             actors: BTreeSet::new(),
-            budget: Budget::default(),
+            budget: CompileBudget::default(),
             parser: Parser::default(),
             needs,
             cohorts: Cohorts::default(),
         }
     }
 
-    /// Makes the scan cover a time, both ends included.
-    pub(crate) fn cover(&mut self, from: Micros, to: Micros) {
+    /// Extends the scan to a time range, both ends inclusive.
+    pub(crate) fn extend_time_range(&mut self, from: Micros, to: Micros) {
         self.needs.scan.from = self.needs.scan.from.min(from);
         self.needs.scan.to = self.needs.scan.to.max(to);
     }
 
-    /// Adds a kind of actors to count: there will be partitions of these, without the rows that name none.
-    pub(crate) fn count(&mut self, actors: ActorKind) {
+    /// Registers an actor kind: the plan will have partitions of these actors. Rows without such an actor are dropped.
+    pub(crate) fn add_actor_kind(&mut self, actors: ActorKind) {
         self.actors.insert(actors);
         self.needs.scan.arrivals |= actors != ActorKind::Persons;
         if let Some(column) = actors.column() {
-            self.column(column);
+            self.require_event_column(column);
         }
     }
 
-    /// Compiles a filter; what it reads will be in the rows.
-    pub(crate) fn predicate(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
+    /// Compiles a filter and registers the values that it reads.
+    pub(crate) fn compile_filter(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
         let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
-        self.ask(&predicate, attr)?;
+        self.require_values_of(&predicate, attr)?;
         Ok(predicate)
     }
 
-    /// Makes an expression over one event ready; what it reads will be in the rows.
-    pub(crate) fn expression(&mut self, expression: &Expression, attr: &str) -> CalcResult<Program> {
+    /// Compiles an expression over one event and registers the values that it reads.
+    pub(crate) fn compile_expression(
+        &mut self,
+        expression: &Expression,
+        attr: &str,
+    ) -> CalcResult<CompiledExpression> {
         let program = expression.compile(self.now.timezone(), &mut self.budget, attr)?;
         let mut read = Vec::new();
-        program.reads(&mut |key| read.push(key.clone()));
-        read.iter().try_for_each(|key| self.read(key, attr))?;
+        program.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))?;
         Ok(program)
     }
 
-    /// Makes an expression over many events ready; what it reads will be in the rows.
-    pub(crate) fn aggregate(&mut self, aggregate: &Aggregate, attr: &str) -> CalcResult<Aggregation> {
-        // Of events of one time the first to arrive comes first, whoever did them.
+    /// Compiles an expression over many events and registers the values that it reads.
+    pub(crate) fn compile_aggregate(
+        &mut self,
+        aggregate: &Aggregate,
+        attr: &str,
+    ) -> CalcResult<CompiledAggregate> {
+        // `any()` takes the earliest event: events of equal time are ordered by arrival, also across actors.
         self.needs.scan.arrivals = true;
         let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;
         let mut read = Vec::new();
-        aggregation.reads(&mut |key| read.push(key.clone()));
-        read.iter().try_for_each(|key| self.read(key, attr))?;
+        aggregation.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))?;
         Ok(aggregation)
     }
 
-    /// Asks for every value that a predicate reads.
-    pub(crate) fn ask(&mut self, predicate: &Predicate, attr: &str) -> CalcResult<()> {
+    /// Registers every value that a predicate reads.
+    pub(crate) fn require_values_of(&mut self, predicate: &Predicate, attr: &str) -> CalcResult<()> {
         let mut read = Vec::new();
-        predicate.reads(&mut |key| read.push(key.clone()));
-        read.iter().try_for_each(|key| self.read(key, attr))
+        predicate.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))
     }
 
-    /// Compiles a test of one value, for a column that is asked for elsewhere.
-    pub(crate) fn test(&mut self, operator: Operator, value: &Value, attr: &str) -> CalcResult<Test> {
-        Test::new(operator, value, self.now, &mut self.budget, attr)
+    /// Compiles a test of one value; the caller registers the column.
+    pub(crate) fn compile_test(
+        &mut self,
+        operator: Operator,
+        value: &Value,
+        attr: &str,
+    ) -> CalcResult<ValueTest> {
+        ValueTest::new(operator, value, self.now, &mut self.budget, attr)
     }
 
-    /// Reads the filters of a definition.
-    pub(crate) fn parse(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
+    /// Parses the filters of an action or cohort.
+    pub(crate) fn parse_filter(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
         self.parser.parse(filters, attr)
     }
 
-    /// Asks for a value in every row.
-    pub(crate) fn read(&mut self, key: &RowKey, attr: &str) -> CalcResult<()> {
+    /// Registers a value that is read in every row.
+    pub(crate) fn require_value(&mut self, key: &ColumnRef, attr: &str) -> CalcResult<()> {
         match key {
-            RowKey::Event(key) => self.column(key.clone()),
-            RowKey::Fact(key) => {
+            ColumnRef::Event(key) => self.require_event_column(key.clone()),
+            ColumnRef::Joined(key) => {
                 self.needs.facts.insert(key.clone());
                 match key {
-                    FactKey::PersonId => {}
-                    FactKey::Person(property) => {
+                    JoinedColumnKey::PersonId => {}
+                    JoinedColumnKey::Person(property) => {
                         self.needs.persons.insert(property.clone());
                     }
-                    FactKey::Named(ids) => self.needs.distinct_ids.extend(ids.iter().cloned()),
-                    FactKey::PersonProperties => self.needs.whole_persons = true,
-                    FactKey::GroupProperties(index) => {
+                    JoinedColumnKey::HasDistinctId(ids) => {
+                        self.needs.distinct_ids.extend(ids.iter().cloned())
+                    }
+                    JoinedColumnKey::PersonProperties => self.needs.whole_persons = true,
+                    JoinedColumnKey::GroupProperties(index) => {
                         self.needs.whole_groups.insert(*index);
-                        self.column(facts::group_column(*index));
+                        self.require_event_column(join::group_column(*index));
                     }
-                    FactKey::Group(index, property) => {
+                    JoinedColumnKey::Group(index, property) => {
                         self.needs.groups.entry(*index).or_default().insert(property.clone());
-                        self.column(facts::group_column(*index));
+                        self.require_event_column(join::group_column(*index));
                     }
-                    FactKey::Session(field) => sessions::ask(field, self, attr)?,
-                    FactKey::Member(cohort) => cohort::compile(*cohort, self, attr)?,
+                    JoinedColumnKey::Session(field) => sessions::require_field(field, self, attr)?,
+                    JoinedColumnKey::InCohort(cohort) => cohort::compile(*cohort, self, attr)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn column(&mut self, key: ColumnKey) {
+    fn require_event_column(&mut self, key: ColumnKey) {
         self.needs.scan.columns.insert(key);
     }
 
-    /// Makes the scan cover events of a name, or of any.
-    pub(crate) fn event(&mut self, event: Option<&String>) {
+    /// Adds an event name to the scan; `None` selects all events.
+    pub(crate) fn include_event(&mut self, event: Option<&String>) {
         match (event, &mut self.needs.scan.events) {
             (Some(name), EventSelection::Named(names)) => {
                 names.insert(name.clone());
@@ -168,22 +183,22 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What `ask` asks for is put into a scan of its own: that scan, and what is joined to its rows.
-    pub(crate) fn aside<T>(
+    /// Runs `compile` with an empty scan. Returns that scan, the columns joined to its rows, and the result of `compile`.
+    pub(crate) fn in_separate_scan<T>(
         &mut self,
-        ask: impl FnOnce(&mut Self) -> CalcResult<T>,
-    ) -> CalcResult<(ScanRequest, BTreeSet<FactKey>, T)> {
+        compile: impl FnOnce(&mut Self) -> CalcResult<T>,
+    ) -> CalcResult<(ScanRequest, BTreeSet<JoinedColumnKey>, T)> {
         let outer =
-            (std::mem::replace(&mut self.needs.scan, nothing()), std::mem::take(&mut self.needs.facts));
-        let asked = ask(self)?;
+            (std::mem::replace(&mut self.needs.scan, empty_scan()), std::mem::take(&mut self.needs.facts));
+        let compiled = compile(self)?;
         let scan = std::mem::replace(&mut self.needs.scan, outer.0);
         let facts = std::mem::replace(&mut self.needs.facts, outer.1);
-        Ok((scan, facts, asked))
+        Ok((scan, facts, compiled))
     }
 }
 
-/// The scan of no event.
-fn nothing() -> ScanRequest {
+/// A scan that reads no events.
+fn empty_scan() -> ScanRequest {
     let events = EventSelection::Named(BTreeSet::new());
     ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new(), arrivals: false }
 }

@@ -1,15 +1,15 @@
-//! What a project has defined and questions refer to by id: actions and cohorts.
+//! Actions and cohorts, which queries reference by id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The definitions that a question refers to, directly or through each other.
+/// The actions and cohorts that a query references, directly or through each other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Definitions {
-    /// By id. What was deleted is not here.
+    /// By id, without deleted ones.
     pub actions: BTreeMap<u64, Action>,
-    /// By id. What was deleted is not here.
+    /// By id, without deleted ones.
     pub cohorts: BTreeMap<u64, Cohort>,
 }
 
@@ -18,7 +18,7 @@ pub struct Definitions {
 pub struct Action {
     /// Its name.
     pub name: String,
-    /// What an event must be: one of these, as the record has them. Without any, every event.
+    /// Steps as stored, of which an event has to match one. An action without steps matches every event.
     pub steps: Vec<Value>,
 }
 
@@ -27,15 +27,15 @@ pub struct Action {
 pub struct Cohort {
     /// Its name.
     pub name: String,
-    /// A list of persons instead of rules.
+    /// Has a member list instead of rules.
     pub is_static: bool,
-    /// Its rules `{"properties": {...}}` as the record has them; null for none.
+    /// Its rules `{"properties": {...}}` as stored; null if it has none.
     pub filters: Value,
-    /// Its rules in the older form; null for none.
+    /// Its rules in the legacy format; null if it has none.
     pub groups: Value,
 }
 
-/// The ids that something refers to.
+/// The ids that a query, action or cohort references.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mentions {
     /// Actions.
@@ -45,7 +45,7 @@ pub struct Mentions {
 }
 
 impl Mentions {
-    /// Nothing is referred to.
+    /// True if nothing is referenced.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty() && self.cohorts.is_empty()
     }

@@ -1,6 +1,6 @@
-//! The values that the codes of a column stand for, with what is found out of them once, however often they are asked for.
+//! The dictionary of a column, with lazily computed and cached text hashes.
 //!
-//! Must stay true: values never change; two values have one text id exactly when they have one text.
+//! Must stay true: values never change; two values have the same text hash exactly if they have the same text.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
@@ -10,24 +10,24 @@ use serde_json::Value;
 
 use crate::text::text_of;
 
-/// Values in the order of their codes. They may repeat.
+/// Values in the order of their codes; may have duplicates.
 #[derive(Debug, Clone, Default)]
 pub struct Dictionary {
     values: Vec<Value>,
-    text_ids: OnceLock<Vec<u128>>,
+    text_hashes: OnceLock<Vec<u128>>,
 }
 
-/// The text id of values without a text, or with an empty one.
+/// The text hash of values without a text, or with an empty one.
 pub(crate) const NO_TEXT: u128 = 0;
 
 impl Dictionary {
-    /// Bytes of memory that are remembered of each value at most, beside the value.
+    /// Maximum bytes of cached data per value, beside the value.
     pub const BYTES_REMEMBERED: usize = size_of::<u128>();
 
-    /// By code what tells the text of the value from all others.
-    pub(crate) fn text_ids(&self) -> &[u128] {
-        self.text_ids.get_or_init(|| {
-            let id = |value| text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text));
+    /// By code: the hash of the value's text.
+    pub(crate) fn text_hashes(&self) -> &[u128] {
+        self.text_hashes.get_or_init(|| {
+            let id = |value| text_of(value).filter(|text| !text.is_empty()).map(|text| text_hash(&text));
             self.values.iter().map(|value| id(value).unwrap_or(NO_TEXT)).collect()
         })
     }
@@ -35,7 +35,7 @@ impl Dictionary {
 
 impl From<Vec<Value>> for Dictionary {
     fn from(values: Vec<Value>) -> Self {
-        Self { values, text_ids: OnceLock::new() }
+        Self { values, text_hashes: OnceLock::new() }
     }
 }
 
@@ -53,8 +53,8 @@ impl PartialEq for Dictionary {
     }
 }
 
-/// A hash that is wide enough for no two texts of a project to share one.
-pub(crate) fn text_id(text: &str) -> u128 {
+/// A 128-bit hash, wide enough that collisions within a project can be ignored.
+pub(crate) fn text_hash(text: &str) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, text).hash(&mut hasher);
@@ -70,14 +70,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_one_text_have_one_id_and_those_of_none_have_none() {
+    fn values_of_equal_text_have_equal_hashes() {
         let values =
             vec![json!("5"), json!(5), json!(5.0), json!("a"), json!(""), json!(null), json!("true")];
         let dictionary = Dictionary::from(values);
-        let [text, whole, float, other, empty, null, truth] = dictionary.text_ids() else { unreachable!() };
+        let [text, whole, float, other, empty, null, truth] = dictionary.text_hashes() else {
+            unreachable!()
+        };
         assert!(text == whole && whole == float && text != other && other != truth);
         assert_eq!((*empty, *null), (NO_TEXT, NO_TEXT));
         assert!(![text, other, truth].contains(&&NO_TEXT));
-        assert_eq!(*truth, text_id("true"));
+        assert_eq!(*truth, text_hash("true"));
     }
 }

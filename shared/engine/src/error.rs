@@ -1,54 +1,54 @@
-//! The one error type of calculations.
+//! The error type of calculations.
 //!
-//! Must stay true: every refusal names what is wrong in words for the caller, and the field where one is to blame. No
-//! HTTP types here: the edge turns [`ErrorKind`] into a status and a `type`.
+//! Must stay true: every error explains to the API caller what is wrong, and names the field if there is one. No HTTP types
+//! here: the HTTP layer maps [`ErrorKind`] to a status and a `type`.
 
 use std::fmt;
 
-/// What sort of refusal a [`CalcError`] is.
+/// The category of a [`CalcError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A field has a wrong value, or asks for what is not supported: 400 `validation_error`.
+    /// A field has an invalid or unsupported value: 400 `validation_error`.
     Validation,
     /// A query node has the wrong shape: 400 `invalid_request` with code `parse_error`.
     Parse,
-    /// The caller's time budget ran out before the calculation was done.
+    /// The calculation was cancelled, because its time budget ran out.
     Timeout,
 }
 
-/// Why a question cannot be answered.
+/// Why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CalcError {
-    /// What sort of refusal.
+    /// The category.
     pub kind: ErrorKind,
-    /// Machine-readable reason, `invalid_input` unless the contract has a special one.
+    /// Machine-readable reason: `invalid_input` unless the contract defines a specific one.
     pub code: &'static str,
-    /// Text for people.
+    /// Human-readable text.
     pub detail: String,
-    /// The field to blame; nested fields join with `__`.
+    /// The invalid field; nested names are joined with `__`.
     pub attr: Option<String>,
 }
 
-/// Result of everything that can be refused.
+/// Result of a calculation step.
 pub type CalcResult<T> = Result<T, CalcError>;
 
 impl CalcError {
-    /// A field with a wrong value.
+    /// A field with an invalid value.
     pub fn invalid(attr: &str, detail: impl Into<String>) -> Self {
         Self::coded("invalid_input", Some(attr), detail)
     }
 
-    /// A wrong value with a code of its own, and the field if one alone is to blame.
+    /// A validation error with a specific code, and the field if there is exactly one.
     pub fn coded(code: &'static str, attr: Option<&str>, detail: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Validation, code, detail: detail.into(), attr: attr.map(str::to_owned) }
     }
 
-    /// A question that is understood but that this release does not calculate. `what` starts the sentence.
+    /// A valid query that is not supported. `what` completes the sentence "Not supported yet: ...".
     pub fn unsupported(attr: &str, what: impl fmt::Display) -> Self {
         Self::invalid(attr, format!("Not supported yet: {what}."))
     }
 
-    /// The same refusal, of something inside a definition that the question refers to.
+    /// Adds the definition in which the error is, such as `action 3`. Timeouts are left unchanged.
     #[must_use]
     pub fn inside(mut self, what: impl fmt::Display) -> Self {
         if self.kind != ErrorKind::Timeout {
@@ -57,12 +57,12 @@ impl CalcError {
         self
     }
 
-    /// A query node that is not one.
+    /// A query node of the wrong shape.
     pub fn parse(detail: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Parse, code: "parse_error", detail: detail.into(), attr: None }
     }
 
-    /// The time budget is used up.
+    /// The time budget is used up or the calculation was cancelled.
     pub fn timeout() -> Self {
         Self {
             kind: ErrorKind::Timeout,

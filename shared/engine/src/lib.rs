@@ -1,37 +1,36 @@
-//! The rules and the arithmetic of Pennon: flag rules, filters, dates, funnels and trends.
+//! Flag evaluation and analytics calculations: flag rules, filters, dates, funnels, trends and correlations.
 //!
-//! Everything here is a pure function of its arguments: no I/O, no clock, no randomness, no cloud types. The event
-//! store hands over columns ([`scan`]), a calculation gives back numbers in the shapes that the HTTP contract has:
-//! [`query`] parses a question, [`plan`] makes it ready and merges its parts.
+//! All functions are pure: no I/O, no clock, no randomness, no cloud types. [`query`] parses a request, [`plan`] compiles
+//! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
+//! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract.
 
 mod action;
-mod between;
 mod breakdown;
-mod check;
 pub mod clickhouse;
-mod codes;
 mod cohort;
+mod cohort_count;
 mod compiler;
 mod correlation;
 pub mod dates;
 pub mod definitions;
 mod dictionary;
+mod dictionary_encoder;
 mod element;
 pub mod error;
-pub mod facts;
 pub mod filter;
 pub mod flag;
 mod funnel;
+mod interpolate;
+mod join;
 pub mod limits;
 mod matcher;
-mod membership;
-mod mentions;
-mod pattern;
 pub mod people;
 pub mod plan;
 pub mod query;
+mod re2;
+mod references;
 mod regex_bounds;
-mod regroup;
+mod repartition;
 pub mod scan;
 mod semver;
 mod sessions;
@@ -40,17 +39,18 @@ pub mod sql;
 mod text;
 mod trends;
 mod url;
+mod validation;
 mod work;
 
-pub use codes::Codes;
+pub use cohort_count::Membership;
 pub use definitions::{Action, Cohort, Definitions, Mentions};
+pub use dictionary_encoder::Codes;
 pub use error::{CalcError, CalcResult, ErrorKind};
-pub use facts::{Facts, Needs, Properties};
 pub use funnel::unbox_breakdown;
-pub use membership::Membership;
+pub use join::{Facts, Needs, Properties};
 pub use plan::{Answer, Partial, Plan, ProjectContext};
 pub use query::{Parsed, Query};
-pub use regroup::ActorKind;
+pub use repartition::ActorKind;
 pub use sessions::{SessionValue, session_properties};
 pub use text::text_of;
 pub use work::{CancelOnDrop, CancellationToken};

@@ -1,6 +1,6 @@
-//! Which events a series, a step, an exclusion or a criterion means: an event's name or an action, and filters.
+//! Event matchers: an event name or an action, plus filters. Used by series, funnel steps, exclusions and cohort criteria.
 //!
-//! Must stay true: this is the only place that knows what an action matches.
+//! Must stay true: this is the only place that decides which events an action matches.
 
 use crate::action::{self, Step};
 use crate::error::CalcResult;
@@ -10,16 +10,16 @@ use crate::query::EventSource;
 use crate::scan::Run;
 use crate::work::WorkBudget;
 
-/// Events that count for something.
+/// Selects the events of a series, step, exclusion or criterion.
 #[derive(Debug, Clone)]
 pub(crate) struct Matcher {
-    /// An event that matches one of these, and the filters, counts.
+    /// An event has to match one of these, and the filters.
     alternatives: Vec<Step>,
     filters: Predicate,
 }
 
 impl Matcher {
-    /// Compiles a source with its own filters, and asks the scan for what it reads. None for an action that does not exist.
+    /// Compiles an event source with its filters and registers what they read. `None` if the action does not exist.
     pub(crate) fn new(
         source: &EventSource,
         filters: &Filter,
@@ -33,21 +33,21 @@ impl Matcher {
             EventSource::Action(id) => {
                 let definitions = compiler.definitions;
                 let Some(action) = definitions.actions.get(id) else { return Ok(None) };
-                action::steps(*id, action, compiler, attr)?
+                action::compile_steps(*id, action, compiler, attr)?
             }
         };
         for alternative in &alternatives {
-            compiler.event(alternative.event.as_ref());
+            compiler.include_event(alternative.event.as_ref());
         }
-        Ok(Some(Self { alternatives, filters: compiler.predicate(filters, attr)? }))
+        Ok(Some(Self { alternatives, filters: compiler.compile_filter(filters, attr)? }))
     }
 
-    /// An event matches one of these steps, and the filters.
-    pub(crate) fn parts(&self) -> (&[Step], &Predicate) {
+    /// The parts of the matcher: an event has to match one of these steps, and the filters.
+    pub(crate) fn alternatives_and_filters(&self) -> (&[Step], &Predicate) {
         (&self.alternatives, &self.filters)
     }
 
-    /// The rows of a run that count.
+    /// The rows of a run that match.
     pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         let mut mask = Mask::Nothing;
         for alternative in &self.alternatives {

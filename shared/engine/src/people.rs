@@ -1,6 +1,6 @@
-//! The people behind a number of an answer.
+//! The actors behind a data point of a result.
 //!
-//! Must stay true: whoever counts into a number is found by its selector, and nobody else.
+//! Must stay true: a selector lists exactly the actors that its data point counts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,35 +15,35 @@ use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
 use crate::plan::Plan;
 use crate::query::{Math, Query, Who};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::Micros;
 use crate::trends;
 pub use crate::trends::TrendPoint;
 
-/// One who counts into a number.
+/// An actor that counts towards a data point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matched {
-    /// Who it is, as in [`crate::scan::Partition::actors`]; for a group an id made of its key.
+    /// Its id, as in [`crate::scan::Partition::actors`]; for a group or distinct id, derived from its key.
     pub actor: Uuid,
-    /// The group's key or the distinct id, where the question counts these instead of persons.
+    /// The group key or distinct id; none for persons.
     pub key: Option<String>,
-    /// When the events happened that count, ascending.
+    /// Times of the events that count, ascending.
     pub times: Vec<Micros>,
 }
 
-/// The number whose people are meant.
+/// Selects one data point of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// Of a funnel.
+    /// A step of a funnel.
     Funnel(FunnelPoint),
-    /// Of a trend.
+    /// A value of a trend series.
     Trend(TrendPoint),
-    /// Of a correlation.
+    /// A row of a correlation.
     Correlation(CorrelationPoint),
 }
 
 impl Query {
-    /// The number that the parameters of a link choose.
+    /// Parses the query parameters of a link to the actors of a data point.
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
             Self::Trends(query) => trends::point(query, request).map(Selector::Trend),
@@ -53,17 +53,18 @@ impl Query {
     }
 }
 
-/// All parts together: whoever comes from several of them is there once. In the order of ids.
+/// Merges the actors of several partitions. An actor of several partitions is listed once, with all its times. Ordered by
+/// id.
 pub fn union(parts: impl IntoIterator<Item = Matched>) -> Vec<Matched> {
     let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
-    for one in parts {
-        match people.entry(one.actor) {
+    for matched in parts {
+        match people.entry(matched.actor) {
             Entry::Vacant(entry) => {
-                entry.insert(one);
+                entry.insert(matched);
             }
             Entry::Occupied(mut entry) => {
                 let times = &mut entry.get_mut().times;
-                times.extend(one.times);
+                times.extend(matched.times);
                 times.sort_unstable();
             }
         }
@@ -72,7 +73,7 @@ pub fn union(parts: impl IntoIterator<Item = Matched>) -> Vec<Matched> {
 }
 
 impl Selector {
-    /// Whom the number counts: the groups of a series that counts groups, else the actors of the plan.
+    /// The actor kind that the data point counts: groups if its series counts groups, else the actors of the plan.
     pub fn counts(&self, query: &Query, plan: &Plan) -> ActorKind {
         if let (Self::Trend(point), Query::Trends(trends)) = (self, query)
             && let Some(series) = trends.series.get(point.series)

@@ -1,7 +1,7 @@
-//! From a question to its answer: resolve, scan, count in parts, merge, finish.
+//! The stages of a calculation: compile the query, scan, join, compute partial results, merge them, finalize.
 //!
-//! Must stay true: parts over disjoint actors can be computed in any order, on any thread, and merged in any order; the
-//! answer does not depend on how the actors were divided.
+//! Must stay true: partial results over disjoint actors can be computed in any order, on any thread, and merged in any
+//! order; the final result does not depend on how the actors were partitioned.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,56 +15,56 @@ use crate::correlation::{Correlation, Counts};
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
-use crate::facts::{Facts, Needs};
 use crate::filter::{Filter, Parser};
 use crate::funnel::{Funnel, Rows};
+use crate::join::{Facts, Needs};
 use crate::people::{Matched, Selector};
 use crate::query::{Common, Query};
-use crate::regroup::{ActorKind, regroup_by_kinds};
+use crate::repartition::{ActorKind, repartition_by_actor_kind};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
 use crate::trends::{self, Trend};
 use crate::work::WorkBudget;
 
-/// What a calculation needs to know of the project.
+/// Project settings that a calculation depends on.
 #[derive(Debug, Clone)]
 pub struct ProjectContext {
-    /// As it stands in paths: links in answers begin with it.
+    /// The project id as used in URL paths; links in results begin with it.
     pub project_id: String,
-    /// Zone of all dates.
+    /// Time zone of all dates.
     pub timezone: Tz,
     /// First day of a week.
     pub week_start: WeekStart,
-    /// Filters that `filter_test_accounts` adds.
+    /// Filters that are added when a query sets `filter_test_accounts`.
     pub test_account_filters: Vec<Value>,
-    /// Time of the earliest event; read only when [`Query::needs_earliest`] says so.
+    /// Time of the earliest event; read only if [`Query::needs_earliest`] is true.
     pub earliest_event: Option<Micros>,
-    /// The project counts distinct ids instead of persons.
+    /// Count distinct ids instead of persons.
     pub aggregate_by_distinct_id: bool,
-    /// The actions and cohorts that the question refers to, see [`Query::mentions`].
+    /// The actions and cohorts that the query references, see [`Query::mentions`].
     pub definitions: Definitions,
 }
 
-/// A question made ready: dates resolved, filters compiled.
+/// A compiled query: dates are resolved, filters are compiled.
 #[derive(Debug, Clone)]
 pub struct Plan {
     needs: Needs,
     actors: BTreeSet<ActorKind>,
     cohorts: Cohorts,
-    task: Task,
+    query: CompiledQuery,
 }
 
 #[derive(Debug, Clone)]
-enum Task {
+enum CompiledQuery {
     Trend(Box<Trend>),
     Funnel(Box<Funnel>),
     Correlation(Box<Correlation>),
 }
 
-/// What a share of the actors adds to an answer. The default is the share of nobody.
+/// The mergeable result of one partition. The default is the result for no actors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
-    /// Trends: what was counted.
+    /// Trends.
     pub(crate) trend: trends::Sum,
     /// Funnels.
     pub(crate) rows: Rows,
@@ -72,36 +72,38 @@ pub struct Partial {
     pub(crate) pairs: Counts,
 }
 
-/// An answer.
+/// The final result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// In the contract's `result` shape.
+    /// The `result` field of the response.
     pub result: Value,
-    /// For trends whether breakdown values were cut off; none for funnels.
+    /// Trends: whether breakdown values were cut off by the limit. `None` for funnels and correlations.
     pub has_more: Option<bool>,
 }
 
 impl Query {
-    /// Resolves dates at an instant and compiles filters.
+    /// Resolves relative dates against `now` and compiles filters.
     pub fn plan(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<Plan> {
         let range = self.range(project, now)?;
         let mut compiler = Compiler::new(project, now);
-        let task = match self {
-            Self::Trends(query) => Task::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?)),
+        let query = match self {
+            Self::Trends(query) => {
+                CompiledQuery::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?))
+            }
             Self::Funnels(query) => {
-                Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
             }
             Self::Correlation(query) => {
-                Task::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
             }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
-        Ok(Plan { needs, actors, cohorts, task })
+        Ok(Plan { needs, actors, cohorts, query })
     }
 }
 
 impl Plan {
-    /// What has to be known before anything can be counted.
+    /// The data that the calculation reads: events, and what is joined to them.
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
@@ -111,74 +113,78 @@ impl Plan {
         &self.needs.scan
     }
 
-    /// The kind of actors that the number of `selector` counts, and that its joined partitions are of. Actors that are
-    /// no persons have keys in joined partitions.
+    /// The actor kind that the data point of `selector` counts; its joined partitions contain actors of this kind.
+    /// Groups and distinct ids have keys in joined partitions.
     pub fn actors(&self, selector: &Selector) -> ActorKind {
-        match (&self.task, selector) {
-            (Task::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
+        match (&self.query, selector) {
+            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
             _ => self.actors.first().copied().unwrap_or_default(),
         }
     }
 
-    /// Joins what is known to the partitions of the scan, as [`Plan::partial`] wants them: of all its partitions at
-    /// once, because other actors than persons are gathered from all of them. `stop` is asked as in [`Plan::partial`].
+    /// Joins `facts` to the scanned partitions and repartitions them by actor kind, as [`Plan::partial`] expects them.
+    /// Takes all partitions at once, because the events of one group or distinct id may lie in all of them.
+    /// `is_cancelled` is called as in [`Plan::partial`].
     pub fn join(
         &self,
         mut partitions: Vec<Partition>,
         mut facts: Facts,
-        stop: &dyn Fn() -> bool,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
-        let work = &WorkBudget::new(stop);
-        complete(&self.needs, &self.cohorts, &mut facts, work)?;
+        let work = &WorkBudget::new(is_cancelled);
+        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
         }
-        regroup_by_kinds(partitions, &self.actors, work)
+        repartition_by_actor_kind(partitions, &self.actors, work)
     }
 
-    /// Counts one joined partition of that scan. `stop` is asked from time to time; true ends with a timeout.
-    pub fn partial(&self, partition: &Partition, stop: &dyn Fn() -> bool) -> CalcResult<Partial> {
-        let work = &WorkBudget::new(stop);
-        match &self.task {
-            Task::Trend(trend) => {
+    /// Computes the partial result of one joined partition. `is_cancelled` is called
+    /// periodically; `true` ends the calculation with a timeout error.
+    pub fn partial(&self, partition: &Partition, is_cancelled: &dyn Fn() -> bool) -> CalcResult<Partial> {
+        let work = &WorkBudget::new(is_cancelled);
+        match &self.query {
+            CompiledQuery::Trend(trend) => {
                 Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
             }
-            Task::Funnel(funnel) => {
+            CompiledQuery::Funnel(funnel) => {
                 Ok(Partial { rows: funnel.partial(partition, work)?, ..Partial::default() })
             }
-            Task::Correlation(correlation) => {
+            CompiledQuery::Correlation(correlation) => {
                 Ok(Partial { pairs: correlation.partial(partition, work)?, ..Partial::default() })
             }
         }
     }
 
-    /// Who of one joined partition of that scan counts into a number of the answer, in the order of their ids;
-    /// [`crate::people::union`] puts partitions together. `stop` is asked as in [`Plan::partial`].
+    /// Lists the actors of one joined partition that count towards a data point, ordered by id;
+    /// [`crate::people::union`] merges the lists of all partitions. `is_cancelled` is called as in [`Plan::partial`].
     pub fn people(
         &self,
         partition: &Partition,
         selector: &Selector,
-        stop: &dyn Fn() -> bool,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Matched>> {
-        let work = &WorkBudget::new(stop);
-        match (&self.task, selector) {
-            (Task::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
-            (Task::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, work),
-            (Task::Correlation(correlation), Selector::Correlation(point)) => {
+        let work = &WorkBudget::new(is_cancelled);
+        match (&self.query, selector) {
+            (CompiledQuery::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
+            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.people(partition, point, work),
+            (CompiledQuery::Correlation(correlation), Selector::Correlation(point)) => {
                 correlation.people(partition, point, work)
             }
             _ => Err(CalcError::invalid("insight", "The number is not one of this question.")),
         }
     }
 
-    /// The answer from the sum of all parts; without any part it is the answer for no events. Many
-    /// series take a while: `stop` is asked now and then, and a true one ends it as out of time.
-    pub fn finish(&self, sum: Partial, stop: &dyn Fn() -> bool) -> CalcResult<Answer> {
-        let work = &WorkBudget::new(stop);
-        match &self.task {
-            Task::Trend(trend) => trend.finish(sum.trend, work),
-            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None }),
-            Task::Correlation(correlation) => {
+    /// Builds the final result from the merged partial results. `Partial::default()` gives the result for no events.
+    /// Many series take a while, so this is cancellable as [`Plan::partial`] is.
+    pub fn finish(&self, sum: Partial, is_cancelled: &dyn Fn() -> bool) -> CalcResult<Answer> {
+        let work = &WorkBudget::new(is_cancelled);
+        match &self.query {
+            CompiledQuery::Trend(trend) => trend.finish(sum.trend, work),
+            CompiledQuery::Funnel(funnel) => {
+                Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None })
+            }
+            CompiledQuery::Correlation(correlation) => {
                 Ok(Answer { result: correlation.finish(sum.pairs, work)?, has_more: None })
             }
         }
@@ -186,7 +192,7 @@ impl Plan {
 }
 
 impl Partial {
-    /// The sum of two parts of one plan.
+    /// Merges two partial results of the same plan.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.trend = self.trend.merge(other.trend);
@@ -196,8 +202,8 @@ impl Partial {
     }
 }
 
-/// Finds out what only events tell: sessions, and who behaved as cohorts ask it.
-pub(crate) fn complete(
+/// Computes the join data that is derived from events: sessions, and the persons that match behavioural criteria.
+pub(crate) fn derive_join_data(
     needs: &Needs,
     cohorts: &Cohorts,
     facts: &mut Facts,
@@ -206,20 +212,20 @@ pub(crate) fn complete(
     let mut scans = std::mem::take(&mut facts.further).into_iter();
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();
-        facts.sessions = sessions::gather(&needs.session_fields, &partitions, work)?;
+        facts.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
-        let mut shown = HashSet::new();
+        let mut persons = HashSet::new();
         for partition in &mut partitions {
-            shown.extend(cohorts.behaved(index, partition, facts, work)?);
+            persons.extend(cohorts.matching_persons(index, partition, facts, work)?);
         }
-        facts.behaviours.push(shown);
+        facts.behaviours.push(persons);
     }
     Ok(())
 }
 
-/// The filters on every event of a question: its own and, when asked for, the project's test account filters.
-pub(crate) fn shared_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
+/// The filters on every event of a query: its own and, with `filter_test_accounts`, the project's test account filters.
+pub(crate) fn common_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
     let mut members = Vec::new();
     if common.filter_test_accounts {
         let filters = Value::Array(project.test_account_filters.clone());

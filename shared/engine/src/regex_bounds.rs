@@ -1,10 +1,10 @@
-//! Regular expressions with a bound on what searching one text may take.
+//! Regular expressions with a bounded search time.
 //!
-//! A search is linear in the text, but each of its bytes may cost as much as the pattern is large: `a{99999}` takes half a
-//! minute on a megabyte of `a`. It cannot be interrupted either. So the size of the compiled pattern times the length of
-//! the text has a limit, [`limits::REGEX_SEARCH_WORK`]: at its worst (a thousand overlapping repetitions) such a search
-//! was measured to take half a second. A pattern without counted repetitions compiles to a few KiB and may search texts
-//! of hundreds of KiB; one of 1 MiB only texts of 1 KiB.
+//! A search is linear in the text, but the cost per byte grows with the size of the pattern: `a{99999}` takes half a minute
+//! on a megabyte of `a`, and a search cannot be interrupted. So the size of the compiled pattern times the length of the
+//! text has a limit, [`limits::REGEX_SEARCH_WORK`]. The worst case at the limit (a thousand overlapping repetitions) was
+//! measured at half a second. A pattern without counted repetitions compiles to a few KiB and can search texts of hundreds
+//! of KiB; a pattern of 1 MiB only texts of 1 KiB.
 //!
 //! Must stay true: whether a search is allowed depends on pattern and text alone.
 
@@ -16,59 +16,59 @@ use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::work::{WORK_PER_CHECK, WorkBudget};
 
-/// The smallest size that is told apart.
-const SMALLEST: usize = 1 << 10;
+/// Compiled sizes are measured in powers of two from this size on.
+const MIN_COMPILED_BYTES: usize = 1 << 10;
 
 /// A regular expression that knows its compiled size.
 #[derive(Debug, Clone)]
 pub struct BoundedRegex {
     regex: Regex,
-    /// It compiles within so many bytes.
+    /// The size limit that it was compiled with.
     most_bytes: usize,
-    /// The smallest power of two that it compiles within; found out when a long text is to be searched.
+    /// The smallest power of two that it compiles within. Computed lazily, for long texts only.
     compiled_bytes: Arc<OnceLock<usize>>,
 }
 
 impl BoundedRegex {
-    /// A pattern that was compiled with `most_bytes` as its size limit.
+    /// Wraps a regex that was compiled with the size limit `most_bytes`.
     pub fn new(regex: Regex, most_bytes: usize) -> Self {
         Self { regex, most_bytes, compiled_bytes: Arc::default() }
     }
 
-    /// Whether a text of so many bytes may be searched.
+    /// Whether a search of a text of `text_bytes` is within the limit.
     pub fn can_search(&self, text_bytes: usize) -> bool {
         let fits = |compiled: usize| compiled.saturating_mul(text_bytes) <= limits::REGEX_SEARCH_WORK;
         fits(self.most_bytes) || fits(self.compiled_bytes())
     }
 
-    /// Whether searching a text of so many bytes may take milliseconds.
+    /// Whether a search of a text of `text_bytes` may take milliseconds.
     pub fn is_slow(&self, text_bytes: usize) -> bool {
         self.most_bytes.saturating_mul(text_bytes) > limits::REGEX_SEARCH_WORK / 256
     }
 
-    /// Whether it is found in a text.
+    /// Whether the text matches.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    /// The regular expression itself; what it searches has to be paid for.
+    /// The regex itself. Call [`BoundedRegex::consume_budget`] before a search.
     pub(crate) fn regex(&self) -> &Regex {
         &self.regex
     }
 
-    /// Pays for the search of a text of so many bytes; refused where that is too long for the pattern.
-    pub(crate) fn pay(&self, text_bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+    /// Consumes the work of searching a text of `text_bytes`. An error if it is too long for the pattern.
+    pub(crate) fn consume_budget(&self, text_bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         if !self.can_search(text_bytes) {
-            return work.refuse(too_much(self.regex.as_str(), self.compiled_bytes(), text_bytes));
+            return work.fail(search_too_large(self.regex.as_str(), self.compiled_bytes(), text_bytes));
         }
-        // After a slow one it is time to check, whatever else was done.
+        // Forces a cancellation check after a slow search.
         work.consume(if self.is_slow(text_bytes) { WORK_PER_CHECK + 1 } else { text_bytes })
     }
 
     fn compiled_bytes(&self) -> usize {
         let compiles =
             |bytes: &usize| RegexBuilder::new(self.regex.as_str()).size_limit(*bytes).build().is_ok();
-        let sizes = std::iter::successors(Some(SMALLEST), |bytes| bytes.checked_mul(2));
+        let sizes = std::iter::successors(Some(MIN_COMPILED_BYTES), |bytes| bytes.checked_mul(2));
         *self.compiled_bytes.get_or_init(|| {
             let mut smaller = sizes.take_while(|bytes| *bytes < self.most_bytes);
             smaller.find(compiles).unwrap_or(self.most_bytes)
@@ -76,7 +76,7 @@ impl BoundedRegex {
     }
 }
 
-fn too_much(pattern: &str, compiled_bytes: usize, text_bytes: usize) -> CalcError {
+fn search_too_large(pattern: &str, compiled_bytes: usize, text_bytes: usize) -> CalcError {
     let start: String = pattern.chars().take(100).collect();
     let most = limits::REGEX_SEARCH_WORK / compiled_bytes;
     let detail = format!(
@@ -122,8 +122,8 @@ mod tests {
         assert!(regex.can_search(most) && !regex.can_search(most + 1));
         let never = || false;
         let work = WorkBudget::new(&never);
-        regex.pay(most, &work).unwrap();
-        let refusal = regex.pay(most + 1, &work).unwrap_err();
+        regex.consume_budget(most, &work).unwrap();
+        let refusal = regex.consume_budget(most + 1, &work).unwrap_err();
         assert!(refusal.detail.contains(&format!("at most {most} ")), "{refusal}");
         assert!(work.consume(1).is_err(), "the pass ends");
     }

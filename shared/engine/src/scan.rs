@@ -1,8 +1,8 @@
-//! What a calculation asks of the event store, and the columns it gets back.
+//! The scan interface of the event store: the request, and the columns that it returns.
 //!
-//! Must stay true: a [`Partition`] holds *all* events of its actors that the request names; partitions share no actor;
-//! inside a [`Run`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is
-//! the final person, merges applied. So calculations need no hash table over actors and no sort.
+//! Must stay true: a [`Partition`] holds *all* requested events of its actors; partitions share no actor; inside a
+//! [`Run`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is the canonical
+//! person after all merges. So calculations need no hash table over actors and no sort.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use crate::dictionary::Dictionary;
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 
 /// An instant: microseconds since the Unix epoch, UTC.
 pub type Micros = i64;
 
-/// Arrival order of an event. Later arrivals have larger values; equal times are ordered by it.
+/// Arrival sequence number of an event. Later arrivals have larger values; it orders events of equal time.
 pub type Seq = u128;
 
-/// Which event names a scan reads.
+/// The event names that a scan reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventSelection {
     /// Every event, whatever its name.
@@ -29,69 +29,69 @@ pub enum EventSelection {
     Named(BTreeSet<String>),
 }
 
-/// A value that a calculation reads beside event name, actor and time.
+/// A column of an event, beside event name, actor and time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnKey {
     /// A property of the event, by its key.
     Property(String),
-    /// The distinct id that the event came with.
+    /// The distinct id that the event was captured with.
     DistinctId,
-    /// All properties of the event, as one object; with its groups as `$group_N` is not promised.
+    /// All properties of the event, as one object. It may or may not contain the group keys `$group_N`.
     AllProperties,
 }
 
-/// A value of a row that its event does not carry: joined from what is known of persons, groups, sessions and cohorts.
+/// A column that is not part of the event: joined from persons, groups, sessions and cohorts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FactKey {
+pub enum JoinedColumnKey {
     /// The person's id, as text.
     PersonId,
-    /// A property of the person as it is now, by its key.
+    /// A current property of the person, by its key.
     Person(String),
     /// Whether the person has one of these distinct ids: true or false in every row.
-    Named(BTreeSet<String>),
-    /// All properties of the person as they are now, as one object.
+    HasDistinctId(BTreeSet<String>),
+    /// All current properties of the person, as one object.
     PersonProperties,
-    /// All properties of the group that the event has of the type with this index, as one object.
+    /// All properties of the event's group of the type with this index, as one object.
     GroupProperties(u8),
-    /// A property, by its key, of the group that the event has of the type with this index.
+    /// A property, by its key, of the event's group of the type with this index.
     Group(u8, String),
     /// A field of the event's session.
     Session(String),
     /// Whether the person is in the cohort with this id: true or false in every row.
-    Member(u64),
+    InCohort(u64),
 }
 
-/// Where a value of a row stands.
+/// A reference to a column of a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowKey {
-    /// In the event.
+pub enum ColumnRef {
+    /// A column of the event.
     Event(ColumnKey),
-    /// In what was joined to it.
-    Fact(FactKey),
+    /// A joined column.
+    Joined(JoinedColumnKey),
 }
 
-/// What a calculation reads from the event store.
+/// A request to the event store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanRequest {
-    /// The event names wanted.
+    /// The event names to read.
     pub events: EventSelection,
-    /// First instant wanted, inclusive.
+    /// First instant, inclusive.
     pub from: Micros,
-    /// Last instant wanted, inclusive.
+    /// Last instant, inclusive.
     pub to: Micros,
-    /// The columns wanted; a run has exactly these.
+    /// The columns to read; a run has exactly these.
     pub columns: BTreeSet<ColumnKey>,
-    /// Whether events of *different* actors at one time are ordered by arrival too: [`Order::Seqs`] is given then.
+    /// Whether events of *different* actors at one time must be ordered by arrival too: then runs have [`Order::Seqs`].
     pub arrivals: bool,
 }
 
-/// Code of a row that has no value in a [`Column`].
+/// The code of a row without a value in a [`Column`].
 pub const MISSING: u32 = u32::MAX;
 
-/// A dictionary-coded column: row `i` has the value `values[codes[i]]`, or none when its code is [`MISSING`].
+/// A dictionary-encoded column: row `i` has the value `values[codes[i]]`, or none when its code is [`MISSING`].
 ///
-/// Values may repeat in the dictionary, and some may belong to no row; an explicit JSON null is a value of its own. A clone
-/// shares its memory with the original.
+/// The dictionary may have duplicates and values that no row has. JSON null is a value, not a missing one. A clone shares
+/// the memory of the original.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// One code a row.
@@ -107,19 +107,19 @@ impl Default for Column {
 }
 
 impl Column {
-    /// A column of these codes of a dictionary.
+    /// A column of codes into a dictionary.
     pub fn new(codes: Vec<u32>, values: Vec<Value>) -> Self {
         Self { codes: codes.into(), values: Arc::new(values.into()) }
     }
 
-    /// Rows with these codes of a dictionary; the column has only the values that its rows have.
+    /// A column of codes into `dictionary` that copies only the values that its rows have.
     pub(crate) fn gathered(codes: impl Iterator<Item = u32>, dictionary: &[Value]) -> Self {
         let mut values = Vec::new();
         let mut add = |value: &Value| {
             values.push(value.clone());
             u32::try_from(values.len() - 1).unwrap_or(MISSING)
         };
-        // A few rows of a long dictionary do not pay for its length.
+        // For few rows of a long dictionary, a hash map is cheaper than a table of its length.
         if codes.size_hint().1.is_some_and(|rows| rows < dictionary.len() / 16) {
             let mut known: HashMap<u32, u32> = HashMap::new();
             let mut code = |old: u32| {
@@ -149,15 +149,15 @@ impl Column {
     }
 }
 
-/// The arrival order of the rows of a run, as far as rows of equal actor and time have to be told apart. All runs of a
-/// partition use one form, so that their rows can be compared.
+/// The arrival order of the rows of a run, which orders rows of equal actor and time. All runs of a partition use the same
+/// variant, so that their rows can be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// No two rows of the partition have the same actor and the same time.
     Untied,
-    /// By row: which of the partition's events of this actor and time it is, counted from 0.
+    /// By row: its index among the partition's events of the same actor and time.
     Ties(ScalarBuffer<u32>),
-    /// By row: its arrival.
+    /// By row: its arrival sequence number.
     Seqs(Arc<Vec<Seq>>),
 }
 
@@ -168,7 +168,7 @@ impl Default for Order {
 }
 
 impl Order {
-    /// What the row is ordered by among rows of the same actor and time.
+    /// The sort key of a row among rows of the same actor and time.
     #[inline]
     pub fn at(&self, row: usize) -> Seq {
         match self {
@@ -185,21 +185,21 @@ impl FromIterator<Seq> for Order {
     }
 }
 
-/// The events of one name, of the actors of one partition. A clone shares its memory with the original.
+/// The events of one name of one partition. A clone shares the memory of the original.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The event's name.
     pub event: String,
     /// Index into [`Partition::actors`], ascending.
     pub actors: ScalarBuffer<u32>,
-    /// When it happened; ascending within an actor.
+    /// Event time; ascending within an actor.
     pub times: ScalarBuffer<Micros>,
     /// Arrival order; ascending within an actor and a time.
     pub order: Order,
-    /// The columns that the request named.
+    /// The requested columns.
     pub columns: BTreeMap<ColumnKey, Column>,
-    /// What was joined to the rows; empty as the event store gives a run.
-    pub facts: BTreeMap<FactKey, Column>,
+    /// The joined columns; empty in a run from the event store.
+    pub facts: BTreeMap<JoinedColumnKey, Column>,
 }
 
 impl Default for Run {
@@ -211,24 +211,24 @@ impl Default for Run {
 }
 
 impl Run {
-    /// A column; none when it was not asked for.
-    pub fn column(&self, key: &RowKey) -> Option<&Column> {
+    /// A column; none if it was not requested.
+    pub fn column(&self, key: &ColumnRef) -> Option<&Column> {
         match key {
-            RowKey::Event(key) => self.columns.get(key),
-            RowKey::Fact(key) => self.facts.get(key),
+            ColumnRef::Event(key) => self.columns.get(key),
+            ColumnRef::Joined(key) => self.facts.get(key),
         }
     }
 }
 
-/// A share of the actors with all their events that the request names. At most one run per event name.
+/// A disjoint share of the actors with all their requested events. At most one run per event name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partition {
-    /// Ids of the actors, ascending: persons as the event store gives a partition. Some may have no row.
+    /// Ids of the actors, ascending. Partitions from the event store have persons. Some actors may have no row.
     pub actors: Arc<Vec<Uuid>>,
-    /// The keys of actors that are no persons, in the order of the actors; empty for persons.
+    /// The group keys or distinct ids, in the order of `actors`; empty for persons.
     pub keys: Vec<String>,
     /// One run per event name that occurs, ordered by name.
     pub runs: Vec<Run>,
-    /// What the actors are. A question that counts two kinds gets all of its events once as partitions of each.
+    /// The kind of the actors. A query that counts two kinds gets all of its events once in partitions of each kind.
     pub counted: ActorKind,
 }

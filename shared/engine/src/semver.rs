@@ -1,7 +1,7 @@
-//! Versions as applications write them: `1.2.3`, `v1.2`, `3.08`, `2.0.0-rc.1+build`.
+//! Lenient semantic versions: `1.2.3`, `v1.2`, `3.08`, `2.0.0-rc.1+build`.
 //!
-//! Must stay true: missing parts are 0, leading zeros mean nothing, build metadata is ignored, and a version before a
-//! release (`-rc.1`) orders below it, as semantic versioning has it. Anything else is no version.
+//! Must stay true: missing parts are 0, leading zeros and build metadata are ignored, and a pre-release (`-rc.1`) orders
+//! below its release, as in semantic versioning. Anything else is not a version.
 
 use std::cmp::Ordering;
 
@@ -10,63 +10,63 @@ use std::cmp::Ordering;
 pub struct Version<'a> {
     /// Major, minor, patch.
     core: [u64; 3],
-    /// What follows the first hyphen; empty for a release.
-    before_release: &'a str,
+    /// The pre-release, which follows the first hyphen; empty for a release.
+    pre_release: &'a str,
 }
 
 impl<'a> Version<'a> {
-    /// Reads a version.
+    /// Parses a version.
     pub fn parse(text: &'a str) -> Option<Self> {
         let text = without_prefix(text);
         let text = match text.split_once('+') {
-            Some((text, build)) => identifiers(build).then_some(text)?,
+            Some((text, build)) => are_identifiers(build).then_some(text)?,
             None => text,
         };
-        let (core, before_release) = match text.split_once('-') {
-            Some((core, before_release)) => identifiers(before_release).then_some((core, before_release))?,
+        let (core, pre_release) = match text.split_once('-') {
+            Some((core, pre_release)) => are_identifiers(pre_release).then_some((core, pre_release))?,
             None => (text, ""),
         };
         let mut parts = [0; 3];
         for (position, part) in core.split('.').enumerate() {
             *parts.get_mut(position)? = number(part)?;
         }
-        Some(Self { core: parts, before_release })
+        Some(Self { core: parts, pre_release })
     }
 
-    /// A copy that borrows nothing.
+    /// Converts to an owned version.
     pub fn into_owned(self) -> OwnedVersion {
-        OwnedVersion { core: self.core, before_release: self.before_release.to_owned() }
+        OwnedVersion { core: self.core, pre_release: self.pre_release.to_owned() }
     }
 }
 
-/// A version with its own text.
+/// A version that owns its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedVersion {
     core: [u64; 3],
-    before_release: String,
+    pre_release: String,
 }
 
 impl OwnedVersion {
     fn as_version(&self) -> Version<'_> {
-        Version { core: self.core, before_release: &self.before_release }
+        Version { core: self.core, pre_release: &self.pre_release }
     }
 }
 
-/// What a version is compared with.
+/// A condition on versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
-    /// Ordered like this against a version; the flag says whether the answer is turned round.
+    /// The comparison with the version gives one of these orderings.
     Ordered(OwnedVersion, &'static [Ordering]),
-    /// `~1.2.3`: from that version on, with the same major and minor number.
+    /// `~1.2.3`: at least this version, with the same major and minor number.
     Tilde(OwnedVersion),
-    /// `^1.2.3`: from that version on, with the same numbers up to the first that is not 0.
+    /// `^1.2.3`: at least this version, with the same numbers up to the first non-zero one.
     Caret(OwnedVersion),
-    /// `1.2.*`: these first numbers.
+    /// `1.2.*`: starts with these numbers.
     Wildcard(Vec<u64>),
 }
 
 impl Range {
-    /// The range of an operator's name after `semver_`. None: not such an operator, or not a version.
+    /// Parses the range of an operator, named without the prefix `semver_`. None if the operator or the version is invalid.
     pub fn parse(operator: &str, text: &str) -> Option<Self> {
         use Ordering::{Equal, Greater, Less};
         let version = || Version::parse(text).map(Version::into_owned);
@@ -85,7 +85,7 @@ impl Range {
         }
     }
 
-    /// Whether a version lies in the range.
+    /// Whether a version is in the range.
     pub fn contains(&self, version: &Version<'_>) -> bool {
         let from = |first: &OwnedVersion| compare(version, &first.as_version()) != Ordering::Less;
         match self {
@@ -109,13 +109,13 @@ fn number(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Dot-separated words of letters, digits and hyphens.
-fn identifiers(text: &str) -> bool {
+/// Whether the text is dot-separated identifiers of letters, digits and hyphens.
+fn are_identifiers(text: &str) -> bool {
     text.split('.')
         .all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
 }
 
-/// The numbers before the first star. After one come only stars, and none of the three parts has to be written.
+/// The numbers before the first wildcard. Only wildcards may follow one; trailing parts may be left out.
 fn wildcard(text: &str) -> Option<Vec<u64>> {
     let (mut numbers, mut open, mut parts) = (Vec::new(), false, 0);
     for part in without_prefix(text).split('.') {
@@ -130,20 +130,20 @@ fn wildcard(text: &str) -> Option<Vec<u64>> {
 }
 
 fn compare(left: &Version<'_>, right: &Version<'_>) -> Ordering {
-    left.core.cmp(&right.core).then_with(|| match (left.before_release, right.before_release) {
+    left.core.cmp(&right.core).then_with(|| match (left.pre_release, right.pre_release) {
         ("", "") => Ordering::Equal,
         ("", _) => Ordering::Greater,
         (_, "") => Ordering::Less,
         (left, right) => {
-            let mut pairs = left.split('.').zip(right.split('.')).map(|(l, r)| compare_words(l, r));
+            let mut pairs = left.split('.').zip(right.split('.')).map(|(l, r)| compare_identifiers(l, r));
             let words = |text: &str| text.split('.').count();
             pairs.find(|order| *order != Ordering::Equal).unwrap_or_else(|| words(left).cmp(&words(right)))
         }
     })
 }
 
-/// Numbers by value and below other words, which compare as texts.
-fn compare_words(left: &str, right: &str) -> Ordering {
+/// Orders numeric identifiers by value and below others, which are ordered as texts.
+fn compare_identifiers(left: &str, right: &str) -> Ordering {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     match (is_number(left), is_number(right)) {
         (true, true) => {

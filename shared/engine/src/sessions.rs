@@ -1,46 +1,46 @@
-//! Sessions, made from their events: when they began and ended, where, and how many events of a kind they had.
+//! Computes session fields from events: start, end, entry and exit page, event counts.
 //!
-//! Must stay true: a session is all events that carry its id, of whatever time, event and person; so its fields do not
-//! depend on what a question filters. Its entry is the earliest event that has a URL, and the earliest of all where none
-//! has; its end likewise the latest.
+//! Must stay true: a session is all events with its session id, regardless of time, event name and person, so its fields
+//! do not depend on the filters of a query. The entry event is the earliest event with a URL, or the earliest event if none
+//! has a URL; the end event is the latest one likewise.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use crate::cohort::EVER;
+use crate::cohort::MIN_EVENT_TIME;
 use crate::compiler::Compiler;
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
-use crate::facts::{Properties, session_column};
 use crate::filter::Operator;
+use crate::join::{Properties, session_column};
 use crate::limits;
-use crate::scan::{ColumnKey, EventSelection, MISSING, Micros, Partition, RowKey, Run, ScanRequest, Seq};
+use crate::scan::{ColumnKey, ColumnRef, EventSelection, MISSING, Micros, Partition, Run, ScanRequest, Seq};
 use crate::text::{number_of, text_of};
 use crate::work::WorkBudget;
 
-/// The last instant at which an event may happen: the end of the year 9999.
-const EVER_AFTER: Micros = 253_402_300_799_999_999;
+/// Maximum event time: the end of the year 9999.
+const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
 
 /// The length of a session in whole seconds.
 pub(crate) const DURATION: &str = "$session_duration";
 
-/// What a field of a session is.
+/// How a session field is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum SessionField {
     /// Whole seconds from the first event to the last.
     Duration,
     Start,
     End,
-    /// How many events of this name.
+    /// The count of events with this name.
     Count(&'static str),
-    /// A property of the entry.
-    OfEntry(&'static str),
-    /// The path of the URL of the entry, or its host.
+    /// A property of the entry event.
+    EntryProperty(&'static str),
+    /// The URL path or host of the entry event.
     EntryPath,
     EntryHost,
-    /// The URL of the end, its path, its host.
+    /// The URL of the end event, its path, its host.
     EndUrl,
     EndPath,
     EndHost,
@@ -48,37 +48,37 @@ enum Field {
 
 const URL: &str = "$current_url";
 
-/// Every field by its name.
-const FIELDS: [(&str, Field); 26] = [
-    (DURATION, Field::Duration),
-    ("$start_timestamp", Field::Start),
-    ("$end_timestamp", Field::End),
-    ("$pageview_count", Field::Count("$pageview")),
-    ("$autocapture_count", Field::Count("$autocapture")),
-    ("$screen_count", Field::Count("$screen")),
-    ("$entry_current_url", Field::OfEntry(URL)),
-    ("$entry_pathname", Field::EntryPath),
-    ("$entry_hostname", Field::EntryHost),
-    ("$end_current_url", Field::EndUrl),
-    ("$exit_current_url", Field::EndUrl),
-    ("$end_pathname", Field::EndPath),
-    ("$exit_pathname", Field::EndPath),
-    ("$end_hostname", Field::EndHost),
-    ("$exit_hostname", Field::EndHost),
-    ("$entry_utm_source", Field::OfEntry("utm_source")),
-    ("$entry_utm_medium", Field::OfEntry("utm_medium")),
-    ("$entry_utm_campaign", Field::OfEntry("utm_campaign")),
-    ("$entry_utm_term", Field::OfEntry("utm_term")),
-    ("$entry_utm_content", Field::OfEntry("utm_content")),
-    ("$entry_referring_domain", Field::OfEntry("$referring_domain")),
-    ("$entry_referrer", Field::OfEntry("$referrer")),
-    ("$entry_gclid", Field::OfEntry("gclid")),
-    ("$entry_fbclid", Field::OfEntry("fbclid")),
-    ("$entry_msclkid", Field::OfEntry("msclkid")),
-    ("$entry_gad_source", Field::OfEntry("gad_source")),
+/// All session fields by name.
+const FIELDS: [(&str, SessionField); 26] = [
+    (DURATION, SessionField::Duration),
+    ("$start_timestamp", SessionField::Start),
+    ("$end_timestamp", SessionField::End),
+    ("$pageview_count", SessionField::Count("$pageview")),
+    ("$autocapture_count", SessionField::Count("$autocapture")),
+    ("$screen_count", SessionField::Count("$screen")),
+    ("$entry_current_url", SessionField::EntryProperty(URL)),
+    ("$entry_pathname", SessionField::EntryPath),
+    ("$entry_hostname", SessionField::EntryHost),
+    ("$end_current_url", SessionField::EndUrl),
+    ("$exit_current_url", SessionField::EndUrl),
+    ("$end_pathname", SessionField::EndPath),
+    ("$exit_pathname", SessionField::EndPath),
+    ("$end_hostname", SessionField::EndHost),
+    ("$exit_hostname", SessionField::EndHost),
+    ("$entry_utm_source", SessionField::EntryProperty("utm_source")),
+    ("$entry_utm_medium", SessionField::EntryProperty("utm_medium")),
+    ("$entry_utm_campaign", SessionField::EntryProperty("utm_campaign")),
+    ("$entry_utm_term", SessionField::EntryProperty("utm_term")),
+    ("$entry_utm_content", SessionField::EntryProperty("utm_content")),
+    ("$entry_referring_domain", SessionField::EntryProperty("$referring_domain")),
+    ("$entry_referrer", SessionField::EntryProperty("$referrer")),
+    ("$entry_gclid", SessionField::EntryProperty("gclid")),
+    ("$entry_fbclid", SessionField::EntryProperty("fbclid")),
+    ("$entry_msclkid", SessionField::EntryProperty("msclkid")),
+    ("$entry_gad_source", SessionField::EntryProperty("gad_source")),
 ];
 
-/// What the values of a property of sessions are.
+/// The type of a session field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionValue {
     /// A text.
@@ -89,30 +89,30 @@ pub enum SessionValue {
     Instant,
 }
 
-/// The properties that sessions have, and what their values are.
+/// The session fields and their types.
 pub fn session_properties() -> impl Iterator<Item = (&'static str, SessionValue)> {
     FIELDS.iter().map(|(name, field)| {
         let value = match field {
-            Field::Duration | Field::Count(_) => SessionValue::Number,
-            Field::Start | Field::End => SessionValue::Instant,
+            SessionField::Duration | SessionField::Count(_) => SessionValue::Number,
+            SessionField::Start | SessionField::End => SessionValue::Instant,
             _ => SessionValue::Text,
         };
         (*name, value)
     })
 }
 
-fn field(name: &str) -> Option<Field> {
+fn field(name: &str) -> Option<SessionField> {
     FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
 }
 
-/// Whether a field is an instant.
+/// Whether the values of a field are instants.
 pub(crate) fn is_instant(name: &str) -> bool {
-    matches!(field(name), Some(Field::Start | Field::End))
+    matches!(field(name), Some(SessionField::Start | SessionField::End))
 }
 
-/// Refuses filters on what no session has, and on the duration what is no comparison of numbers.
-pub(crate) fn check(name: &str, operator: Operator, value: &Value, attr: &str) -> CalcResult<()> {
-    known(name, attr)?;
+/// Validates a filter on a session field: the field must exist, and the duration can only be compared with numbers.
+pub(crate) fn validate_filter(name: &str, operator: Operator, value: &Value, attr: &str) -> CalcResult<()> {
+    find_field(name, attr)?;
     if name != DURATION {
         return Ok(());
     }
@@ -147,78 +147,81 @@ pub(crate) fn check(name: &str, operator: Operator, value: &Value, attr: &str) -
     }
 }
 
-fn known(name: &str, attr: &str) -> CalcResult<Field> {
+fn find_field(name: &str, attr: &str) -> CalcResult<SessionField> {
     field(name).ok_or_else(|| CalcError::invalid(attr, format!("Sessions have no field {name}.")))
 }
 
-/// Asks for a field of the session of every row.
-pub(crate) fn ask(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
-    let field = known(name, attr)?;
-    compiler.read(&RowKey::Event(session_column()), attr)?;
+/// Registers a session field that is read in every row.
+pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
+    let field = find_field(name, attr)?;
+    compiler.require_value(&ColumnRef::Event(session_column()), attr)?;
     compiler.needs.session_fields.insert(name.to_owned());
     let scan = compiler.needs.sessions.get_or_insert_with(|| ScanRequest {
         events: EventSelection::All,
-        from: EVER,
-        to: EVER_AFTER,
+        from: MIN_EVENT_TIME,
+        to: MAX_EVENT_TIME,
         columns: BTreeSet::from([session_column()]),
-        // A session may be of several persons.
+        // A session can have events of several persons.
         arrivals: true,
     });
     let column = |key: &str| ColumnKey::Property(key.to_owned());
     match field {
-        Field::Duration | Field::Start | Field::End | Field::Count(_) => {}
-        Field::OfEntry(key) => scan.columns.extend([column(URL), column(key)]),
-        Field::EntryPath | Field::EntryHost | Field::EndUrl | Field::EndPath | Field::EndHost => {
+        SessionField::Duration | SessionField::Start | SessionField::End | SessionField::Count(_) => {}
+        SessionField::EntryProperty(key) => scan.columns.extend([column(URL), column(key)]),
+        SessionField::EntryPath
+        | SessionField::EntryHost
+        | SessionField::EndUrl
+        | SessionField::EndPath
+        | SessionField::EndHost => {
             scan.columns.insert(column(URL));
         }
     }
     Ok(())
 }
 
-/// An event by its order and by where it stands: which run, and which of its rows.
+/// An event: its sort key, and its run and row.
 #[derive(Debug, Clone, Copy)]
-struct At {
+struct EventPosition {
     time: Micros,
     seq: Seq,
     run: u32,
     row: u32,
 }
 
-/// The names of events that some field counts.
-const COUNTED: [&str; 3] = ["$pageview", "$autocapture", "$screen"];
+/// The event names that some field counts.
+const COUNTED_EVENTS: [&str; 3] = ["$pageview", "$autocapture", "$screen"];
 
-/// A session as far as its events were read.
+/// The state of a session while its events are read.
 #[derive(Debug)]
 struct Session {
-    first: At,
-    last: At,
-    /// The first and the last of those with a URL.
-    pages: Option<(At, At)>,
-    /// How many events of each of [`COUNTED`].
-    counts: [u64; COUNTED.len()],
+    first: EventPosition,
+    last: EventPosition,
+    /// The first and the last event with a URL.
+    pages: Option<(EventPosition, EventPosition)>,
+    /// Event counts in the order of [`COUNTED_EVENTS`].
+    counts: [u64; COUNTED_EVENTS.len()],
 }
 
-/// The fields of all sessions whose events these are.
-pub(crate) fn gather(
+/// Computes the fields of all sessions of these events. An error above [`limits::SESSION_BYTES`].
+pub(crate) fn build_sessions(
     fields: &BTreeSet<String>,
     partitions: &[Partition],
     work: &WorkBudget<'_>,
 ) -> CalcResult<Properties<String>> {
-    gather_up_to(limits::SESSION_BYTES, fields, partitions, work)
+    build_sessions_within(limits::SESSION_BYTES, fields, partitions, work)
 }
 
-/// Work that reading the fields of a session costs.
-const PER_SESSION: usize = 64;
+/// Units of work of computing the fields of a session.
+const WORK_PER_SESSION: usize = 64;
 
-/// What a session takes while it is one, and as somebody of whom fields are known: beside its place in a table, half of
-/// which may be empty, its name twice.
-fn bytes_of(name: &str) -> usize {
+/// Approximate memory of a session in bytes: entries in two hash tables that may be half empty, with its id in each.
+fn session_bytes(name: &str) -> usize {
     let places = size_of::<(Cow<'_, str>, Session)>() + size_of::<(String, u32)>();
     2 * (places + name.len() + 16)
 }
 
-/// The same, if it takes at most so many bytes.
-fn gather_up_to(
+/// As [`build_sessions`], with a memory limit of `most` bytes.
+fn build_sessions_within(
     most: usize,
     fields: &BTreeSet<String>,
     partitions: &[Partition],
@@ -226,28 +229,28 @@ fn gather_up_to(
 ) -> CalcResult<Properties<String>> {
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
-    let mut held = 0;
+    let mut used_bytes = 0;
     for (number, run) in (0..).zip(&runs) {
         work.check()?;
         let Some(ids) = run.columns.get(&session_column()) else { continue };
         let names: Vec<Option<Cow<'_, str>>> =
             ids.values.iter().map(|id| text_of(id).filter(|id| !id.is_empty())).collect();
         let urls = run.columns.get(&ColumnKey::Property(URL.to_owned()));
-        let counted = COUNTED.iter().position(|name| *name == run.event);
+        let counted = COUNTED_EVENTS.iter().position(|name| *name == run.event);
         for (row, code) in (0..).zip(&ids.codes) {
             let index = row as usize;
             work.consume(1)?;
             let name =
                 usize::try_from(*code).ok().filter(|_| *code != MISSING).and_then(|code| names.get(code));
             let Some(Some(name)) = name else { continue };
-            let at = At { time: run.times[index], seq: run.order.at(index), run: number, row };
-            let has_url = urls.and_then(|urls| urls.value(index)).is_some_and(says_something);
+            let at = EventPosition { time: run.times[index], seq: run.order.at(index), run: number, row };
+            let has_url = urls.and_then(|urls| urls.value(index)).is_some_and(has_content);
             if !sessions.contains_key(name) {
-                held += bytes_of(name);
-                if held > most {
+                used_bytes += session_bytes(name);
+                if used_bytes > most {
                     return Err(limits::too_many_sessions(most));
                 }
-                let counts = [0; COUNTED.len()];
+                let counts = [0; COUNTED_EVENTS.len()];
                 sessions.insert(name.clone(), Session { first: at, last: at, pages: None, counts });
             }
             let Some(session) = sessions.get_mut(name) else { continue };
@@ -256,24 +259,24 @@ fn gather_up_to(
     }
     let mut known = Properties::new(fields);
     for (id, session) in sessions {
-        work.consume(PER_SESSION)?;
-        if held + known.value_bytes() > most {
+        work.consume(WORK_PER_SESSION)?;
+        if used_bytes + known.value_bytes() > most {
             return Err(limits::too_many_sessions(most));
         }
         let values =
             fields.iter().filter_map(|name| Some((name.clone(), session.value(field(name)?, &runs)?)));
         known.add(id.into_owned(), &values.collect::<Map<_, _>>());
     }
-    if held + known.value_bytes() > most {
+    if used_bytes + known.value_bytes() > most {
         return Err(limits::too_many_sessions(most));
     }
     Ok(known)
 }
 
 impl Session {
-    fn add(&mut self, at: At, has_url: bool, counted: Option<usize>) {
-        let order = |at: &At| (at.time, at.seq);
-        let stretch = |first: &mut At, last: &mut At| {
+    fn add(&mut self, at: EventPosition, has_url: bool, counted: Option<usize>) {
+        let order = |at: &EventPosition| (at.time, at.seq);
+        let stretch = |first: &mut EventPosition, last: &mut EventPosition| {
             if order(&at) < order(first) {
                 *first = at;
             }
@@ -293,38 +296,38 @@ impl Session {
         }
     }
 
-    fn value(&self, field: Field, runs: &[&Run]) -> Option<Value> {
+    fn value(&self, field: SessionField, runs: &[&Run]) -> Option<Value> {
         let entry = self.pages.map_or(self.first, |pages| pages.0);
         let end = self.pages.map_or(self.last, |pages| pages.1);
-        let property = |at: At, key: &str| {
+        let property = |at: EventPosition, key: &str| {
             let column = runs.get(at.run as usize)?.columns.get(&ColumnKey::Property(key.to_owned()))?;
-            column.value(at.row as usize).filter(|value| says_something(value)).cloned()
+            column.value(at.row as usize).filter(|value| has_content(value)).cloned()
         };
-        let url = |at: At| property(at, URL).and_then(|url| text_of(&url).map(String::from));
-        let instant = |at: At| json!(utc_text(&from_micros(at.time, chrono_tz::UTC)));
+        let url = |at: EventPosition| property(at, URL).and_then(|url| text_of(&url).map(String::from));
+        let instant = |at: EventPosition| json!(utc_text(&from_micros(at.time, chrono_tz::UTC)));
         match field {
-            Field::Duration => Some(json!((self.last.time - self.first.time) / 1_000_000)),
-            Field::Start => Some(instant(self.first)),
-            Field::End => Some(instant(self.last)),
-            Field::Count(event) => {
-                let place = COUNTED.iter().position(|name| *name == event)?;
+            SessionField::Duration => Some(json!((self.last.time - self.first.time) / 1_000_000)),
+            SessionField::Start => Some(instant(self.first)),
+            SessionField::End => Some(instant(self.last)),
+            SessionField::Count(event) => {
+                let place = COUNTED_EVENTS.iter().position(|name| *name == event)?;
                 self.counts.get(place).map(|count| json!(count))
             }
-            Field::OfEntry(key) => property(entry, key),
-            Field::EntryPath => url(entry).map(|url| json!(path(&url))),
-            Field::EntryHost => url(entry).and_then(|url| host(&url).map(|host| json!(host))),
-            Field::EndUrl => property(end, URL),
-            Field::EndPath => url(end).map(|url| json!(path(&url))),
-            Field::EndHost => url(end).and_then(|url| host(&url).map(|host| json!(host))),
+            SessionField::EntryProperty(key) => property(entry, key),
+            SessionField::EntryPath => url(entry).map(|url| json!(path(&url))),
+            SessionField::EntryHost => url(entry).and_then(|url| host(&url).map(|host| json!(host))),
+            SessionField::EndUrl => property(end, URL),
+            SessionField::EndPath => url(end).map(|url| json!(path(&url))),
+            SessionField::EndHost => url(end).and_then(|url| host(&url).map(|host| json!(host))),
         }
     }
 }
 
-fn says_something(value: &Value) -> bool {
+fn has_content(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
 
-/// What follows scheme and host, without query and fragment.
+/// The path of a URL, without query and fragment.
 fn path(url: &str) -> &str {
     let rest = match url.split_once("://") {
         Some((_, rest)) => rest.find(['/', '?', '#']).map_or("", |start| &rest[start..]),
@@ -333,7 +336,7 @@ fn path(url: &str) -> &str {
     rest.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The host without user and port; none for what has no scheme.
+/// The host of a URL, without user and port; none without a scheme.
 fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -351,10 +354,10 @@ mod tests {
     use crate::scan::Column;
 
     #[test]
-    fn every_field_that_counts_has_a_name_that_is_counted() {
+    fn every_count_field_has_a_counted_event() {
         for (name, field) in FIELDS {
-            if let Field::Count(event) = field {
-                assert!(COUNTED.contains(&event), "{name}");
+            if let SessionField::Count(event) = field {
+                assert!(COUNTED_EVENTS.contains(&event), "{name}");
             }
         }
     }
@@ -382,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_take_as_much_memory_as_the_limit_says_and_not_a_byte_more() {
+    fn the_memory_limit_is_exact() {
         let partitions = three();
         for (field, want) in [
             ("$pageview_count", [json!(1), json!(1), json!(2)]),
@@ -392,11 +395,12 @@ mod tests {
             ),
         ] {
             let fields = BTreeSet::from([field.to_owned()]);
-            let gathered = |most| gather_up_to(most, &fields, &partitions, &WorkBudget::new(&|| false));
+            let gathered =
+                |most| build_sessions_within(most, &fields, &partitions, &WorkBudget::new(&|| false));
             let known = gathered(1 << 20).unwrap();
             let found = ["a", "b", "c"].map(|id| known.value(id, field).cloned());
             assert_eq!(found, want.map(Some), "{field}");
-            let bytes = 3 * bytes_of("a") + known.value_bytes();
+            let bytes = 3 * session_bytes("a") + known.value_bytes();
             assert!(gathered(bytes).is_ok());
             for less in [1, known.value_bytes(), known.value_bytes() + 1] {
                 let refused = limits::too_many_sessions(bytes - less);

@@ -1,37 +1,41 @@
-//! Misspelled fields of a body: unknown fields are ignored, but one that is almost the name of a field that a write takes
-//! is refused, because ignoring `filter` would store a flag that is on for everybody.
+//! Rejects misspelled fields of a request body. Unknown fields are ignored, but a field that is almost the name of a
+//! writable field is an error: ignoring `filter` would store a flag that is on for all users.
 
 use serde_json::{Map, Value};
 
 use crate::flag::FieldError;
 
-/// Unknown fields of one body that are compared; the others are ignored.
+/// Maximum unknown fields of one body that are checked; the others are ignored.
 const COMPARED_MAX: usize = 100;
-/// From this length on, of both names, two edits are a misspelling; below it one is.
+/// If both names have at least this length, up to two edits count as a misspelling, else one.
 const LONG_NAME: usize = 6;
 
-/// Refuses the first field of `body` that is neither in `taken`, the fields that the write takes, nor in `known`, other
-/// fields of the API, and is a misspelling of one in `taken`.
-pub fn check_spelling(body: &Map<String, Value>, taken: &[&str], known: &[&str]) -> Result<(), FieldError> {
+/// An error for the first field of `body` that is a misspelling of a field in `writable`. Fields in `writable` and in
+/// `known`, the other fields of the API, are never misspellings.
+pub fn check_spelling(
+    body: &Map<String, Value>,
+    writable: &[&str],
+    known: &[&str],
+) -> Result<(), FieldError> {
     let unknown =
-        body.keys().filter(|name| !taken.contains(&name.as_str()) && !known.contains(&name.as_str()));
+        body.keys().filter(|name| !writable.contains(&name.as_str()) && !known.contains(&name.as_str()));
     for name in unknown.take(COMPARED_MAX) {
-        if let Some(meant) = closest(name, taken) {
-            return Err(FieldError::invalid(name, format!("Unknown field. Did you mean `{meant}`?")));
+        if let Some(suggestion) = closest(name, writable) {
+            return Err(FieldError::invalid(name, format!("Unknown field. Did you mean `{suggestion}`?")));
         }
     }
     Ok(())
 }
 
-/// The field that `name` is a misspelling of; of several the closest, of those the first.
-fn closest<'a>(name: &str, taken: &[&'a str]) -> Option<&'a str> {
+/// The field that `name` is a misspelling of: the closest one, and the first one of equal distance.
+fn closest<'a>(name: &str, writable: &[&'a str]) -> Option<&'a str> {
     let distance = |field: &str| {
         let most = if name.chars().count().min(field.len()) >= LONG_NAME { 2 } else { 1 };
-        // The lengths alone tell most names apart, and keep long ones from being compared.
+        // A cheap length check first: it skips most names, and all long ones.
         let is_near = name.len().abs_diff(field.len()) <= 4 * most;
         is_near.then(|| strsim::osa_distance(name, field)).filter(|distance| *distance <= most)
     };
-    let near = taken.iter().filter_map(|field| Some((distance(field)?, *field)));
+    let near = writable.iter().filter_map(|field| Some((distance(field)?, *field)));
     near.min_by_key(|(distance, _)| *distance).map(|(_, field)| field)
 }
 

@@ -1,7 +1,7 @@
-//! The text and the number that a JSON value stands for when values are compared.
+//! Converts JSON values to text and numbers for comparisons.
 //!
-//! Must stay true: a filter's value and a property's value go through the same functions, so that `5` and `"5"`, and
-//! `true` and `"true"`, are equal.
+//! Must stay true: filter values and property values are converted by the same functions, so that `5` equals `"5"` and
+//! `true` equals `"true"`.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use serde_json::{Number, Value};
 
 use crate::flag::json::text_bytes;
 
-/// The text form: strings as they are, booleans `true` and `false`, whole numbers without a fraction, the rest as
-/// compact JSON. None for null.
+/// Converts a value to text: strings unchanged, booleans as `true` and `false`, whole numbers without a fraction, the rest
+/// as compact JSON. None for null.
 pub fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Null => None,
@@ -32,7 +32,7 @@ fn number_text(number: &Number) -> String {
     }
 }
 
-/// Bytes of the text form, without making it; about, for what is no string.
+/// Length of the text form in bytes, without building it. Approximate for values other than strings.
 pub fn text_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -41,7 +41,7 @@ pub fn text_length(value: &Value) -> usize {
     }
 }
 
-/// The number that a value is, or that its text spells. Booleans are no numbers.
+/// The number of a JSON number or numeric string. None for booleans.
 pub fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -50,7 +50,7 @@ pub fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// The finite decimal number that a text spells.
+/// Parses a finite decimal number.
 pub fn numeric(text: &str) -> Option<f64> {
     let spelled =
         text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));

@@ -1,10 +1,10 @@
-//! Query strings for the links that answers carry.
+//! Builds query strings for the links in results.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Adds `key=value`, percent-encoded, and the `&` before it where one is needed.
+/// Appends `key=value`, percent-encoded, preceded by `&` if needed.
 pub fn push_pair(url: &mut String, key: &str, value: &str) {
     if !url.ends_with(['?', '&']) {
         url.push('&');
@@ -14,7 +14,7 @@ pub fn push_pair(url: &mut String, key: &str, value: &str) {
     encode(url, value);
 }
 
-/// The same for a JSON value: texts as they are, everything else as JSON text.
+/// Appends a JSON value: strings unchanged, everything else as JSON text.
 pub fn push_value(url: &mut String, key: &str, value: &Value) {
     match value {
         Value::String(text) => push_pair(url, key, text),

@@ -1,8 +1,8 @@
-//! The work of one pass over a share of the actors: what may be spent, and whether it still has to be done.
+//! Work budget and cancellation of one pass over a partition.
 //!
-//! Must stay true: work is paid for before it is done, at its most, so that no actor and no value keeps a calculation
-//! going that was cancelled. What tests values beyond [`limits::EVALUATIONS`] is refused. Code that has no error to
-//! return stops when [`WorkBudget::allows`] is false; the next [`WorkBudget::consume`] of its caller returns the refusal.
+//! Must stay true: code consumes the worst-case cost of work before it does the work, so that no single actor or value can
+//! delay cancellation. More than [`limits::EVALUATIONS`] comparisons fail. Code that cannot return an error stops when
+//! [`WorkBudget::try_consume`] is false; its caller's next [`WorkBudget::consume`] returns the error.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// Work between two checks for cancellation: an event, times what it is compared with; or so many bytes of a text.
+/// Units of work between two checks for cancellation. A unit is one event times the conditions it is tested with, or one
+/// byte of text.
 pub const WORK_PER_CHECK: usize = 1 << 16;
 
-/// What testing one value costs beside the bytes of its text.
-const PER_VALUE: usize = 16;
+/// Units of work of testing one value, beside the bytes of its text.
+const WORK_PER_VALUE: usize = 16;
 
-/// Says that a result is not wanted any more: to whoever works on it, on any thread.
+/// Signals to all threads that work on a result that it is no longer needed.
 #[derive(Debug, Clone, Default)]
 pub struct CancellationToken(Arc<AtomicBool>);
 
 impl CancellationToken {
-    /// The work stops soon.
+    /// Requests cancellation. Work stops at its next check.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -32,7 +33,8 @@ impl CancellationToken {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Cancels it when the guard is dropped: with the future of a request that timed out or whose client hung up.
+    /// Returns a guard that cancels the token when it is dropped. Held by a request's future, it cancels the work when the
+    /// request times out or the client disconnects.
     #[must_use]
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())
@@ -49,28 +51,28 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Counts work, and checks for cancellation now and then.
+/// Counts work, and checks for cancellation every [`WORK_PER_CHECK`] units.
 pub struct WorkBudget<'s> {
     is_cancelled: &'s dyn Fn() -> bool,
     until_check: Cell<usize>,
-    /// Tests of values that are left.
+    /// Comparisons left.
     evaluations: Cell<u64>,
-    /// Why nothing more may be done.
-    refusal: RefCell<Option<CalcError>>,
+    /// The error that ended the pass; all later calls return it.
+    error: RefCell<Option<CalcError>>,
 }
 
 impl<'s> WorkBudget<'s> {
-    /// The budget of one pass. `is_cancelled` is called before the first work already.
+    /// A budget for one pass. The first call of `consume` already checks `is_cancelled`.
     pub fn new(is_cancelled: &'s dyn Fn() -> bool) -> Self {
         Self::with_evaluations(is_cancelled, limits::EVALUATIONS)
     }
 
     fn with_evaluations(is_cancelled: &'s dyn Fn() -> bool, evaluations: u64) -> Self {
-        let (until_check, refusal) = (Cell::new(0), RefCell::new(None));
-        Self { is_cancelled, until_check, evaluations: Cell::new(evaluations), refusal }
+        let (until_check, error) = (Cell::new(0), RefCell::new(None));
+        Self { is_cancelled, until_check, evaluations: Cell::new(evaluations), error }
     }
 
-    /// Pays for work to be done; an error when the pass was cancelled, or something in it was refused.
+    /// Consumes units of work that is about to be done. An error if the pass was cancelled or has failed.
     #[inline]
     pub fn consume(&self, work: usize) -> CalcResult<()> {
         match self.until_check.get().checked_sub(work) {
@@ -82,42 +84,43 @@ impl<'s> WorkBudget<'s> {
         }
     }
 
-    /// The same for code that has no error to return.
+    /// As [`WorkBudget::consume`], for code that cannot return an error.
     #[inline]
-    pub fn allows(&self, work: usize) -> bool {
+    pub fn try_consume(&self, work: usize) -> bool {
         self.consume(work).is_ok()
     }
 
-    /// Checks now, whatever was paid for.
+    /// Checks for cancellation now.
     #[cold]
     pub fn check(&self) -> CalcResult<()> {
-        if let Some(refusal) = &*self.refusal.borrow() {
-            return Err(refusal.clone());
+        if let Some(error) = &*self.error.borrow() {
+            return Err(error.clone());
         }
         if (self.is_cancelled)() {
-            return self.refuse(CalcError::timeout());
+            return self.fail(CalcError::timeout());
         }
         self.until_check.set(WORK_PER_CHECK);
         Ok(())
     }
 
-    /// Pays for so many comparisons with a value whose text is so long.
-    pub fn evaluate(&self, comparisons: usize, text_bytes: usize) -> CalcResult<()> {
+    /// Consumes the work of comparing one value of `text_bytes` bytes `comparisons` times, and counts it towards
+    /// [`limits::EVALUATIONS`].
+    pub fn consume_comparisons(&self, comparisons: usize, text_bytes: usize) -> CalcResult<()> {
         let bytes = comparisons.saturating_mul(text_bytes);
-        let work = comparisons.saturating_mul(PER_VALUE).saturating_add(bytes / 4);
+        let work = comparisons.saturating_mul(WORK_PER_VALUE).saturating_add(bytes / 4);
         let evaluations = comparisons.saturating_add(bytes / limits::EVALUATION_BYTES);
         match self.evaluations.get().checked_sub(u64::try_from(evaluations).unwrap_or(u64::MAX)) {
             Some(left) => self.evaluations.set(left),
-            None => return self.refuse(limits::too_many_evaluations()),
+            None => return self.fail(limits::too_many_evaluations()),
         }
         self.consume(work.max(1))
     }
 
-    /// Ends the pass: whatever is paid for from here on is refused.
-    pub fn refuse(&self, refusal: CalcError) -> CalcResult<()> {
+    /// Ends the pass with an error, which every later call returns.
+    pub fn fail(&self, error: CalcError) -> CalcResult<()> {
         self.until_check.set(0);
-        let mut known = self.refusal.borrow_mut();
-        Err(known.get_or_insert(refusal).clone())
+        let mut first_error = self.error.borrow_mut();
+        Err(first_error.get_or_insert(error).clone())
     }
 }
 
@@ -134,7 +137,7 @@ mod tests {
         let work = WorkBudget::new(&is_cancelled);
         work.consume(1).unwrap();
         cancelled.set(true);
-        let done = (0..).take_while(|_| work.allows(1)).count();
+        let done = (0..).take_while(|_| work.try_consume(1)).count();
         assert_eq!(done, WORK_PER_CHECK);
         cancelled.set(false);
         assert_eq!(work.consume(1).unwrap_err(), CalcError::timeout(), "and stays cancelled");
@@ -144,12 +147,12 @@ mod tests {
     fn evaluations_are_allowed_up_to_the_limit() {
         let never = || false;
         let work = WorkBudget::with_evaluations(&never, 10);
-        (0..10).for_each(|_| work.evaluate(1, 8).unwrap());
-        let refusal = work.evaluate(1, 8).unwrap_err();
+        (0..10).for_each(|_| work.consume_comparisons(1, 8).unwrap());
+        let refusal = work.consume_comparisons(1, 8).unwrap_err();
         assert!(refusal.detail.contains(&limits::EVALUATIONS.to_string()), "{refusal}");
         assert_eq!(work.consume(1).unwrap_err(), refusal, "nothing more is done");
         let work = WorkBudget::with_evaluations(&never, 10);
-        assert!(work.evaluate(1, 9 * limits::EVALUATION_BYTES).is_ok(), "long texts count more");
-        assert!(work.evaluate(1, 0).is_err());
+        assert!(work.consume_comparisons(1, 9 * limits::EVALUATION_BYTES).is_ok(), "long texts count more");
+        assert!(work.consume_comparisons(1, 0).is_err());
     }
 }

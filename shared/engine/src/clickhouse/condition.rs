@@ -1,51 +1,51 @@
-//! Filters as conditions on the columns of `events`.
+//! Translates filters to conditions on the columns of `events`.
 //!
-//! Must stay true: a condition is 0 or 1 and never null, so that it can be negated; what a filter needs beside the event
-//! (persons, groups, sessions, cohorts, elements) is refused by its name.
+//! Must stay true: a condition is 0 or 1 and never null, so that it can be negated; a filter that needs more than the event
+//! (persons, groups, sessions, cohorts, elements) is an error that names it.
 
-use super::{quote, refused};
+use super::{quote, unsupported};
 use crate::error::CalcResult;
-use crate::filter::{Bound, Order, Predicate, Test};
-use crate::scan::{ColumnKey, FactKey, Micros, RowKey};
+use crate::filter::{Bound, ComparisonOperator, Predicate, ValueTest};
+use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros};
 
-/// Values that the events of a statement have to show, each once: as texts `k0`, `k1` and so on, as numbers `n0`, `n1`.
+/// The distinct values of events that a statement reads: as texts in columns `k0`, `k1`, ..., as numbers in `n0`, `n1`, ...
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct SelectedColumns {
     keys: Vec<ColumnKey>,
     texts: Vec<bool>,
     numbers: Vec<bool>,
 }
 
-/// Start of the names under which groups are asked for.
+/// Prefix of the keys of groups.
 const GROUP_PREFIX: &str = "$group_";
 
-impl Fields {
-    /// What is shown: the place, the key, whether as a text and as a number.
-    pub(super) fn shown(&self) -> impl Iterator<Item = (usize, &ColumnKey, bool, bool)> {
+impl SelectedColumns {
+    /// Index, key, whether read as text, whether read as number.
+    pub(super) fn columns(&self) -> impl Iterator<Item = (usize, &ColumnKey, bool, bool)> {
         let forms = self.texts.iter().zip(&self.numbers);
         self.keys.iter().zip(forms).enumerate().map(|(at, (key, (text, number)))| (at, key, *text, *number))
     }
 
     /// The column with the texts of a key.
     pub(super) fn text(&mut self, key: &ColumnKey) -> CalcResult<String> {
-        let at = self.place(key)?;
+        let at = self.column_index(key)?;
         self.texts[at] = true;
         Ok(format!("k{at}"))
     }
 
     /// The column with the numbers of a key.
     pub(super) fn number(&mut self, key: &ColumnKey) -> CalcResult<String> {
-        let at = self.place(key)?;
+        let at = self.column_index(key)?;
         self.numbers[at] = true;
         Ok(format!("n{at}"))
     }
 
-    fn place(&mut self, key: &ColumnKey) -> CalcResult<usize> {
+    fn column_index(&mut self, key: &ColumnKey) -> CalcResult<usize> {
         match key {
             ColumnKey::Property(key) if key.starts_with(GROUP_PREFIX) => {
-                return Err(refused(&format!("{key}, the group of an event")));
+                return Err(unsupported(&format!("{key}, the group of an event")));
             }
-            ColumnKey::AllProperties => return Err(refused("all properties of an event at once")),
+            ColumnKey::AllProperties => return Err(unsupported("all properties of an event at once")),
             _ => {}
         }
         Ok(self.keys.iter().position(|known| known == key).unwrap_or_else(|| {
@@ -56,7 +56,7 @@ impl Fields {
         }))
     }
 
-    /// The condition that events meet which pass.
+    /// The condition for a predicate.
     pub(super) fn condition(&mut self, predicate: &Predicate) -> CalcResult<String> {
         match predicate {
             Predicate::All(members) => {
@@ -69,39 +69,41 @@ impl Fields {
                     members.iter().map(|member| self.condition(member)).collect::<CalcResult<Vec<_>>>()?;
                 Ok(quote::any(members))
             }
-            Predicate::Column(RowKey::Event(key), test) => {
-                self.place(key)?;
-                test_of(&mut Subject::Field(self, key), test)
+            Predicate::Column(ColumnRef::Event(key), test) => {
+                self.column_index(key)?;
+                test_condition(&mut TestedValue::Field(self, key), test)
             }
-            Predicate::Column(RowKey::Fact(fact), _) => Err(refused(&format!("a filter on {}", named(fact)))),
-            Predicate::EventName(test) => test_of(&mut Subject::Name, test),
+            Predicate::Column(ColumnRef::Joined(key), _) => {
+                Err(unsupported(&format!("a filter on {}", describe(key))))
+            }
+            Predicate::EventName(test) => test_condition(&mut TestedValue::Name, test),
             Predicate::Time(test) => time_test(test),
-            Predicate::Elements(_) => Err(refused("a filter on the elements of autocaptured events")),
-            Predicate::Expression(_) => Err(refused("an SQL expression of its own")),
+            Predicate::Elements(_) => Err(unsupported("a filter on the elements of autocaptured events")),
+            Predicate::Expression(_) => Err(unsupported("an SQL expression of its own")),
         }
     }
 }
 
-/// What a fact is called.
-fn named(fact: &FactKey) -> String {
-    match fact {
-        FactKey::PersonId | FactKey::Named(_) => "who the person is".to_owned(),
-        FactKey::Person(key) => format!("the person's property {key}"),
-        FactKey::PersonProperties => "the person's properties".to_owned(),
-        FactKey::GroupProperties(_) => "the group's properties".to_owned(),
-        FactKey::Group(_, key) => format!("the group's property {key}"),
-        FactKey::Session(key) => format!("the session's {key}"),
-        FactKey::Member(cohort) => format!("cohort {cohort}"),
+/// The name of a joined column in error texts.
+fn describe(key: &JoinedColumnKey) -> String {
+    match key {
+        JoinedColumnKey::PersonId | JoinedColumnKey::HasDistinctId(_) => "who the person is".to_owned(),
+        JoinedColumnKey::Person(key) => format!("the person's property {key}"),
+        JoinedColumnKey::PersonProperties => "the person's properties".to_owned(),
+        JoinedColumnKey::GroupProperties(_) => "the group's properties".to_owned(),
+        JoinedColumnKey::Group(_, key) => format!("the group's property {key}"),
+        JoinedColumnKey::Session(key) => format!("the session's {key}"),
+        JoinedColumnKey::InCohort(cohort) => format!("cohort {cohort}"),
     }
 }
 
-/// What is tested.
-enum Subject<'a> {
-    Field(&'a mut Fields, &'a ColumnKey),
+/// The value that is tested.
+enum TestedValue<'a> {
+    Field(&'a mut SelectedColumns, &'a ColumnKey),
     Name,
 }
 
-impl Subject<'_> {
+impl TestedValue<'_> {
     fn text(&mut self) -> CalcResult<String> {
         match self {
             Self::Field(fields, key) => fields.text(key),
@@ -112,54 +114,54 @@ impl Subject<'_> {
     fn number(&mut self) -> CalcResult<String> {
         match self {
             Self::Field(fields, key) => fields.number(key),
-            Self::Name => Err(refused("the name of an event compared with a number")),
+            Self::Name => Err(unsupported("the name of an event compared with a number")),
         }
     }
 }
 
-fn test_of(subject: &mut Subject<'_>, test: &Test) -> CalcResult<String> {
+fn test_condition(subject: &mut TestedValue<'_>, test: &ValueTest) -> CalcResult<String> {
     Ok(match test {
-        Test::Always(answer) => constant(*answer),
-        Test::Present { negated } => {
+        ValueTest::Always(answer) => constant(*answer),
+        ValueTest::Presence { negated } => {
             let text = subject.text()?;
             if *negated { format!("{text} IS NULL") } else { format!("{text} IS NOT NULL") }
         }
-        Test::OneOf { texts, negated } => {
+        ValueTest::OneOf { texts, negated } => {
             let mut texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             texts.sort_unstable();
             let found = match texts.is_empty() {
                 true => constant(false),
-                false => definite(&format!("{} IN ({})", subject.text()?, quote::texts(texts))),
+                false => false_if_null(&format!("{} IN ({})", subject.text()?, quote::texts(texts))),
             };
             negate_if(*negated, found)
         }
-        Test::Includes(part) => {
-            definite(&format!("position({}, {}) > 0", subject.text()?, quote::text(part)))
+        ValueTest::ContainsCaseSensitive(part) => {
+            false_if_null(&format!("position({}, {}) > 0", subject.text()?, quote::text(part)))
         }
-        Test::Contains { needles, negated } => {
+        ValueTest::ContainsIgnoreCase { needles, negated } => {
             let text = subject.text()?;
-            let found = needles
-                .iter()
-                .map(|needle| definite(&format!("position(lowerUTF8({text}), {}) > 0", quote::text(needle))));
+            let found = needles.iter().map(|needle| {
+                false_if_null(&format!("position(lowerUTF8({text}), {}) > 0", quote::text(needle)))
+            });
             negate_if(*negated, quote::any(found.collect()))
         }
-        Test::Matches { patterns, negated } => {
-            // An invalid pattern matches nothing, whichever way it is asked.
+        ValueTest::Regex { patterns, negated } => {
+            // An invalid pattern passes nothing, negated or not.
             if *negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
                 return Ok(constant(false));
             }
             let text = subject.text()?;
             let valid = patterns.iter().filter(|pattern| pattern.regex.is_some());
-            // There a dot means line ends too, unless it is told not to.
+            // In ClickHouse a dot matches line ends too, unless `(?-s)` is set.
             let found = valid.map(|pattern| {
-                definite(&format!("match({text}, {})", quote::text(&format!("(?-s){}", pattern.text))))
+                false_if_null(&format!("match({text}, {})", quote::text(&format!("(?-s){}", pattern.text))))
             });
             negate_if(*negated, quote::any(found.collect()))
         }
-        Test::Ordered { order, bounds } => {
+        ValueTest::Compared { order, bounds } => {
             let sign = sign(*order);
             let each = bounds.iter().map(|bound| {
-                Ok(definite(&match bound {
+                Ok(false_if_null(&match bound {
                     Bound::Number(number) => {
                         format!("{} {sign} {}", subject.number()?, quote::float(*number))
                     }
@@ -168,47 +170,51 @@ fn test_of(subject: &mut Subject<'_>, test: &Test) -> CalcResult<String> {
             });
             quote::any(each.collect::<CalcResult<Vec<_>>>()?)
         }
-        Test::Within { low, high, negated } => {
+        ValueTest::NumberRange { low, high, negated } => {
             let (number, low, high) = (subject.number()?, quote::float(*low), quote::float(*high));
             let not = if *negated { "NOT " } else { "" };
-            definite(&format!("{number} {not}BETWEEN {low} AND {high}"))
+            false_if_null(&format!("{number} {not}BETWEEN {low} AND {high}"))
         }
-        Test::Version { .. } => return Err(refused("a comparison of versions")),
-        Test::Moment { .. } | Test::Span { .. } | Test::Instant { .. } => {
-            return Err(refused("a property compared as a date"));
+        ValueTest::Version { .. } => return Err(unsupported("a comparison of versions")),
+        ValueTest::InstantMicros { .. }
+        | ValueTest::InstantRange { .. }
+        | ValueTest::InstantSeconds { .. } => {
+            return Err(unsupported("a property compared as a date"));
         }
     })
 }
 
-/// A test of the event's time, as instants.
-fn time_test(test: &Test) -> CalcResult<String> {
+/// A test of the event's time.
+fn time_test(test: &ValueTest) -> CalcResult<String> {
     Ok(match test {
-        Test::Always(answer) => constant(*answer),
-        Test::Present { negated } => constant(!negated),
-        Test::Moment { order, bounds, negated, .. } => {
+        ValueTest::Always(answer) => constant(*answer),
+        ValueTest::Presence { negated } => constant(!negated),
+        ValueTest::InstantMicros { order, bounds, negated, .. } => {
             let sign = sign(*order);
             let each = bounds.iter().map(|bound: &Micros| format!("t {sign} {bound}"));
             negate_if(*negated, quote::any(each.collect()))
         }
-        Test::Span { low, high, negated, .. } => negate_if(*negated, format!("t BETWEEN {low} AND {high}")),
-        Test::Instant { order, seconds, .. } => {
+        ValueTest::InstantRange { low, high, negated, .. } => {
+            negate_if(*negated, format!("t BETWEEN {low} AND {high}"))
+        }
+        ValueTest::InstantSeconds { order, seconds, .. } => {
             let sign = sign(*order);
             let each = seconds
                 .iter()
                 .map(|second| format!("intDiv(t - positiveModulo(t, 1000000), 1000000) {sign} {second}"));
             quote::any(each.collect())
         }
-        _ => return Err(refused("a part of the text of an event's time")),
+        _ => return Err(unsupported("a part of the text of an event's time")),
     })
 }
 
-fn sign(order: Order) -> &'static str {
+fn sign(order: ComparisonOperator) -> &'static str {
     match order {
-        Order::Less => "<",
-        Order::LessOrEqual => "<=",
-        Order::Greater => ">",
-        Order::GreaterOrEqual => ">=",
-        Order::Equal => "=",
+        ComparisonOperator::Less => "<",
+        ComparisonOperator::LessOrEqual => "<=",
+        ComparisonOperator::Greater => ">",
+        ComparisonOperator::GreaterOrEqual => ">=",
+        ComparisonOperator::Equal => "=",
     }
 }
 
@@ -216,8 +222,8 @@ fn constant(answer: bool) -> String {
     if answer { quote::TRUE } else { quote::FALSE }.to_owned()
 }
 
-/// False where it is neither true nor false.
-fn definite(condition: &str) -> String {
+/// Replaces null by false.
+fn false_if_null(condition: &str) -> String {
     format!("ifNull({condition}, 0)")
 }
 

@@ -1,38 +1,39 @@
-//! Funnels in SQL: the pass of [`crate::funnel::scan`] as a fold over each actor's events.
+//! Funnels in SQL: the algorithm of [`crate::funnel::scan`] as a fold over each actor's events.
 //!
-//! Must stay true: an actor's events become *moves* `(time, step, event, taken)` in the order in which the pass looks at
-//! them. A positive step is an event that may take it, a negative one an exclusion in the gap behind that many steps, 0
-//! the end of an event in strict order, at which all paths go that it does not go on. The state is a path for each depth
-//! (when each step was taken, and by which event of that instant), whether an exclusion was met on it, and the best path.
+//! Must stay true: an actor's events are turned into *moves* `(time, step, event, marks)` in the order in which the local
+//! algorithm processes them. A positive step is an event that matches the step, a negative one an exclusion in the gap
+//! after that many steps, and 0 the end of an event in strict order, which drops all paths that the event does not
+//! continue. The fold state has a path for each depth (time and event of each completed step), whether the path met an
+//! exclusion, and the best path.
 
-use super::{Writer, quote, refused};
+use super::{StatementWriter, quote, unsupported};
 use crate::error::CalcResult;
 use crate::limits;
 use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelsQuery, Order, Viz};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 
 /// The type of a path.
 const PATH: &str = "Array(Tuple(Int64, UInt32))";
-/// Most steps, whose marks and gaps fit into 64 bits.
+/// Maximum steps: their marks and gaps must fit into 64 bits.
 const STEPS_MAX: usize = 32;
 
-/// The statement behind `events`.
-pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResult<String> {
-    refuse(query)?;
-    writer.compiler.count(ActorKind::of(writer.project, query.group));
-    let shared = writer.shared(&query.common)?;
+/// The select from `events`.
+pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> CalcResult<String> {
+    check_supported(query)?;
+    writer.compiler.add_actor_kind(ActorKind::of(writer.project, query.group));
+    let shared = writer.common_condition(&query.common)?;
     let mut marks = Vec::new();
     for (step, series) in query.series.iter().enumerate() {
-        marks.push(mark(&writer.matches(series)?, 1 << step));
+        marks.push(mark(&writer.series_condition(series)?, 1 << step));
     }
     for exclusion in &query.exclusions {
         let gaps =
             (exclusion.from_step + 1..=exclusion.to_step).fold(0_u64, |bits, gap| bits | 1 << (32 + gap));
-        marks.push(mark(&writer.matches(&exclusion.series)?, gaps));
+        marks.push(mark(&writer.series_condition(&exclusion.series)?, gaps));
     }
     let strict = query.order == Order::Strict;
     if strict {
-        writer.compiler.event(None);
+        writer.compiler.include_event(None);
     }
     let value = match &query.common.breakdown {
         None => None,
@@ -40,7 +41,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResul
     };
     let shown = value.as_ref().map_or(String::new(), |value| format!(", {value} AS value"));
     let matters = if strict { "" } else { " WHERE marks != 0" };
-    // Several exclusions may cover one gap.
+    // Several exclusions may cover the same gap.
     let marked = format!(
         "SELECT * FROM (SELECT actor, t, arrival{shown}, {} AS marks FROM events WHERE {shared}){matters}",
         either(&marks)
@@ -52,7 +53,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &FunnelsQuery) -> CalcResul
     })
 }
 
-fn refuse(query: &FunnelsQuery) -> CalcResult<()> {
+fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
     let what = match query {
         FunnelsQuery { order: Order::Unordered, .. } => "a funnel in any order",
         FunnelsQuery { viz: Viz::Trends, .. } => "a funnel over time",
@@ -66,7 +67,7 @@ fn refuse(query: &FunnelsQuery) -> CalcResult<()> {
         _ if query.series.len() > STEPS_MAX => "so many steps",
         _ => return Ok(()),
     };
-    Err(refused(what))
+    Err(unsupported(what))
 }
 
 fn mark(condition: &str, bits: u64) -> String {
@@ -79,13 +80,13 @@ fn either(marks: &[String]) -> String {
     marks.fold(first, |all, one| format!("bitOr({all}, {one})"))
 }
 
-/// The texts of the value of an event, empty where there is none.
-fn value(writer: &mut Writer<'_>, breakdown: &Breakdown) -> CalcResult<String> {
+/// The breakdown values of an event; empty texts if missing.
+fn value(writer: &mut StatementWriter<'_>, breakdown: &Breakdown) -> CalcResult<String> {
     let BreakdownBy::Parts { parts, .. } = &breakdown.by else {
-        return Err(refused("a breakdown by cohorts"));
+        return Err(unsupported("a breakdown by cohorts"));
     };
-    let texts = writer.parts(parts)?;
-    // Of a funnel missing is the empty text before URLs are cut.
+    let texts = writer.breakdown_parts(parts)?;
+    // In funnels, missing is the empty text before URLs are normalized.
     let text = |(part, text): (&crate::query::Part, String)| {
         let missing = if part.normalize_url && part.source.kind() == "event" { "'/'" } else { "''" };
         format!("assumeNotNull(ifNull({text}, {missing}))")
@@ -94,7 +95,7 @@ fn value(writer: &mut Writer<'_>, breakdown: &Breakdown) -> CalcResult<String> {
     Ok(format!("[{}]", texts.join(", ")))
 }
 
-/// For everybody with a path its times, and with a breakdown the value that it counts under.
+/// The step times of each actor that entered the funnel, and its breakdown value.
 fn paths(query: &FunnelsQuery, marked: &str, split: bool) -> String {
     let (value, by) = match (split, query.attribution) {
         (false, _) => (String::new(), ""),
@@ -115,14 +116,14 @@ fn paths(query: &FunnelsQuery, marked: &str, split: bool) -> String {
          SELECT {moves} AS moves{split_value} FROM (\n        \
          SELECT arraySort(groupArray((t, arrival, marks))) AS history{touched}\n        \
          FROM ({marked})\n        GROUP BY actor{by}\n      )\n    )\n  )\n) WHERE notEmpty(best) AND NOT void",
-        best = State::of(query).best(),
-        tainted = State::of(query).best() + 1,
-        fold = State::of(query).fold(),
+        best = FoldState::of(query).best(),
+        tainted = FoldState::of(query).best() + 1,
+        fold = FoldState::of(query).fold(),
         moves = moves(query),
     )
 }
 
-/// The value as the answer has it: of those without any, as many empty texts as there are parts.
+/// The breakdown value; if missing, one empty text per part.
 fn padded(query: &FunnelsQuery) -> String {
     let parts = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         Some(BreakdownBy::Parts { parts, .. }) => parts.len(),
@@ -131,7 +132,7 @@ fn padded(query: &FunnelsQuery) -> String {
     format!(", arrayResize(touched, {parts}, '') AS value")
 }
 
-/// The moves that an actor's events are, instant by instant.
+/// Converts an actor's events to moves, instant by instant.
 fn moves(query: &FunnelsQuery) -> String {
     let steps = query.series.len();
     let mut numbers: Vec<String> =
@@ -145,8 +146,8 @@ fn moves(query: &FunnelsQuery) -> String {
         numbers.push("if(mixed, 99, 0)".to_owned());
     }
     let numbers = format!("arrayFilter(step -> step != 99, [{}])", numbers.join(", "));
-    // Events that differ in what they match: step by step. Else one after the other: exclusions, then the steps from the
-    // last to the first, then the end of the event.
+    // If the events of an instant have different marks, moves are ordered by step. Else they are ordered by event, and within
+    // an event: exclusions, steps from last to first, end of the event.
     let order = "if(mixed, (toInt64(move.2), toInt64(move.3)), (toInt64(move.3), \
                  toInt64(multiIf(move.2 < 0, -100 - move.2, move.2 = 0, 100, -move.2 + 99))))";
     let event = format!("arrayMap(step -> (event.1, toInt16(step), toUInt32(at), event.3), {numbers})");
@@ -160,22 +161,22 @@ fn moves(query: &FunnelsQuery) -> String {
     )
 }
 
-/// What the state of the fold holds: a path for each depth but the last, with exclusions whether each of these met one,
-/// the best path, and with exclusions whether that met one.
-struct State<'q> {
+/// Layout of the fold state: a path for each depth but the last; with exclusions, whether each path met one; the best path;
+/// with exclusions, whether the best path met one.
+struct FoldState<'q> {
     query: &'q FunnelsQuery,
     steps: usize,
     window: i64,
     excludes: bool,
 }
 
-impl<'q> State<'q> {
+impl<'q> FoldState<'q> {
     fn of(query: &'q FunnelsQuery) -> Self {
         let excludes = !query.exclusions.is_empty();
         Self { query, steps: query.series.len(), window: query.window.micros(), excludes }
     }
 
-    /// The place of the best path, counted from 1; whether it is void stands behind it.
+    /// The 1-based index of the best path; the next element says whether it is void.
     fn best(&self) -> usize {
         let paths = self.steps - 1;
         1 + if self.excludes { 2 * paths } else { paths }
@@ -188,31 +189,31 @@ impl<'q> State<'q> {
         }
     }
 
-    /// When the path of a depth began.
+    /// Start time of the path of a depth.
     fn start(depth: usize) -> String {
         if depth == 0 { "m.1".to_owned() } else { format!("q.{depth}[1].1") }
     }
 
-    /// The path of a depth is there and its window is open.
+    /// Condition: the path of this depth exists and its conversion window is open.
     fn open(&self, depth: usize) -> Option<String> {
         let open = format!("notEmpty(q.{depth}) AND m.1 - q.{depth}[1].1 <= {}", self.window);
         (depth > 0).then_some(open)
     }
 
-    /// The path of the depth before has not led to this one already.
+    /// Condition: the path of the previous depth has not been extended to this one already.
     fn fresh(&self, depth: usize) -> Option<String> {
         let fresh = format!("(empty(q.{depth}) OR q.{depth}[1].1 != {})", Self::start(depth - 1));
         (depth < self.steps).then_some(fresh)
     }
 
-    /// The move makes a path of this depth.
+    /// Condition: the move extends a path to this depth.
     fn takes(&self, depth: usize) -> String {
         let unused = (depth > 1).then(|| format!("NOT has(q.{}, (m.1, m.3))", depth - 1));
         let all = [Some(format!("m.2 = {depth}")), self.open(depth - 1), unused, self.fresh(depth)];
         all.into_iter().flatten().collect::<Vec<_>>().join(" AND ")
     }
 
-    /// As [`State::takes`], of a path that met no exclusion.
+    /// As [`FoldState::takes`], for a path that met no exclusion.
     fn takes_untainted(&self, depth: usize) -> String {
         match self.excludes && depth > 1 {
             true => format!("{} AND NOT {}", self.takes(depth), self.tainted(depth - 1)),
@@ -227,13 +228,13 @@ impl<'q> State<'q> {
         }
     }
 
-    /// The move is an exclusion that the path of this depth meets.
+    /// Condition: the move is an exclusion that the path of this depth meets.
     fn meets(&self, depth: usize) -> String {
         let all = [Some(format!("m.2 = -{depth}")), self.open(depth), self.fresh(depth + 1)];
         all.into_iter().flatten().collect::<Vec<_>>().join(" AND ")
     }
 
-    /// The path of a depth behind the move.
+    /// The path of a depth after the move.
     fn path_after(&self, depth: usize) -> String {
         let gone = match self.query.order {
             Order::Strict => format!("m.2 = 0 AND NOT bitTest(m.4, {}), CAST([], '{PATH}'), ", depth - 1),
@@ -247,7 +248,7 @@ impl<'q> State<'q> {
         format!("toUInt8(multiIf({taken}, 0, {met}, 1, {before}))")
     }
 
-    /// A path of this depth is better than the best.
+    /// Condition: the new path of this depth is better than the best one.
     fn is_better(&self, depth: usize) -> String {
         let (best, takes) = (self.best(), self.takes(depth));
         let longer = format!("length(q.{best}) < {depth}");
@@ -290,15 +291,15 @@ impl<'q> State<'q> {
         }
         after.push(self.best_after());
         begin.push(nothing);
-        // One more, so that there are two at least.
+        // A tuple needs at least two elements.
         after.push(if self.excludes { self.void_after() } else { format!("q.{}", self.best() + 1) });
         begin.push("toUInt8(0)".to_owned());
         format!("arrayFold((q, m) -> ({}),\n      moves, ({}))", after.join(",\n        "), begin.join(", "))
     }
 }
 
-/// How many reached each step, and the hops to it that took any time.
-fn tallies(steps: usize) -> String {
+/// The count of actors per step, and the non-zero durations to each step.
+fn counts_and_durations(steps: usize) -> String {
     let counts: Vec<String> = (1..=steps).map(|step| format!("countIf(length(times) >= {step})")).collect();
     let hops = (2..=steps).map(|step| {
         let hop = format!("times[{step}] - times[{}]", step - 1);
@@ -308,7 +309,7 @@ fn tallies(steps: usize) -> String {
     format!("[{}] AS counts, [{}] AS hops", counts.join(", "), hops.join(", "))
 }
 
-/// The columns of the answer, out of `counts` and `hops`, a row a step.
+/// The result columns from `counts` and `hops`, one row per step.
 fn rows(query: &FunnelsQuery) -> (String, String) {
     let names = query.series.iter().map(|series| match &series.source {
         crate::query::EventSource::Event(name) => {
@@ -337,11 +338,11 @@ fn whole(query: &FunnelsQuery, paths: &str) -> String {
     let (columns, join) = rows(query);
     format!(
         "SELECT {columns}\nFROM (SELECT {} FROM (\n{paths}\n))\n{join}\nORDER BY step",
-        tallies(query.series.len())
+        counts_and_durations(query.series.len())
     )
 }
 
-/// The values with the most people at the last step, then at the one before; the rest as one row.
+/// The breakdown values with the most actors at the last step, then at the one before; all others as one row.
 fn split(query: &FunnelsQuery, breakdown: &Breakdown, paths: &str) -> String {
     let (columns, join) = rows(query);
     let limit = breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT);
@@ -357,6 +358,6 @@ fn split(query: &FunnelsQuery, breakdown: &Breakdown, paths: &str) -> String {
          FROM (SELECT *, row_number() OVER (ORDER BY {order}, value) AS rank FROM (\n    \
          SELECT value, {} FROM (\n{paths}\n    ) GROUP BY value\n  ))\n  GROUP BY row\n)\n{join}\n\
          ORDER BY {order}, breakdown_value, step",
-        tallies(query.series.len())
+        counts_and_durations(query.series.len())
     )
 }

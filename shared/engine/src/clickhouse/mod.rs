@@ -1,12 +1,13 @@
-//! Questions as SQL for ClickHouse, over the segment files of a project.
+//! Translates queries to ClickHouse SQL over the segment files of a project.
 //!
-//! What a question means is compiled by the same code that calculates it; here that is written down for an engine which
-//! reads the same files on as many machines as it likes. Must stay true: the statement gives the numbers that the plan
-//! gives for the events of these files, or there is none and the refusal names what cannot be said; texts of a question
-//! end up in quotes, whatever they hold. No I/O: the caller knows the files and asks ClickHouse.
+//! The query is compiled by the same code as for a local calculation, and the compiled form is written as SQL. No I/O: the
+//! caller lists the files and runs the statement.
 //!
-//! Differences that remain are those of arithmetic: sums of numbers with a fraction are rounded at another place, letters
-//! beyond ASCII may have other lower-case forms, and numbers above 10^16 or below 10^-5 are written differently as texts.
+//! Must stay true: the statement returns the numbers that the plan computes for the events of these files, or the
+//! translation is an error that names the unsupported part; all texts of a query are quoted.
+//!
+//! Known differences: sums of fractions are rounded differently, non-ASCII letters may have other lower-case forms, and
+//! numbers above 10^16 or below 10^-5 are formatted differently as text.
 
 mod condition;
 mod funnel;
@@ -24,53 +25,53 @@ use crate::error::{CalcError, CalcResult};
 use crate::plan::{Compiler, ProjectContext};
 use crate::query::{Common, FunnelsQuery, Part, PartSource, Query, TrendsQuery};
 use crate::scan::{ColumnKey, Micros};
-use condition::Fields;
+use condition::SelectedColumns;
 
-/// The segment files of a project, as a statement names them.
+/// The segment files of a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Files {
-    /// Where they lie.
+    /// Their location.
     pub place: Place,
-    /// Those that are to be read, and no others.
+    /// The files to read.
     pub segments: Vec<Segment>,
-    /// Persons in the files that are somebody else by now, and who: at most [`MERGED_MAX`].
+    /// Merged person ids in the files and their canonical ids: at most [`MERGED_MAX`].
     pub merged: Vec<(Uuid, Uuid)>,
 }
 
-/// Where files lie.
+/// The location of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// In a directory that ClickHouse reads by `file()`; its path.
+    /// A directory, read with `file()`; its path.
     Directory(String),
-    /// In a bucket that ClickHouse reads by `s3()`; its URL, down to the prefix of all objects.
+    /// A bucket, read with `s3()`; its URL, including the common prefix of all objects.
     Bucket(String),
 }
 
 /// A segment file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// Its path below the place.
+    /// Its path relative to the location.
     pub object: String,
-    /// Its columns of properties, by key.
+    /// Its property columns, by key.
     pub columns: BTreeMap<String, Column>,
-    /// The keys in its JSON column beside these; none when they are not known.
+    /// Further keys in its JSON column; none if not known.
     pub rest: Option<Vec<String>>,
-    /// The times that its events lie in.
+    /// First and last time of its events.
     pub times: (Micros, Micros),
-    /// Names of its events; none when they are not known.
+    /// Names of its events; none if not known.
     pub events: Option<Vec<String>>,
 }
 
-/// A column of a property.
+/// A property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
-    /// Some values of the key lie in the JSON column.
+    /// Some values of the key are in the JSON column, because they do not fit the type.
     pub exceptions: bool,
 }
 
-/// What a column of a property holds.
+/// The type of a property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Strings.
@@ -85,11 +86,11 @@ pub enum Kind {
     Json,
 }
 
-/// Most persons who are named in a statement because they are somebody else by now.
+/// Maximum merged persons in a statement.
 pub const MERGED_MAX: usize = 2_000;
 
 impl Query {
-    /// The question as one SQL statement over `files`. Dates are those of `now`.
+    /// Translates the query to one SQL statement over `files`. Relative dates are relative to `now`.
     pub fn clickhouse(
         &self,
         project: &ProjectContext,
@@ -97,56 +98,56 @@ impl Query {
         files: &Files,
     ) -> CalcResult<String> {
         match self {
-            Self::Trends(query) => Writer::new(project, now, files).trend(self, query),
-            Self::Funnels(query) => Writer::new(project, now, files).funnel(self, query),
-            Self::Correlation(_) => Err(refused("a correlation")),
+            Self::Trends(query) => StatementWriter::new(project, now, files).trend(self, query),
+            Self::Funnels(query) => StatementWriter::new(project, now, files).funnel(self, query),
+            Self::Correlation(_) => Err(unsupported("a correlation")),
         }
     }
 }
 
-/// Writes one statement.
-struct Writer<'a> {
+/// Builds one statement.
+struct StatementWriter<'a> {
     project: &'a ProjectContext,
     now: DateTime<Utc>,
     files: &'a Files,
     compiler: Compiler<'a>,
-    /// What the events of the statement have to show.
-    fields: Fields,
+    /// The values of events that the statement reads.
+    fields: SelectedColumns,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> StatementWriter<'a> {
     fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a Files) -> Self {
         let compiler = Compiler::new(project, now);
-        Self { project, now, files, compiler, fields: Fields::default() }
+        Self { project, now, files, compiler, fields: SelectedColumns::default() }
     }
 
-    fn trend(mut self, whole: &Query, query: &TrendsQuery) -> CalcResult<String> {
-        let range = whole.range(self.project, self.now)?;
+    fn trend(mut self, query_node: &Query, query: &TrendsQuery) -> CalcResult<String> {
+        let range = query_node.range(self.project, self.now)?;
         let select = trend::select(&mut self, query, &range)?;
         self.statement(&select, (range.from.min(range.first).timestamp_micros(), range.to.timestamp_micros()))
     }
 
-    fn funnel(mut self, whole: &Query, query: &FunnelsQuery) -> CalcResult<String> {
-        let range = whole.range(self.project, self.now)?;
+    fn funnel(mut self, query_node: &Query, query: &FunnelsQuery) -> CalcResult<String> {
+        let range = query_node.range(self.project, self.now)?;
         let select = funnel::select(&mut self, query)?;
         self.statement(&select, (range.from.timestamp_micros(), range.to.timestamp_micros()))
     }
 
-    /// What is selected from `events`, and before it what these are.
+    /// Combines the definition of `events` and the select from it.
     fn statement(&self, select: &str, times: (Micros, Micros)) -> CalcResult<String> {
         let events = source::events(self, times)?;
         Ok(format!("WITH events AS (\n{events}\n)\n{select}\nSETTINGS precise_float_parsing = 1"))
     }
 
-    /// The condition that every event of a question meets.
-    fn shared(&mut self, common: &Common) -> CalcResult<String> {
-        let filter = crate::plan::shared_filter(common, self.project)?;
-        let predicate = self.compiler.predicate(&filter, "properties")?;
+    /// The condition on all events of the query.
+    fn common_condition(&mut self, common: &Common) -> CalcResult<String> {
+        let filter = crate::plan::common_filter(common, self.project)?;
+        let predicate = self.compiler.compile_filter(&filter, "properties")?;
         self.fields.condition(&predicate)
     }
 
-    /// The condition that the events of a series or a step meet.
-    fn matches(&mut self, series: &crate::query::Series) -> CalcResult<String> {
+    /// The condition on the events of a series or step.
+    fn series_condition(&mut self, series: &crate::query::Series) -> CalcResult<String> {
         use crate::matcher::Matcher;
         let matcher = Matcher::new(&series.source, &series.properties, &mut self.compiler, "properties")?;
         let Some(matcher) = matcher else {
@@ -155,7 +156,7 @@ impl<'a> Writer<'a> {
                 format!("Action ID {} does not exist!", series.source.id()),
             ));
         };
-        let (alternatives, filters) = matcher.parts();
+        let (alternatives, filters) = matcher.alternatives_and_filters();
         let mut any = Vec::with_capacity(alternatives.len());
         for step in alternatives {
             let name = step.event.as_ref().map(|name| format!("name = {}", quote::text(name)));
@@ -166,24 +167,24 @@ impl<'a> Writer<'a> {
         Ok(quote::all([quote::any(any), filters].into_iter()))
     }
 
-    /// The texts of the parts of a breakdown, null where there is none.
-    fn parts(&mut self, parts: &[Part]) -> CalcResult<Vec<String>> {
-        parts.iter().map(|part| self.part(part)).collect()
+    /// The texts of the parts of a breakdown; null if missing.
+    fn breakdown_parts(&mut self, parts: &[Part]) -> CalcResult<Vec<String>> {
+        parts.iter().map(|part| self.breakdown_part(part)).collect()
     }
 
-    fn part(&mut self, part: &Part) -> CalcResult<String> {
+    fn breakdown_part(&mut self, part: &Part) -> CalcResult<String> {
         if part.bins.is_some() {
-            return Err(refused("a breakdown by ranges of numbers"));
+            return Err(unsupported("a breakdown by ranges of numbers"));
         }
         let text = match &part.source {
             PartSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
             PartSource::Metadata(key) if key == "event" => "name".to_owned(),
             PartSource::Metadata(key) if key == "distinct_id" => self.fields.text(&ColumnKey::DistinctId)?,
-            PartSource::Metadata(key) => return Err(refused(&format!("a breakdown by {key}"))),
-            other => return Err(refused(&format!("a breakdown by {} values", other.kind()))),
+            PartSource::Metadata(key) => return Err(unsupported(&format!("a breakdown by {key}"))),
+            other => return Err(unsupported(&format!("a breakdown by {} values", other.kind()))),
         };
         if part.normalize_url {
-            // An empty text is a URL whose path is `/`; a missing one stays null.
+            // An empty text normalizes to `/`; a missing one stays null.
             let cut = format!("replaceRegexpOne({text}, '[/?#]+$', '')");
             Ok(format!("if({cut} = '', '/', {cut})"))
         } else {
@@ -192,8 +193,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What a statement cannot say.
-fn refused(what: &str) -> CalcError {
+/// The error for a query that has no translation.
+fn unsupported(what: &str) -> CalcError {
     CalcError::invalid("engine", format!("This cannot be written as SQL for ClickHouse: {what}."))
 }
 

@@ -1,6 +1,6 @@
-//! Pieces of SQL: literals and lists.
+//! SQL literals, names and condition lists.
 //!
-//! Must stay true: no text leaves its quotes.
+//! Must stay true: all texts are quoted and escaped.
 
 /// A string literal.
 pub(super) fn text(text: &str) -> String {
@@ -32,12 +32,12 @@ pub(super) fn float(number: f64) -> String {
     format!("toFloat64({})", text(&format!("{number:?}")))
 }
 
-/// A list of string literals, without brackets.
+/// Comma-separated string literals, without brackets.
 pub(super) fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// All of these conditions.
+/// The AND of conditions, simplified.
 pub(super) fn all(conditions: impl Iterator<Item = String>) -> String {
     let conditions: Vec<String> = conditions.filter(|condition| condition != TRUE).collect();
     match conditions.len() {
@@ -48,7 +48,7 @@ pub(super) fn all(conditions: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// One of these conditions at least.
+/// The OR of conditions, simplified.
 pub(super) fn any(mut conditions: Vec<String>) -> String {
     conditions.retain(|condition| condition != FALSE);
     match conditions.len() {
@@ -59,9 +59,9 @@ pub(super) fn any(mut conditions: Vec<String>) -> String {
     }
 }
 
-/// The condition that always holds.
+/// The condition that is always true.
 pub(super) const TRUE: &str = "1";
-/// The one that never does.
+/// The condition that is always false.
 pub(super) const FALSE: &str = "0";
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_leaves_its_quotes() {
+    fn texts_are_escaped() {
         assert_eq!(text("it's"), r"'it\'s'");
         assert_eq!(text(r"a\' OR 1 --"), r"'a\\\' OR 1 --'");
         assert_eq!(text("a\0b\n"), r"'a\0b\n'");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_as_short_as_they_can_be() {
+    fn conditions_are_simplified() {
         let all = |list: &[&str]| all(list.iter().map(|text| (*text).to_owned()));
         let any = |list: &[&str]| any(list.iter().map(|text| (*text).to_owned()).collect());
         assert_eq!(

@@ -1,27 +1,27 @@
-//! The rows of `events`: name, actor, time and arrival of each event, and the values that the question looks at.
+//! The select of `events`: name, actor, time and arrival of each event, and the values that the query reads.
 //!
-//! Must stay true: files that keep a value in different columns are read by statements of their own; a file that cannot
-//! have an event of the question is not named.
+//! Must stay true: files with different columns for a value are read by separate selects; files without events of the
+//! query are skipped.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{MERGED_MAX, Place, Segment, Writer, quote, refused, values};
+use super::{MERGED_MAX, Place, Segment, StatementWriter, quote, unsupported, values};
 use crate::error::CalcResult;
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{EventSelection, Micros};
 
-/// The first and the last instant that ClickHouse's type of times can be compared with.
+/// The range of ClickHouse's `DateTime64`.
 const TIMES: (Micros, Micros) = (-2_208_988_800_000_000, 10_413_791_999_000_000);
 
-/// The events of the question between two instants, both included.
-pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult<String> {
+/// The events of the query between two instants, both inclusive.
+pub(super) fn events(writer: &StatementWriter<'_>, times: (Micros, Micros)) -> CalcResult<String> {
     let names = match &writer.compiler.needs.scan.events {
         EventSelection::All => None,
         EventSelection::Named(names) => Some(names),
     };
-    let wanted = |segment: &&Segment| {
+    let may_match = |segment: &&Segment| {
         let named = match (names, &segment.events) {
             (Some(names), Some(listed)) => listed.iter().any(|name| names.contains(name)),
             _ => true,
@@ -30,7 +30,7 @@ pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult
     };
     let actor = actor(writer)?;
     let mut by_columns: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for segment in writer.files.segments.iter().filter(wanted) {
+    for segment in writer.files.segments.iter().filter(may_match) {
         by_columns.entry(columns(writer, segment)).or_default().push(&segment.object);
     }
     let condition = quote::all(
@@ -40,7 +40,7 @@ pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult
                 false => format!("event IN ({})", quote::texts(names.iter().map(String::as_str))),
             })
             .into_iter()
-            .chain([bound(">=", times.0), bound("<=", times.1)]),
+            .chain([time_bound(">=", times.0), time_bound("<=", times.1)]),
     );
     let select = |(columns, objects): (String, Vec<&str>)| {
         let from = table(&writer.files.place, &objects);
@@ -48,7 +48,7 @@ pub(super) fn events(writer: &Writer<'_>, times: (Micros, Micros)) -> CalcResult
     };
     let selects: Vec<String> = by_columns.into_iter().map(select).collect();
     if selects.is_empty() {
-        return Ok(nothing(writer));
+        return Ok(no_rows(writer));
     }
     Ok(selects.join("\n    UNION ALL\n"))
 }
@@ -61,10 +61,10 @@ fn head(actor: &str) -> String {
     )
 }
 
-/// The values that are looked at, as this file has them.
-fn columns(writer: &Writer<'_>, segment: &Segment) -> String {
+/// The columns of the values that the query reads, for one file.
+fn columns(writer: &StatementWriter<'_>, segment: &Segment) -> String {
     let mut out = String::new();
-    for (at, key, text, number) in writer.fields.shown() {
+    for (at, key, text, number) in writer.fields.columns() {
         if text {
             out.push_str(&format!(
                 ",\n        CAST({}, 'Nullable(String)') AS k{at}",
@@ -81,12 +81,12 @@ fn columns(writer: &Writer<'_>, segment: &Segment) -> String {
     out
 }
 
-/// The same columns without any row.
-fn nothing(writer: &Writer<'_>) -> String {
+/// The same columns without rows.
+fn no_rows(writer: &StatementWriter<'_>) -> String {
     let mut out =
         "    SELECT '' AS name, '' AS actor, toInt64(0) AS t, (toUInt64(0), toUInt64(0)) AS arrival"
             .to_owned();
-    for (at, _, text, number) in writer.fields.shown() {
+    for (at, _, text, number) in writer.fields.columns() {
         if text {
             out.push_str(&format!(", CAST(NULL, 'Nullable(String)') AS k{at}"));
         }
@@ -98,16 +98,16 @@ fn nothing(writer: &Writer<'_>) -> String {
     out
 }
 
-/// Who is counted.
-fn actor(writer: &Writer<'_>) -> CalcResult<String> {
+/// The column of the counted actor.
+fn actor(writer: &StatementWriter<'_>) -> CalcResult<String> {
     match writer.compiler.actors.first().copied().unwrap_or_default() {
         ActorKind::DistinctIds => return Ok("assumeNotNull(distinct_id)".to_owned()),
-        ActorKind::Groups(_) => return Err(refused("a count of groups")),
+        ActorKind::Groups(_) => return Err(unsupported("a count of groups")),
         ActorKind::Persons => {}
     }
     let merged = &writer.files.merged;
     if merged.len() > MERGED_MAX {
-        return Err(refused("more merged persons than a statement can name"));
+        return Err(unsupported("more merged persons than a statement can name"));
     }
     let person = "assumeNotNull(person)";
     if merged.is_empty() {
@@ -122,7 +122,7 @@ fn actor(writer: &Writer<'_>) -> CalcResult<String> {
     Ok(format!("transform({person}, {from}, {to}, {person})"))
 }
 
-fn bound(sign: &str, micros: Micros) -> String {
+fn time_bound(sign: &str, micros: Micros) -> String {
     if micros < TIMES.0 || micros > TIMES.1 {
         return format!("toUnixTimestamp64Micro(timestamp) {sign} {micros}");
     }
@@ -141,8 +141,8 @@ fn table(place: &Place, objects: &[&str]) -> String {
     let path = match objects {
         [only] => format!("{base}/{only}"),
         several => {
-            // What all paths begin with stands before the braces.
-            let common = several.iter().fold(several[0], |common, path| shared(common, path));
+            // The common folder is written before the braces.
+            let common = several.iter().fold(several[0], |common, path| common_folder(common, path));
             let rest: Vec<&str> = several.iter().map(|path| &path[common.len()..]).collect();
             format!("{base}/{common}{{{}}}", rest.join(","))
         }
@@ -150,8 +150,8 @@ fn table(place: &Place, objects: &[&str]) -> String {
     format!("{function}({}, Parquet)", quote::text(&path))
 }
 
-/// The folders that two paths begin with.
-fn shared<'a>(left: &'a str, right: &str) -> &'a str {
+/// The common folders of two paths.
+fn common_folder<'a>(left: &'a str, right: &str) -> &'a str {
     let same = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
     let folder = left.get(..same).and_then(|start| start.rfind('/')).map_or(0, |at| at + 1);
     &left[..folder]

@@ -1,42 +1,46 @@
-//! Trends in SQL: for each series one number a bucket and value, or one a value.
+//! Trends in SQL: for each series one number per bucket and breakdown value, or one per value.
 //!
-//! Must stay true: every bucket of the range has a row, buckets begin and end at the instants that the plan has; values
-//! are cut to the limit by the sum of their numbers, and the rest is added up.
+//! Must stay true: every bucket of the range has a row, with the same bounds as in the plan; breakdown values are limited
+//! to those with the largest sums, and the others are added up.
 
-use super::{Writer, quote, refused};
+use super::{StatementWriter, quote, unsupported};
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
 use crate::error::CalcResult;
 use crate::query::{
     Breakdown, BreakdownBy, Display, EventSource, Math, NumberSource, Series, Statistic, TrendsQuery, Who,
 };
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, Micros};
 
-/// Stands for missing, null and empty.
+/// The breakdown value for missing, null and empty.
 const NULL: &str = "$$_posthog_breakdown_null_$$";
-/// Stands for what the limit cut off.
+/// The breakdown value for all values beyond the limit.
 const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// What all series share.
-struct Frame<'a> {
+/// Parameters that are common to all series.
+struct TrendContext<'a> {
     query: &'a TrendsQuery,
     shared: String,
-    /// None for one number over the whole range.
+    /// None for a total over the whole range.
     buckets: Option<Buckets>,
-    /// First and last instant that count.
+    /// First and last counted instant.
     bounds: (Micros, Micros),
-    /// The first one where persons are compared by how many events they have.
-    asked_from: Micros,
-    /// The texts by which numbers are split, as a list.
+    /// First counted instant for statistics of events per actor.
+    requested_from: Micros,
+    /// The breakdown values, as a list.
     value: Option<String>,
 }
 
-/// The statement behind `events`.
-pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateRange) -> CalcResult<String> {
-    refuse(query)?;
-    writer.compiler.count(ActorKind::of(writer.project, None));
-    let shared = writer.shared(&query.common)?;
+/// The select from `events`.
+pub(super) fn select(
+    writer: &mut StatementWriter<'_>,
+    query: &TrendsQuery,
+    range: &DateRange,
+) -> CalcResult<String> {
+    check_supported(query)?;
+    writer.compiler.add_actor_kind(ActorKind::of(writer.project, None));
+    let shared = writer.common_condition(&query.common)?;
     let total = query.display.is_total();
     let buckets = match total {
         true => None,
@@ -44,9 +48,9 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
     };
     let value = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => None,
-        Some(BreakdownBy::Cohorts { .. }) => return Err(refused("a breakdown by cohorts")),
+        Some(BreakdownBy::Cohorts { .. }) => return Err(unsupported("a breakdown by cohorts")),
         Some(BreakdownBy::Parts { parts, .. }) => {
-            let texts = writer.parts(parts)?;
+            let texts = writer.breakdown_parts(parts)?;
             let null = quote::text(NULL);
             let texts: Vec<String> =
                 texts.into_iter().map(|text| format!("assumeNotNull(ifNull({text}, {null}))")).collect();
@@ -54,12 +58,13 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
         }
     };
     let bounds = (range.first.timestamp_micros(), range.to.timestamp() * 1_000_000);
-    let frame = Frame { query, shared, buckets, bounds, asked_from: range.from.timestamp_micros(), value };
+    let context =
+        TrendContext { query, shared, buckets, bounds, requested_from: range.from.timestamp_micros(), value };
     let mut series = Vec::with_capacity(query.series.len());
     for (order, one) in query.series.iter().enumerate() {
-        series.push(frame.series(writer, order, one)?);
+        series.push(context.series(writer, order, one)?);
     }
-    let value = if frame.value.is_some() { ", breakdown_value" } else { "" };
+    let value = if context.value.is_some() { ", breakdown_value" } else { "" };
     let (columns, sort) = match total {
         true => ("aggregated_value", ""),
         false => ("day, value", ", bucket"),
@@ -70,21 +75,22 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
     ))
 }
 
-fn refuse(query: &TrendsQuery) -> CalcResult<()> {
+fn check_supported(query: &TrendsQuery) -> CalcResult<()> {
     let what = match query {
         TrendsQuery { formulas, .. } if !formulas.is_empty() => "a formula",
         TrendsQuery { comparison: Some(_), .. } => "a comparison with an earlier period",
         TrendsQuery { smoothing, .. } if *smoothing > 1 => "smoothed numbers",
         _ => return Ok(()),
     };
-    Err(refused(what))
+    Err(unsupported(what))
 }
 
-impl Frame<'_> {
-    /// The rows of a series.
-    fn series(&self, writer: &mut Writer<'_>, order: usize, series: &Series) -> CalcResult<String> {
-        let condition = writer.matches(series)?;
-        let first = if matches!(series.math, Math::PerActor(_)) { self.asked_from } else { self.bounds.0 };
+impl TrendContext<'_> {
+    /// The select of one series.
+    fn series(&self, writer: &mut StatementWriter<'_>, order: usize, series: &Series) -> CalcResult<String> {
+        let condition = writer.series_condition(series)?;
+        let first =
+            if matches!(series.math, Math::PerActor(_)) { self.requested_from } else { self.bounds.0 };
         let first = self.starts().first().map_or(first, |start| first.max(*start));
         let within = format!("t BETWEEN {first} AND {}", self.bounds.1);
         let condition = quote::all([condition, self.shared.clone(), within].into_iter());
@@ -101,7 +107,7 @@ impl Frame<'_> {
         let data = self.data(&numbers);
         let data = match &self.query.common.breakdown {
             None => data,
-            Some(breakdown) => self.cut(breakdown, &data),
+            Some(breakdown) => self.limit_values(breakdown, &data),
         };
         Ok(self.rows(order, &name, &data))
     }
@@ -127,7 +133,7 @@ impl Frame<'_> {
     }
 
     /// A number `n` for each `value` and `bucket` that has events.
-    fn numbers(&self, writer: &mut Writer<'_>, math: &Math, condition: &str) -> CalcResult<String> {
+    fn numbers(&self, writer: &mut StatementWriter<'_>, math: &Math, condition: &str) -> CalcResult<String> {
         let value = self.value.as_deref().map_or(String::new(), |value| format!("{value} AS value, "));
         let by = if self.value.is_some() { "value, " } else { "" };
         let rows = |number: &str| {
@@ -139,7 +145,7 @@ impl Frame<'_> {
         let running = self.query.display == Display::ActionsLineGraphCumulative;
         Ok(match math {
             Math::Total => rows("toFloat64(count())"),
-            // A running sum takes everybody once.
+            // A cumulative sum counts each actor once.
             Math::Unique(Who::Actor) if running => format!(
                 "SELECT {by}bucket, toFloat64(count()) AS n FROM (SELECT {value}actor, min({}) AS bucket FROM events \
                  WHERE {condition} GROUP BY {by}actor) GROUP BY {by}bucket",
@@ -148,35 +154,35 @@ impl Frame<'_> {
             Math::Unique(Who::Actor) => rows("toFloat64(uniqExact(actor))"),
             Math::Property(statistic, NumberSource::Event(key)) => {
                 let number = writer.fields.number(&ColumnKey::Property(key.clone()))?;
-                rows(&of_numbers(*statistic, &number))
+                rows(&statistic_of(*statistic, &number))
             }
             Math::PerActor(statistic) => format!(
                 "SELECT {by}bucket, {} AS n FROM (SELECT {value}{} AS bucket, actor, toFloat64(count()) AS events_of_one \
                  FROM events WHERE {condition} GROUP BY {by}bucket, actor) GROUP BY {by}bucket",
-                of_numbers(*statistic, "events_of_one"),
+                statistic_of(*statistic, "events_of_one"),
                 self.bucket()
             ),
             Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
-                return Err(refused("a count of groups"));
+                return Err(unsupported("a count of groups"));
             }
             Math::Unique(Who::Session) | Math::Rolling(_, Who::Session) => {
-                return Err(refused("a count of sessions"));
+                return Err(unsupported("a count of sessions"));
             }
             Math::Rolling(days, Who::Actor) => {
-                return Err(refused(&format!("actives over the last {days} days")));
+                return Err(unsupported(&format!("actives over the last {days} days")));
             }
-            Math::FirstTime => return Err(refused("who does something for the first time")),
+            Math::FirstTime => return Err(unsupported("who does something for the first time")),
             Math::Property(_, NumberSource::Person(key)) => {
-                return Err(refused(&format!("the person's property {key}")));
+                return Err(unsupported(&format!("the person's property {key}")));
             }
             Math::Property(_, NumberSource::SessionDuration) => {
-                return Err(refused("the length of sessions"));
+                return Err(unsupported("the length of sessions"));
             }
-            Math::Expression(_) => return Err(refused("an SQL expression of its own")),
+            Math::Expression(_) => return Err(unsupported("an SQL expression of its own")),
         })
     }
 
-    /// The numbers of each value as a list, one a bucket.
+    /// The numbers of each breakdown value as a list with one per bucket.
     fn data(&self, numbers: &str) -> String {
         let width = if self.buckets.is_some() { self.starts().len() } else { 1 };
         let (value, by) = if self.value.is_some() { ("value, ", " GROUP BY value") } else { ("", "") };
@@ -187,15 +193,15 @@ impl Frame<'_> {
         )
     }
 
-    /// The values that stay, and the rest as one.
-    fn cut(&self, breakdown: &Breakdown, data: &str) -> String {
+    /// Limits the breakdown values and adds up the others.
+    fn limit_values(&self, breakdown: &Breakdown, data: &str) -> String {
         let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
         let limit = breakdown.limit.unwrap_or(default);
         let parts = match &breakdown.by {
             BreakdownBy::Parts { parts, .. } => parts.len(),
             BreakdownBy::Cohorts { .. } => 1,
         };
-        // Of totals null is as good as any.
+        // For totals, null is ordered like any other value.
         let class = if self.query.display.is_total() {
             "0".to_owned()
         } else {
@@ -210,7 +216,7 @@ impl Frame<'_> {
         )
     }
 
-    /// The rows of the answer.
+    /// The rows of the result.
     fn rows(&self, order: usize, name: &str, data: &str) -> String {
         let running = self.query.display == Display::ActionsLineGraphCumulative;
         let data_shown = if running { "arrayCumSum(data)" } else { "data" };
@@ -248,8 +254,8 @@ impl Frame<'_> {
     }
 }
 
-/// A statistic over the numbers of a column; 0 of none.
-fn of_numbers(statistic: Statistic, number: &str) -> String {
+/// A statistic of a number column; 0 without numbers.
+fn statistic_of(statistic: Statistic, number: &str) -> String {
     let all = match statistic {
         Statistic::Sum => format!("sumKahan({number})"),
         Statistic::Avg => format!("sumKahan({number}) / count({number})"),

@@ -1,19 +1,19 @@
-//! The text and the number that a stored value stands for, as [`crate::text`] has them, in SQL.
+//! Converts stored values to text and numbers in SQL, as [`crate::text`] does.
 //!
-//! Must stay true: what is missing and what is null have neither; `50.0` and `50` have one text.
+//! Must stay true: missing and null have no text and no number; `50.0` and `50` have the same text.
 
 use super::{Column, Kind, Segment, quote};
 use crate::scan::ColumnKey;
 
-/// Up to this number every whole float is an integer.
-const EXACT: &str = "9007199254740992";
+/// 2^53: below it, floats represent all whole numbers.
+const EXACT_FLOAT_LIMIT: &str = "9007199254740992";
 
 /// The text of a value of a segment's events.
 pub(super) fn text(segment: &Segment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return "distinct_id".to_owned() };
-    either(
-        own(segment, key).map(|(column, kind)| own_text(&column, kind)),
-        rest(segment, key).map(|it| json_text(&it)),
+    first_non_null(
+        property_column(segment, key).map(|(column, kind)| column_text(&column, kind)),
+        json_column(segment, key).map(|it| json_text(&it)),
     )
     .unwrap_or_else(|| "CAST(NULL, 'Nullable(String)')".to_owned())
 }
@@ -21,28 +21,28 @@ pub(super) fn text(segment: &Segment, key: &ColumnKey) -> String {
 /// The number of a value of a segment's events.
 pub(super) fn number(segment: &Segment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return numeric("distinct_id") };
-    either(
-        own(segment, key).and_then(|(column, kind)| own_number(&column, kind)),
-        rest(segment, key).map(|it| json_number(&it)),
+    first_non_null(
+        property_column(segment, key).and_then(|(column, kind)| column_number(&column, kind)),
+        json_column(segment, key).map(|it| json_number(&it)),
     )
     .unwrap_or_else(|| "CAST(NULL, 'Nullable(Float64)')".to_owned())
 }
 
-fn either(own: Option<String>, rest: Option<String>) -> Option<String> {
+fn first_non_null(own: Option<String>, rest: Option<String>) -> Option<String> {
     match (own, rest) {
         (Some(own), Some(rest)) => Some(format!("ifNull({own}, {rest})")),
         (own, rest) => own.or(rest),
     }
 }
 
-/// The column of a key.
-fn own(segment: &Segment, key: &str) -> Option<(String, Kind)> {
+/// The property column of a key.
+fn property_column(segment: &Segment, key: &str) -> Option<(String, Kind)> {
     let column = segment.columns.get(key)?;
     Some((quote::name(&format!("p.{key}")), column.kind))
 }
 
-/// The JSON text of a key in the column with all others; none where it is not there.
-fn rest(segment: &Segment, key: &str) -> Option<String> {
+/// The JSON text of a key in the JSON column; none if the file has no such value.
+fn json_column(segment: &Segment, key: &str) -> Option<String> {
     let listed = match (segment.columns.get(key), &segment.rest) {
         (Some(Column { exceptions, .. }), _) => *exceptions,
         (None, Some(keys)) => keys.iter().any(|listed| listed == key),
@@ -51,7 +51,7 @@ fn rest(segment: &Segment, key: &str) -> Option<String> {
     listed.then(|| format!("nullIf(JSONExtractRaw(properties, {}), '')", quote::text(key)))
 }
 
-fn own_text(column: &str, kind: Kind) -> String {
+fn column_text(column: &str, kind: Kind) -> String {
     match kind {
         Kind::Text => column.to_owned(),
         Kind::Integer | Kind::Boolean => format!("toString({column})"),
@@ -60,8 +60,8 @@ fn own_text(column: &str, kind: Kind) -> String {
     }
 }
 
-/// Nothing for what is no number whatever it holds.
-fn own_number(column: &str, kind: Kind) -> Option<String> {
+/// None for types that are never numbers.
+fn column_number(column: &str, kind: Kind) -> Option<String> {
     match kind {
         Kind::Text => Some(numeric(column)),
         Kind::Integer | Kind::Float => Some(format!("toFloat64({column})")),
@@ -72,11 +72,11 @@ fn own_number(column: &str, kind: Kind) -> Option<String> {
 
 fn float_text(number: &str) -> String {
     format!(
-        "if(trunc({number}) = {number} AND abs({number}) < {EXACT}, toString(toInt64({number})), toString({number}))"
+        "if(trunc({number}) = {number} AND abs({number}) < {EXACT_FLOAT_LIMIT}, toString(toInt64({number})), toString({number}))"
     )
 }
 
-/// The finite decimal number that a text spells.
+/// Parses a finite decimal number.
 fn numeric(text: &str) -> String {
     format!("if(match({text}, '^[0-9+.eE-]+$'), toFloat64OrNull({text}), NULL)")
 }

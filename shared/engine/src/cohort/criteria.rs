@@ -1,8 +1,8 @@
-//! The rules of a cohort, from its record.
+//! Compiles the stored rules of a cohort.
 //!
-//! Must stay true: both forms of records are read, `filters.properties` and the older `groups`; a criterion that is not
-//! understood is a refusal, because leaving it out would change who belongs. A negated criterion takes persons away
-//! from what others let in, so a cohort that would only take away is refused; without any criterion nobody belongs.
+//! Must stay true: both formats are supported, `filters.properties` and the legacy `groups`; an unknown criterion is an
+//! error, because ignoring it would change the membership. A negated criterion only excludes persons that other criteria
+//! include, so a cohort with only negated criteria is an error. A cohort without criteria has no members.
 
 use serde_json::{Map, Value, json};
 
@@ -13,22 +13,22 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Target};
 use crate::limits;
 
-/// A part of the rules.
-struct Part {
+/// A compiled criterion or group.
+struct CriterionRule {
     rule: Rule,
-    /// It says only who does not belong.
+    /// It only excludes persons.
     negative: bool,
 }
 
-/// The rules of a cohort that is no list.
+/// Compiles the rules of a dynamic cohort.
 pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let part = match cohort.filters.get("properties") {
-        Some(properties) if says_something(properties) => member(properties, compiler, attr, 1)?,
-        _ => older(&cohort.groups, compiler, attr)?,
+        Some(properties) if is_not_empty(properties) => member(properties, compiler, attr, 1)?,
+        _ => legacy_groups(&cohort.groups, compiler, attr)?,
     };
     match part {
         None => Ok(Rule::Any(Vec::new())),
-        Some(Part { negative: true, .. }) => Err(CalcError::invalid(
+        Some(CriterionRule { negative: true, .. }) => Err(CalcError::invalid(
             attr,
             "A criterion that is negated needs one beside it that is not: all of both have to hold.",
         )),
@@ -36,12 +36,12 @@ pub(super) fn rule(cohort: &Cohort, compiler: &mut Compiler<'_>, attr: &str) -> 
     }
 }
 
-/// Whether the rules are those of `filters`, and not of the older form.
+/// Whether the cohort has rules in `filters`, and not in the legacy `groups`.
 pub(super) fn has_filters(cohort: &Cohort) -> bool {
-    cohort.filters.get("properties").is_some_and(says_something)
+    cohort.filters.get("properties").is_some_and(is_not_empty)
 }
 
-fn says_something(properties: &Value) -> bool {
+fn is_not_empty(properties: &Value) -> bool {
     match properties {
         Value::Object(object) => !object.is_empty(),
         Value::Array(list) => !list.is_empty(),
@@ -49,8 +49,13 @@ fn says_something(properties: &Value) -> bool {
     }
 }
 
-/// A group or a criterion; none for a group without members.
-fn member(value: &Value, compiler: &mut Compiler<'_>, attr: &str, depth: usize) -> CalcResult<Option<Part>> {
+/// Compiles a group or a criterion; none for a group without members.
+fn member(
+    value: &Value,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+    depth: usize,
+) -> CalcResult<Option<CriterionRule>> {
     if depth > limits::FILTER_DEPTH {
         return Err(limits::too_many(attr, "groups of criteria inside each other", limits::FILTER_DEPTH));
     }
@@ -72,15 +77,15 @@ fn member(value: &Value, compiler: &mut Compiler<'_>, attr: &str, depth: usize) 
     }
 }
 
-/// Negated members are subtracted where all have to hold. Where one is enough, a negated one lets in whoever is not in
-/// it, so the whole says only who does not belong.
+/// Compiles a group. In an AND group, negated members are subtracted from the others. In an OR group, a negated member
+/// includes everyone outside of it, so the whole group counts as negative.
 fn group(
     list: &[Value],
     any: bool,
     compiler: &mut Compiler<'_>,
     attr: &str,
     depth: usize,
-) -> CalcResult<Option<Part>> {
+) -> CalcResult<Option<CriterionRule>> {
     let mut parts = Vec::new();
     for value in list {
         parts.extend(member(value, compiler, attr, depth + 1)?);
@@ -91,37 +96,41 @@ fn group(
     let mut negatives = parts.iter().map(|part| part.negative);
     let negative = if any { negatives.any(|negative| negative) } else { negatives.all(|negative| negative) };
     let rules = parts.into_iter().map(|part| part.rule).collect();
-    Ok(Some(Part { rule: if any { Rule::Any(rules) } else { Rule::All(rules) }, negative }))
+    Ok(Some(CriterionRule { rule: if any { Rule::Any(rules) } else { Rule::All(rules) }, negative }))
 }
 
-fn criterion(object: &Map<String, Value>, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Part> {
+fn criterion(
+    object: &Map<String, Value>,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<CriterionRule> {
     let negated = match object.get("negation") {
         Some(Value::Bool(negated)) => *negated,
         Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
         _ => false,
     };
-    let turned = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
+    let negate_if_needed = |rule: Rule| if negated { Rule::Not(Box::new(rule)) } else { rule };
     match object.get("type").and_then(Value::as_str) {
         Some("behavioral") => {
-            let rule = Rule::Behaved(behaviour::compile(object, compiler, attr)?);
-            Ok(Part { rule: turned(rule), negative: negated })
+            let rule = Rule::Behaviour(behaviour::compile(object, compiler, attr)?);
+            Ok(CriterionRule { rule: negate_if_needed(rule), negative: negated })
         }
         None | Some("person") => {
-            let rule = of_filters(&json!([object]), compiler, attr)?;
-            Ok(Part { rule: turned(rule), negative: negated })
+            let rule = filters_rule(&json!([object]), compiler, attr)?;
+            Ok(CriterionRule { rule: negate_if_needed(rule), negative: negated })
         }
         Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort") => {
-            // The filter of this type has its negation inside.
-            let rule = of_filters(&json!([object]), compiler, attr)?;
+            // Cohort filters contain their negation.
+            let rule = filters_rule(&json!([object]), compiler, attr)?;
             let negative = matches!(&rule, Rule::All(rules) if matches!(rules.as_slice(), [Rule::Not(_)]));
-            Ok(Part { rule, negative })
+            Ok(CriterionRule { rule, negative })
         }
-        Some(other) => Err(no_criteria(other, attr)),
+        Some(other) => Err(unknown_criterion_type(other, attr)),
     }
 }
 
-/// The refusal of a type of criteria that cohorts do not have.
-fn no_criteria(kind: &str, attr: &str) -> CalcError {
+/// The error for an unknown criterion type.
+fn unknown_criterion_type(kind: &str, attr: &str) -> CalcError {
     let detail = format!(
         "A cohort has no criteria of type {kind}. The type must be one of person, cohort, behavioral; a criterion without \
          one is of type person."
@@ -129,20 +138,20 @@ fn no_criteria(kind: &str, attr: &str) -> CalcError {
     CalcError::invalid(attr, detail)
 }
 
-/// Property filters as rules. One that is incomplete would let everybody in, so it is refused.
-fn of_filters(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
-    let filter = compiler.parse(Some(filters), attr)?;
+/// Compiles property filters. An incomplete one would include all persons, so it is an error.
+fn filters_rule(filters: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+    let filter = compiler.parse_filter(Some(filters), attr)?;
     if filter.is_none() {
         let detail = "A criterion is incomplete: it needs a \"key\", and a \"value\" unless its operator is is_set or \
                       is_not_set.";
         return Err(CalcError::invalid(attr, detail));
     }
-    of_filter(&filter, compiler, attr)
+    filter_rule(&filter, compiler, attr)
 }
 
-fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
+fn filter_rule(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Rule> {
     let mut each = |members: &[Filter]| {
-        members.iter().map(|member| of_filter(member, compiler, attr)).collect::<CalcResult<Vec<_>>>()
+        members.iter().map(|member| filter_rule(member, compiler, attr)).collect::<CalcResult<Vec<_>>>()
     };
     match filter {
         Filter::All(members) => each(members).map(Rule::All),
@@ -152,7 +161,7 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             if leaf.key == "distinct_id" {
                 return Err(CalcError::unsupported(attr, "cohorts by distinct id"));
             }
-            let test = compiler.test(leaf.operator, &leaf.value, attr)?;
+            let test = compiler.compile_test(leaf.operator, &leaf.value, attr)?;
             compiler.needs.persons.insert(leaf.key.clone());
             Ok(Rule::Person(leaf.key.clone(), test))
         }
@@ -161,13 +170,17 @@ fn of_filter(filter: &Filter, compiler: &mut Compiler<'_>, attr: &str) -> CalcRe
             let member = Rule::Member(*id);
             Ok(if *negated { Rule::Not(Box::new(member)) } else { member })
         }
-        Filter::Expression(_) => Err(no_criteria("hogql", attr)),
-        Filter::Property(leaf) => Err(no_criteria(leaf.target.name(), attr)),
+        Filter::Expression(_) => Err(unknown_criterion_type("hogql", attr)),
+        Filter::Property(leaf) => Err(unknown_criterion_type(leaf.target.name(), attr)),
     }
 }
 
 /// The older form: one of the entries has to hold, each of which is a set of properties or a number of events.
-fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Option<Part>> {
+fn legacy_groups(
+    groups: &Value,
+    compiler: &mut Compiler<'_>,
+    attr: &str,
+) -> CalcResult<Option<CriterionRule>> {
     let groups = match groups {
         Value::Null => return Ok(None),
         Value::Array(groups) => groups,
@@ -179,8 +192,8 @@ fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<
             return Err(CalcError::invalid(attr, "A group of a cohort is not an object."));
         };
         let given = |key: &str| group.get(key).filter(|value| !value.is_null());
-        if let Some(properties) = given("properties").filter(|properties| says_something(properties)) {
-            rules.push(of_filters(properties, compiler, attr)?);
+        if let Some(properties) = given("properties").filter(|properties| is_not_empty(properties)) {
+            rules.push(filters_rule(properties, compiler, attr)?);
         } else if let Some((key, kind)) = (given("action_id").map(|id| (id, "actions")))
             .or_else(|| given("event_id").map(|id| (id, "events")))
         {
@@ -193,10 +206,10 @@ fn older(groups: &Value, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<
                 "operator": given("count_operator"), "operator_value": count,
             });
             let criterion = criterion.as_object().cloned().unwrap_or_default();
-            rules.push(Rule::Behaved(behaviour::compile(&criterion, compiler, attr)?));
+            rules.push(Rule::Behaviour(behaviour::compile(&criterion, compiler, attr)?));
         } else {
             return Err(CalcError::invalid(attr, "A group of a cohort has neither properties nor an event."));
         }
     }
-    Ok((!rules.is_empty()).then_some(Part { rule: Rule::Any(rules), negative: false }))
+    Ok((!rules.is_empty()).then_some(CriterionRule { rule: Rule::Any(rules), negative: false }))
 }

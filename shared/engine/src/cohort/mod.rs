@@ -1,12 +1,12 @@
-//! Cohorts by rules and by lists: who belongs to them.
+//! Compiles cohorts and evaluates their membership.
 //!
-//! Must stay true: membership is a question about a person as of now, answered once for each actor of a partition;
-//! cohorts come after those that they name, behaviours after those that their events ask for, so everything is evaluated
-//! in the order of the lists. A cohort that leads back to itself is refused.
+//! Must stay true: membership is evaluated as of now, once for each actor of a partition; the lists are in topological
+//! order (a cohort follows the cohorts that it references, a behaviour follows those that its event filters depend on), so
+//! they can be evaluated front to back. A cohort that references itself is an error.
 
 mod behaviour;
+mod behaviour_pattern;
 mod criteria;
-mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,44 +14,44 @@ use uuid::Uuid;
 
 use crate::compiler::Compiler;
 use crate::error::{CalcError, CalcResult};
-use crate::facts::{self, Facts};
-use crate::filter::Test;
+use crate::filter::ValueTest;
+use crate::join::{self, Facts};
 use crate::limits;
-use crate::scan::{FactKey, Partition};
+use crate::scan::{JoinedColumnKey, Partition};
 use crate::work::WorkBudget;
 use behaviour::Behaviour;
-pub(crate) use behaviour::EVER;
+pub(crate) use behaviour::MIN_EVENT_TIME;
 
-/// The cohorts that a question asks about, and those that these name.
+/// The compiled cohorts of a query, including those that they reference.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cohorts {
-    /// Each after those that it names.
+    /// Cohort id and rule, in topological order.
     rules: Vec<(u64, Rule)>,
-    /// In the order of the behaviours that the plan needs.
+    /// In the order of [`crate::join::Needs::behaviours`].
     behaviours: Vec<Behaviour>,
-    /// What asked for each behaviour, so that the same is looked for once.
-    asked: Vec<serde_json::Value>,
-    /// Cohorts that are being compiled: each names the next.
-    open: Vec<u64>,
+    /// The JSON criterion of each behaviour, to deduplicate equal ones.
+    criteria: Vec<serde_json::Value>,
+    /// The stack of cohorts being compiled, for cycle detection: each references the next.
+    compiling: Vec<u64>,
 }
 
-/// What a person has to be.
+/// A condition on a person.
 #[derive(Debug, Clone)]
 enum Rule {
     All(Vec<Rule>),
     Any(Vec<Rule>),
     Not(Box<Rule>),
-    /// A property of the person passes.
-    Person(String, Test),
-    /// On the list of a static cohort.
-    Listed(u64),
-    /// In another cohort.
+    /// A property of the person passes the test.
+    Person(String, ValueTest),
+    /// Member of a static cohort.
+    StaticList(u64),
+    /// Member of another cohort.
     Member(u64),
-    /// Showed a behaviour.
-    Behaved(usize),
+    /// Matches the behaviour with this index.
+    Behaviour(usize),
 }
 
-/// Makes a cohort ready to be asked about, with everything that it names.
+/// Compiles a cohort and all cohorts that it references.
 pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
     if compiler.cohorts.rules.iter().any(|(known, _)| *known == id) {
         return Ok(());
@@ -60,7 +60,7 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     let Some(cohort) = definitions.cohorts.get(&id) else {
         return Err(CalcError::invalid(attr, format!("There is no cohort {id}.")));
     };
-    let open = &compiler.cohorts.open;
+    let open = &compiler.cohorts.compiling;
     if open.contains(&id) {
         return Err(CalcError::invalid(attr, format!("The cohort {id} leads back to itself.")));
     }
@@ -69,42 +69,46 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
     }
     let rule = if cohort.is_static {
         compiler.needs.rosters.insert(id);
-        Rule::Listed(id)
+        Rule::StaticList(id)
     } else {
-        compiler.cohorts.open.push(id);
+        compiler.cohorts.compiling.push(id);
         let rule = criteria::rule(cohort, compiler, attr);
-        compiler.cohorts.open.pop();
+        compiler.cohorts.compiling.pop();
         rule.map_err(|error| error.inside(format_args!("cohort {id}")))?
     };
     compiler.cohorts.rules.push((id, rule));
     Ok(())
 }
 
-/// Judges the rules of a cohort, and of those that they name.
-pub(crate) fn judge(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
+/// Validates the rules of a cohort, and of the cohorts that it references.
+pub(crate) fn validate(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     let definitions = compiler.definitions;
     let Some(cohort) = definitions.cohorts.get(&id).filter(|cohort| !cohort.is_static) else { return Ok(()) };
-    compiler.cohorts.open.push(id);
+    compiler.cohorts.compiling.push(id);
     let attr = if criteria::has_filters(cohort) { "filters" } else { "groups" };
     criteria::rule(cohort, compiler, attr).map(drop)
 }
 
 impl Cohorts {
-    /// Joins facts to the rows of a partition of persons.
+    /// Joins the columns `keys` to the rows of a person partition.
     pub(crate) fn join(
         &self,
         partition: &mut Partition,
-        wanted: &BTreeSet<FactKey>,
+        keys: &BTreeSet<JoinedColumnKey>,
         facts: &Facts,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
-        let asks = wanted.iter().any(|key| matches!(key, FactKey::Member(_)));
-        let members = if asks { self.members(&partition.actors, facts, work)? } else { BTreeMap::new() };
-        facts::join(partition, wanted, facts, &members, work)
+        let reads_membership = keys.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
+        let members = if reads_membership {
+            self.evaluate_membership(&partition.actors, facts, work)?
+        } else {
+            BTreeMap::new()
+        };
+        join::join(partition, keys, facts, &members, work)
     }
 
-    /// The persons of a partition, of the behaviour's own scan, who showed it. `facts` have the behaviours before it.
-    pub(crate) fn behaved(
+    /// The persons of a partition of the behaviour's scan that match it. `facts` must have all earlier behaviours.
+    pub(crate) fn matching_persons(
         &self,
         index: usize,
         partition: &mut Partition,
@@ -113,10 +117,10 @@ impl Cohorts {
     ) -> CalcResult<Vec<Uuid>> {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
         self.join(partition, &behaviour.facts, facts, work)?;
-        behaviour.shown(partition, work)
+        behaviour.matching_persons(partition, work)
     }
 
-    /// How many of these persons belong to the cohort `id`.
+    /// Counts how many of `persons` are members of cohort `id`.
     pub(crate) fn count(
         &self,
         id: u64,
@@ -124,12 +128,12 @@ impl Cohorts {
         facts: &Facts,
         work: &WorkBudget<'_>,
     ) -> CalcResult<usize> {
-        let members = self.members(persons, facts, work)?;
+        let members = self.evaluate_membership(persons, facts, work)?;
         Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
     }
 
-    /// For each cohort, whether each of these persons belongs to it.
-    fn members(
+    /// For each cohort: whether each actor is a member.
+    fn evaluate_membership(
         &self,
         actors: &[Uuid],
         facts: &Facts,
@@ -138,7 +142,7 @@ impl Cohorts {
         let mut members = BTreeMap::new();
         for (id, rule) in &self.rules {
             work.check()?;
-            let answers = rule.answers(actors, facts, &members, work)?;
+            let answers = rule.evaluate(actors, facts, &members, work)?;
             members.insert(*id, answers);
         }
         Ok(members)
@@ -146,8 +150,8 @@ impl Cohorts {
 }
 
 impl Rule {
-    /// One answer for each person.
-    fn answers(
+    /// Whether each actor meets the rule.
+    fn evaluate(
         &self,
         actors: &[Uuid],
         facts: &Facts,
@@ -155,34 +159,34 @@ impl Rule {
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<bool>> {
         work.consume(actors.len())?;
-        let on = |list: Option<&std::collections::HashSet<Uuid>>| {
+        let in_list = |list: Option<&std::collections::HashSet<Uuid>>| {
             actors.iter().map(|actor| list.is_some_and(|list| list.contains(actor))).collect()
         };
-        let joined = |rules: &[Self], start: bool, join: fn(&mut bool, bool)| {
+        let combine = |rules: &[Self], start: bool, combine: fn(&mut bool, bool)| {
             let mut answers = vec![start; actors.len()];
             for rule in rules {
-                let more = rule.answers(actors, facts, members, work)?;
-                answers.iter_mut().zip(more).for_each(|(answer, more)| join(answer, more));
+                let more = rule.evaluate(actors, facts, members, work)?;
+                answers.iter_mut().zip(more).for_each(|(answer, more)| combine(answer, more));
             }
             Ok(answers)
         };
         Ok(match self {
-            Self::All(rules) => joined(rules, true, |answer, more| *answer &= more)?,
-            Self::Any(rules) => joined(rules, false, |answer, more| *answer |= more)?,
+            Self::All(rules) => combine(rules, true, |answer, more| *answer &= more)?,
+            Self::Any(rules) => combine(rules, false, |answer, more| *answer |= more)?,
             Self::Not(rule) => {
-                rule.answers(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
+                rule.evaluate(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
             }
             Self::Person(key, test) => {
                 let column = facts.persons.column(actors.iter().map(Some), key);
-                let passes = column.values.iter().map(|value| test.holds_within(Some(value), work));
+                let passes = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
                 let passes: Vec<bool> = passes.collect::<CalcResult<_>>()?;
                 let missing = test.holds(None);
                 let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
                 column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
             }
-            Self::Listed(id) => on(facts.rosters.get(id)),
+            Self::StaticList(id) => in_list(facts.rosters.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
-            Self::Behaved(index) => on(facts.behaviours.get(*index)),
+            Self::Behaviour(index) => in_list(facts.behaviours.get(*index)),
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::element;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::query::Factor;
-use crate::scan::{Column, ColumnKey, Partition, RowKey, Run};
+use crate::scan::{Column, ColumnKey, ColumnRef, Partition, Run};
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
@@ -114,7 +114,9 @@ impl Correlation {
             Factor::EventProperties { events, .. } => {
                 let is_candidate = |event: &String| events.contains(event) && !self.left_out.contains(event);
                 for run in partition.runs.iter().filter(|run| is_candidate(&run.event)) {
-                    let Some(column) = run.column(&RowKey::Event(ColumnKey::AllProperties)) else { continue };
+                    let Some(column) = run.column(&ColumnRef::Event(ColumnKey::AllProperties)) else {
+                        continue;
+                    };
                     let mut of_codes: HashMap<u32, Vec<usize>> = HashMap::new();
                     self.rows(run, entrants, work, &mut |row, actor, entrant| {
                         let Some(code) = column.codes.get(row) else { return Ok(()) };
@@ -199,7 +201,7 @@ impl Correlation {
             }
         }
         for (name, key) in &self.columns {
-            let key = RowKey::Fact(key.clone());
+            let key = ColumnRef::Joined(key.clone());
             let columns: Vec<Option<&Column>> = partition.runs.iter().map(|run| run.column(&key)).collect();
             for (actor, (entrant, place)) in (0..).zip(entrants.iter().zip(&places)) {
                 work.consume(1)?;

@@ -19,7 +19,7 @@ use crate::error::CalcResult;
 use crate::funnel::Funnel;
 use crate::plan::{Compiler, ProjectContext};
 use crate::query::{CorrelationQuery, EventSource, Factor};
-use crate::scan::{ColumnKey, FactKey, Micros, Partition, RowKey};
+use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
 use crate::work::WorkBudget;
 use candidates::Found;
 pub use people::CorrelationPoint;
@@ -35,7 +35,7 @@ pub(crate) struct Correlation {
     /// Events that are never candidates.
     left_out: BTreeSet<String>,
     /// The columns of actors' properties, each with its key; an empty one for a whole object.
-    columns: Vec<(String, FactKey)>,
+    columns: Vec<(String, JoinedColumnKey)>,
 }
 
 /// What may go with success: an event, a property of the actor, or a property of an event. What does not apply is empty.
@@ -120,17 +120,20 @@ impl Correlation {
         let mut left_out = step_events(query, project);
         match &query.factor {
             Factor::Events { excluded } => {
-                compiler.event(None);
+                compiler.include_event(None);
                 left_out.extend(excluded.iter().cloned());
             }
             Factor::EventProperties { events, .. } => {
-                events.difference(&left_out).for_each(|event| compiler.event(Some(event)));
-                compiler.read(&RowKey::Event(ColumnKey::AllProperties), "funnel_correlation_event_names")?;
+                events.difference(&left_out).for_each(|event| compiler.include_event(Some(event)));
+                compiler.require_value(
+                    &ColumnRef::Event(ColumnKey::AllProperties),
+                    "funnel_correlation_event_names",
+                )?;
             }
             Factor::Properties { names, excluded } => {
                 columns = property_columns(names.as_ref(), excluded, query.funnel.group);
                 for (_, key) in &columns {
-                    compiler.read(&RowKey::Fact(key.clone()), "funnel_correlation_names")?;
+                    compiler.require_value(&ColumnRef::Joined(key.clone()), "funnel_correlation_names")?;
                 }
             }
         }
@@ -213,15 +216,15 @@ fn property_columns(
     names: Option<&BTreeSet<String>>,
     excluded: &BTreeSet<String>,
     group: Option<u8>,
-) -> Vec<(String, FactKey)> {
+) -> Vec<(String, JoinedColumnKey)> {
     let Some(names) = names else {
-        let whole = group.map_or(FactKey::PersonProperties, FactKey::GroupProperties);
+        let whole = group.map_or(JoinedColumnKey::PersonProperties, JoinedColumnKey::GroupProperties);
         return vec![(String::new(), whole)];
     };
     let names = names.difference(excluded).cloned();
     let column = |name: String| match group {
-        Some(index) => FactKey::Group(index, name),
-        None => FactKey::Person(name),
+        Some(index) => JoinedColumnKey::Group(index, name),
+        None => JoinedColumnKey::Person(name),
     };
     names.map(|name| (name.clone(), column(name))).collect()
 }

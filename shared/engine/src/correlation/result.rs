@@ -81,7 +81,7 @@ fn row_json(row: &Row, link: &str) -> Value {
         limits::links_fit(url.len(), 4 * ROWS).then_some(url)
     };
     json!({
-        "event": described(&row.candidate),
+        "event": elements_json(&row.candidate),
         "success_count": row.success,
         "failure_count": row.failure,
         "odds_ratio": row.odds,
@@ -91,7 +91,7 @@ fn row_json(row: &Row, link: &str) -> Value {
     })
 }
 
-fn described(candidate: &Candidate) -> Value {
+fn elements_json(candidate: &Candidate) -> Value {
     let Candidate { event, property, value } = candidate;
     let name = match (event.as_str(), property.as_str()) {
         (event, "") => event.to_owned(),
@@ -102,7 +102,7 @@ fn described(candidate: &Candidate) -> Value {
         && property == CHAIN
         && let Some((kind, chain)) = value.split_once(CHAIN_SEPARATOR)
     {
-        let elements = element::described(chain);
+        let elements = element::elements_json(chain);
         return json!({"event": name, "properties": {"$event_type": kind}, "elements": elements});
     }
     json!({"event": name, "properties": {}, "elements": []})

@@ -1,12 +1,12 @@
-//! The buckets of a time series: where each starts, which one an instant falls in, what it is called.
+//! The buckets of a time series: start instants, lookup by instant, labels.
 //!
-//! Must stay true: buckets are ascending and without gaps, from the one that contains the start of the range to the one
-//! that contains its end, empty ones included, across clock changes too.
+//! Must stay true: buckets are ascending and without gaps, from the bucket of the range's start to the bucket of its end,
+//! also across clock changes.
 
 use chrono::{DateTime, Datelike, Days, Duration, Months, NaiveDate};
 use chrono_tz::Tz;
 
-use super::places::{Finder, Places};
+use super::bucket_search::{BucketFinder, BucketStarts};
 use super::range::{DateRange, floor};
 use super::{Interval, WeekStart, zone};
 use crate::error::CalcResult;
@@ -18,13 +18,13 @@ use crate::scan::Micros;
 pub struct Buckets {
     interval: Interval,
     starts: Vec<DateTime<Tz>>,
-    places: Places,
+    bucket_starts: BucketStarts,
     from: NaiveDate,
     to: NaiveDate,
 }
 
 impl Buckets {
-    /// The buckets of a range; none when it ends before it starts. More than the limit is refused.
+    /// The buckets of a range; empty if it ends before it starts. An error above [`limits::BUCKETS`].
     pub fn new(range: &DateRange, interval: Interval, week_start: WeekStart) -> CalcResult<Self> {
         let last = start_of(range.to, interval, week_start);
         let mut next = start_of(range.from, interval, week_start);
@@ -38,44 +38,44 @@ impl Buckets {
                 ));
             }
             starts.push(next);
-            let after = following(next, interval);
+            let after = next_bucket_start(next, interval);
             if after <= next {
                 break;
             }
             next = after;
         }
-        let places = Places::new(starts.iter().map(DateTime::timestamp_micros).collect());
+        let bucket_starts = BucketStarts::new(starts.iter().map(DateTime::timestamp_micros).collect());
         let (from, to) = (range.from.date_naive(), range.to.date_naive());
-        Ok(Self { interval, starts, places, from, to })
+        Ok(Self { interval, starts, bucket_starts, from, to })
     }
 
-    /// How many there are.
+    /// Number of buckets.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// True when the range ends before it starts.
+    /// True if the range ends before it starts.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// First instant of each.
+    /// First instant of each bucket.
     pub fn starts(&self) -> &[DateTime<Tz>] {
         &self.starts
     }
 
-    /// The bucket that an instant falls in. Before the first one: none. After the last start: the last one.
+    /// The bucket of an instant; none before the first bucket, the last bucket for all instants after its start.
     #[inline]
     pub fn index(&self, at: Micros) -> Option<usize> {
-        self.places.find(at)
+        self.bucket_starts.find(at)
     }
 
-    /// For loops over many instants; none where there are no buckets.
-    pub(crate) fn finder(&self) -> Option<Finder<'_>> {
-        self.places.finder()
+    /// A finder for loops over many instants; none without buckets.
+    pub(crate) fn finder(&self) -> Option<BucketFinder<'_>> {
+        self.bucket_starts.finder()
     }
 
-    /// The `days` of a series: dates, or dates with times for hours and minutes.
+    /// The `days` of a series: dates, with times for hours and minutes.
     pub fn days(&self) -> Vec<String> {
         let form = if self.interval.is_clock() { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d" };
         self.starts.iter().map(|start| start.format(form).to_string()).collect()
@@ -92,7 +92,7 @@ impl Buckets {
         self.starts.iter().map(label).collect()
     }
 
-    /// The days of the week that lie in the range, as short as they can be told.
+    /// The days of the week that are in the range, in the shortest form.
     fn week_label(&self, week: NaiveDate) -> String {
         let start = week.max(self.from);
         let end = week.checked_add_days(Days::new(6)).unwrap_or(week).min(self.to).max(start);
@@ -108,9 +108,9 @@ impl Buckets {
         }
     }
 
-    /// The instants of each bucket that a range covers, both ends inclusive: what a link to its people asks for.
+    /// The intersection of each bucket with a range, both ends inclusive: the range in the bucket's link to its actors.
     pub fn spans(&self, first: Micros, last: Micros) -> Vec<(Micros, Micros)> {
-        let starts = self.places.starts();
+        let starts = self.bucket_starts.starts();
         let ends = starts.iter().skip(1).map(|next| next - 1).chain([last]);
         starts.iter().zip(ends).map(|(start, end)| ((*start).max(first), end.min(last))).collect()
     }
@@ -130,7 +130,7 @@ pub fn start_of(at: DateTime<Tz>, interval: Interval, week_start: WeekStart) -> 
 }
 
 /// The start of the next bucket.
-fn following(start: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
+fn next_bucket_start(start: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     let day = start.date_naive();
     let next = match interval {
         Interval::Minute => return zone::shift(start, Duration::minutes(1)),

@@ -1,25 +1,25 @@
-//! The period that a question is compared with.
+//! The comparison period of a query.
 //!
-//! Must stay true: it is as long as the current one in wall-clock time, whatever clock changes lie in either.
+//! Must stay true: it has the same length as the current period in wall-clock time, regardless of clock changes.
 
 use chrono::{Days, NaiveDateTime, Timelike};
 
 use super::grammar::DateText;
-use super::range::{DateRange, DateSpec, Rounding, first_instant, too_far};
+use super::range::{DateRange, DateSpec, Rounding, first_instant, out_of_range};
 use super::{Interval, zone};
 use crate::error::{CalcError, CalcResult};
 
-/// Which earlier period is meant.
+/// The earlier period to compare with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Comparison {
-    /// The one before.
+    /// The period directly before.
     Previous,
-    /// The one that starts so much earlier; a relative date such as `-1m`.
+    /// The period that starts this much earlier; a relative date such as `-1m`.
     Back(String),
 }
 
 impl Comparison {
-    /// The comparison with a period that starts `text` earlier.
+    /// Parses a comparison with a period that starts `text` earlier.
     pub fn back(text: &str, attr: &str) -> CalcResult<Self> {
         match DateText::parse(text) {
             Some(DateText::Relative(_)) => Ok(Self::Back(text.to_owned())),
@@ -30,13 +30,13 @@ impl Comparison {
         }
     }
 
-    /// The earlier period. `current` and `rounding` are of the interval that was asked for, for a total too.
+    /// The range of the earlier period. `current` and `rounding` use the requested interval, also for a total.
     pub fn of(&self, current: &DateRange, spec: &DateSpec, rounding: Rounding) -> CalcResult<DateRange> {
         let interval = rounding.interval;
         let zone = current.from.timezone();
         let (start, end) = (current.from.naive_local(), current.to.naive_local());
         let length = end - start;
-        let out = || too_far("compare");
+        let out = || out_of_range("compare");
         let (from, to) = match self {
             Self::Back(text) => {
                 let Some(DateText::Relative(back)) = DateText::parse(text) else { return Err(out()) };
@@ -49,7 +49,7 @@ impl Comparison {
                     Interval::Minute => before,
                     _ => before.date().and_time(start.time()),
                 };
-                let from = if interval == Interval::Day && same_weekdays(spec) {
+                let from = if interval == Interval::Day && aligns_weekdays(spec) {
                     from.checked_add_days(Days::new(1)).ok_or_else(out)?
                 } else {
                     from
@@ -71,21 +71,21 @@ impl Comparison {
     }
 }
 
-/// The hour of one time, the rest of another.
+/// The date and hour of one time, the minutes and seconds of another.
 fn in_hour(hour: NaiveDateTime, rest: NaiveDateTime) -> NaiveDateTime {
     let time = hour.time();
     let time = rest.time().with_hour(time.hour()).unwrap_or(time);
     hour.date().and_time(time)
 }
 
-/// Whole weeks back in days, until now or a date of the calendar: the running day makes such a range a day longer, and
-/// its weekdays are to stand above each other.
-fn same_weekdays(spec: &DateSpec) -> bool {
+/// Whether the range starts whole weeks ago, given in days, and ends now or at an absolute date. Such a range is a day longer
+/// because of the current day, so it is shifted by a day to compare equal weekdays.
+fn aligns_weekdays(spec: &DateSpec) -> bool {
     let weeks = match spec.from.as_deref().map(DateText::parse) {
         Some(Some(DateText::Relative(relative))) => {
             relative.whole_days().is_some_and(|days| days > 0 && days % 7 == 0)
         }
-        // The start that goes without saying is seven days ago.
+        // The default start is seven days ago.
         None => true,
         Some(_) => false,
     };

@@ -1,7 +1,7 @@
-//! The texts that say when: absolute dates, and relative ones such as `-7d`, `-1mStart`, `yStart`.
+//! Parses date texts: absolute dates, and relative dates such as `-7d`, `-1mStart`, `yStart`.
 //!
-//! Must stay true: a text that is neither form has no meaning, and neither has one that begins like a date of the
-//! calendar and is none. A number always goes into the past, whatever its sign.
+//! Must stay true: other texts are invalid, and so is a text that starts like an absolute date but is not one. A relative
+//! date is always in the past, whatever its sign.
 
 use chrono::{
     DateTime, Datelike, Duration, FixedOffset, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike,
@@ -11,27 +11,27 @@ use chrono_tz::Tz;
 use super::zone;
 use crate::error::{CalcError, CalcResult};
 
-/// A text, read.
+/// A parsed date text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DateText {
     /// A date or a date with a time; without an offset it is wall-clock time of the project.
     Absolute(NaiveDateTime, Option<FixedOffset>),
-    /// A distance into the past.
+    /// A relative date.
     Relative(Relative),
 }
 
-/// Which end of the unit is meant.
+/// The start or end of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Start,
     End,
 }
 
-/// A relative date: a number of units back, then perhaps the start or the end of that unit.
+/// A relative date: a number of units back, optionally rounded to the start or end of that unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relative {
     unit: u8,
-    /// None when the text has no number: no shift.
+    /// None if the text has no number: no shift.
     number: Option<i64>,
     edge: Option<Edge>,
 }
@@ -41,19 +41,19 @@ impl DateText {
     pub const FORMS: &'static str =
         "a date such as 2024-01-31 or 2024-01-31T12:00:00Z, or a relative date such as -7d, -1mStart or -24h";
 
-    /// Parses a text; none where it is neither form.
+    /// Parses a text; none if invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some((local, offset)) = absolute(text) {
             return Some(Self::Absolute(local, offset));
         }
-        if begins_like_absolute(text) {
+        if starts_like_absolute(text) {
             return None;
         }
         find_relative(text).map(|(relative, _)| Self::Relative(relative))
     }
 
-    /// Parses a text that the parameter `attr` sent: 400 naming both forms where it is neither.
+    /// Parses the parameter `attr`. The error names both formats.
     pub fn parse_parameter(text: &str, attr: &str) -> CalcResult<Self> {
         Self::parse(text).ok_or_else(|| {
             let start: String = text.chars().take(TEXT_SHOWN_MAX).collect();
@@ -61,7 +61,7 @@ impl DateText {
         })
     }
 
-    /// The instant meant, or none when it lies outside the years 1 to 9999.
+    /// The instant, or none if it is outside the years 1 to 9999.
     pub fn instant(self, now: DateTime<Tz>) -> Option<DateTime<Tz>> {
         let zone = now.timezone();
         match self {
@@ -75,30 +75,30 @@ impl DateText {
         }
     }
 
-    /// A relative text counted in hours: its truncation is to the hour.
+    /// True for a relative date in hours, which is rounded to hours.
     pub fn is_in_hours(self) -> bool {
         matches!(self, Self::Relative(relative) if relative.unit == b'h')
     }
 
-    /// A date on the calendar.
+    /// True for an absolute date.
     pub fn is_absolute(self) -> bool {
         matches!(self, Self::Absolute(..))
     }
 }
 
 impl Relative {
-    /// A text that is a relative date from its first to its last character.
-    pub fn read_whole(text: &str) -> Option<Self> {
+    /// Parses a text that is a relative date as a whole.
+    pub fn parse_whole(text: &str) -> Option<Self> {
         let text = text.trim();
         find_relative(text).filter(|(_, length)| *length == text.len()).map(|(relative, _)| relative)
     }
 
-    /// The number of days, where it is counted in days.
+    /// The number of days, if the unit is days.
     pub fn whole_days(self) -> Option<i64> {
         self.number.filter(|_| self.unit == b'd')
     }
 
-    /// The wall-clock time so far before another: months and years first, then the edge, then the fixed lengths.
+    /// Subtracts the relative date from a wall-clock time: months and years first, then the edge, then fixed durations.
     pub fn before(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let number = self.number.unwrap_or(0);
         let months = match self.unit {
@@ -128,7 +128,7 @@ impl Relative {
             (b'd', Edge::End) => local.date().and_hms_micro_opt(23, 59, 59, 999_999),
             (b'm', Edge::Start) => local.with_day(1),
             (b'y', Edge::Start) => local.with_day(1)?.with_month(1),
-            // The end of a year is day 31 of the month that the shift led to, as the contract has it.
+            // Per the contract, `yEnd` is the last day of the month reached by the shift, not of the year.
             (b'm' | b'y', Edge::End) => last_of_month(local),
             _ => Some(local),
         }
@@ -139,15 +139,15 @@ fn last_of_month(local: NaiveDateTime) -> Option<NaiveDateTime> {
     (28..=31).rev().find_map(|day| local.with_day(day))
 }
 
-/// Four digits and a dash, as no relative date begins.
-fn begins_like_absolute(text: &str) -> bool {
+/// Whether the text starts with four digits and a dash, as no relative date does.
+fn starts_like_absolute(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() > 4 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-'
 }
 
-/// The first relative date in a text, and how many bytes from the start of the text it ends at when it stands there.
+/// The first relative date in a text, and its length if it is at the start of the text, else `usize::MAX`.
 fn find_relative(text: &str) -> Option<(Relative, usize)> {
-    // Every start looks at all digits that follow, so the text is bounded; a date is a few characters.
+    // The search is quadratic in runs of digits, so the length is limited; a date has a few characters.
     if text.len() > RELATIVE_BYTES_MAX {
         return None;
     }
@@ -157,9 +157,9 @@ fn find_relative(text: &str) -> Option<(Relative, usize)> {
     })
 }
 
-/// Longest text in which a relative date is looked for.
+/// Maximum length of a text that is searched for a relative date.
 const RELATIVE_BYTES_MAX: usize = 256;
-/// Characters of an unreadable text that its error shows.
+/// Maximum characters of an invalid text in its error.
 const TEXT_SHOWN_MAX: usize = 64;
 
 fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
@@ -170,7 +170,7 @@ fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
         return None;
     }
     let number = (digits > 0).then(|| {
-        // A number too large for an i64 is too far back anyway.
+        // A number that overflows is out of range anyway.
         text[sign..sign + digits]
             .iter()
             .fold(0_i64, |sum, byte| sum.saturating_mul(10).saturating_add(i64::from(byte - b'0')))
@@ -186,7 +186,7 @@ fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
     Some((Relative { unit, number, edge }, sign + digits + 1 + edge_length))
 }
 
-/// `YYYY-M-D`, then perhaps `T` or a space and `hh:mm[:ss[.fraction]]`, then perhaps `Z` or an offset.
+/// Parses `YYYY-M-D[(T| )hh:mm[:ss[.fraction]][Z|offset]]`.
 pub fn absolute(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
     let mut cursor = Cursor(text.as_bytes());
     let year = i32::try_from(cursor.digits(4, 4)?).ok()?;
@@ -206,11 +206,11 @@ pub fn absolute(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
     Some((date.and_time(time), offset))
 }
 
-/// Reads a text from left to right.
+/// A parser position in a text.
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl Cursor<'_> {
-    /// The number that `least` to `most` digits spell.
+    /// Parses a number of `least` to `most` digits.
     pub(super) fn digits(&mut self, least: usize, most: usize) -> Option<u32> {
         let count = self.0.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
         if count < least {
@@ -221,7 +221,7 @@ impl Cursor<'_> {
         Some(digits.iter().fold(0, |sum, byte| sum * 10 + u32::from(byte - b'0')))
     }
 
-    /// One of these bytes.
+    /// Parses one of these bytes.
     pub(super) fn expect(&mut self, any_of: &[u8]) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         any_of.contains(first).then(|| {
@@ -230,7 +230,7 @@ impl Cursor<'_> {
         })
     }
 
-    /// `hh:mm[:ss[.fraction]]`; digits of the fraction beyond microseconds are cut.
+    /// Parses `hh:mm[:ss[.fraction]]`; the fraction is truncated to microseconds.
     pub(super) fn time(&mut self) -> Option<NaiveTime> {
         let hour = self.digits(1, 2)?;
         self.expect(b":")?;
@@ -251,7 +251,7 @@ impl Cursor<'_> {
         NaiveTime::from_hms_micro_opt(hour, minute, second, micros)
     }
 
-    /// What is left: nothing, `Z`, or `+hh[[:]mm]`. The outer None is anything else.
+    /// Parses the rest: nothing, `Z`, or `+hh[[:]mm]`. The outer `None` is a syntax error.
     #[expect(clippy::option_option, reason = "no offset and no match are different answers")]
     pub(super) fn offset(&mut self) -> Option<Option<FixedOffset>> {
         if self.0.is_empty() {

@@ -1,6 +1,6 @@
-//! Property values and filter values read as instants, in whole seconds since the epoch.
+//! Parses property values and filter values as instants, in seconds or microseconds since the Unix epoch.
 //!
-//! Must stay true: reading a property value never depends on the clock; only a filter's value may be relative.
+//! Must stay true: parsing a property value never depends on the current time; only filter values can be relative.
 
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
@@ -11,11 +11,11 @@ use super::zone;
 use crate::scan::Micros;
 use crate::text::{number_of, numeric};
 
-/// From here on a number counts milliseconds: as seconds it would be past the year 5000.
+/// Numbers from here on are milliseconds: as seconds they would be after the year 5000.
 const MILLISECONDS_FROM: f64 = 100_000_000_000.0;
 
-/// The second that a property's value names: ISO text, `YYYY/MM/DD`, `DD-MM-YYYY`, `DD/MM/YYYY`, RFC 822, or unix time
-/// in seconds or milliseconds, as number or text. Text without an offset is wall-clock time in the zone.
+/// Parses a property value to whole seconds: ISO text, `YYYY/MM/DD`, `DD-MM-YYYY`, `DD/MM/YYYY`, RFC 822, or unix time
+/// in seconds or milliseconds, as number or text. Text without an offset is wall-clock time in `zone`.
 pub fn property_second(value: &Value, zone: Tz) -> Option<i64> {
     match value {
         Value::Number(_) => number_of(value).and_then(unix_second),
@@ -24,10 +24,10 @@ pub fn property_second(value: &Value, zone: Tz) -> Option<i64> {
     }
 }
 
-/// The same to the microsecond, where the text has a fraction of a second.
+/// As [`property_second`], in microseconds.
 pub fn property_micros(value: &Value, zone: Tz) -> Option<Micros> {
     let text = value.as_str().map(str::trim);
-    match text.and_then(|text| grammar::absolute(text).or_else(|| other_order(text))) {
+    match text.and_then(|text| grammar::absolute(text).or_else(|| parse_alternative_order(text))) {
         Some((local, None)) => Some(zone::at(local, zone).timestamp_micros()),
         Some((local, Some(offset))) => {
             let ahead = i64::from(offset.local_minus_utc()) * 1_000_000;
@@ -37,10 +37,10 @@ pub fn property_micros(value: &Value, zone: Tz) -> Option<Micros> {
     }
 }
 
-/// The second that a filter's value names: as for a property, or a distance into the past such as `-7d`.
+/// Parses a filter value to whole seconds: as for a property, or a relative date such as `-7d`.
 pub fn filter_second(value: &Value, now: DateTime<Tz>) -> Option<i64> {
     property_second(value, now.timezone()).or_else(|| {
-        let local = Relative::read_whole(value.as_str()?)?.before(now.naive_local())?;
+        let local = Relative::parse_whole(value.as_str()?)?.before(now.naive_local())?;
         Some(zone::at(local, now.timezone()).timestamp())
     })
 }
@@ -52,7 +52,7 @@ fn unix_second(number: f64) -> Option<i64> {
 }
 
 fn text_second(text: &str, zone: Tz) -> Option<i64> {
-    if let Some((local, offset)) = grammar::absolute(text).or_else(|| other_order(text)) {
+    if let Some((local, offset)) = grammar::absolute(text).or_else(|| parse_alternative_order(text)) {
         return Some(second_of(local, offset, zone));
     }
     if let Some(number) = numeric(text) {
@@ -68,8 +68,8 @@ fn second_of(local: NaiveDateTime, offset: Option<FixedOffset>, zone: Tz) -> i64
     }
 }
 
-/// `YYYY/MM/DD`, `DD-MM-YYYY` and `DD/MM/YYYY`, with an optional time.
-fn other_order(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
+/// Parses `YYYY/MM/DD`, `DD-MM-YYYY` and `DD/MM/YYYY`, with an optional time.
+fn parse_alternative_order(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
     let mut cursor = Cursor(text.as_bytes());
     let year_first = text.as_bytes().get(4) == Some(&b'/');
     let date = if year_first {

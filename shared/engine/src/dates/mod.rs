@@ -1,13 +1,13 @@
-//! Dates of questions: texts, ranges, buckets and their labels.
+//! Dates of queries: parsing, ranges, buckets and their labels.
 //!
-//! Must stay true: the current instant and the project's time zone are arguments; arithmetic on days and longer is
-//! wall-clock arithmetic in that zone, buckets of hours and minutes step in absolute time.
+//! Must stay true: the current instant and the project's time zone are arguments; arithmetic on days and longer units is
+//! wall-clock arithmetic in that zone; hour and minute buckets are steps of absolute time.
 
+pub(crate) mod bucket_search;
 pub mod buckets;
 pub mod compare;
 pub mod grammar;
 pub mod instants;
-pub(crate) mod places;
 pub mod range;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub enum WeekStart {
 }
 
 impl WeekStart {
-    /// From a project's `week_start_day`; anything but 1 is Sunday.
+    /// From a project's `week_start_day`: 1 is Monday, all others are Sunday.
     pub fn from_day(day: i64) -> Self {
         if day == 1 { Self::Monday } else { Self::Sunday }
     }
@@ -50,10 +50,10 @@ pub enum Interval {
 }
 
 impl Interval {
-    /// All of them, narrow to wide.
+    /// All intervals, shortest first.
     pub const ALL: [Self; 5] = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month];
 
-    /// The name that requests and answers use.
+    /// The name in requests and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -64,12 +64,12 @@ impl Interval {
         }
     }
 
-    /// The interval of a name, in any case.
+    /// Parses a name, case-insensitive.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|interval| interval.name().eq_ignore_ascii_case(name))
     }
 
-    /// Hours and minutes, whose buckets are told by date and time.
+    /// True for hours and minutes, whose buckets are labelled with date and time.
     pub fn is_clock(self) -> bool {
         matches!(self, Self::Minute | Self::Hour)
     }

@@ -1,7 +1,7 @@
-//! From `date_from`, `date_to`, `interval` and `explicit_date` to instants.
+//! Resolves `date_from`, `date_to`, `interval` and `explicit_date` to instants.
 //!
-//! Must stay true: trends and funnels resolve their texts by the same rules; they differ only in what they count
-//! (`first` belongs to trends) and in how they compare with the end (trends cut it to whole seconds).
+//! Must stay true: trends and funnels resolve dates by the same rules. They differ only in the first counted instant
+//! (`first` is for trends) and in the end (trends truncate it to whole seconds).
 
 use chrono::{DateTime, Datelike, Duration, NaiveTime, Timelike};
 use chrono_tz::Tz;
@@ -11,42 +11,42 @@ use super::{Interval, zone};
 use crate::error::{CalcError, CalcResult};
 use crate::scan::Micros;
 
-/// What a request says about its range, as text.
+/// The date range of a request, unparsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DateSpec {
-    /// Start; none is seven days before today. `all` is the project's earliest event. Both ends are in a form that
-    /// [`DateText::parse`] knows, or resolving refuses them.
+    /// Start; the default is seven days before today. `all` is the project's earliest event. Anything else must be
+    /// a valid [`DateText`], or resolving is an error.
     pub from: Option<String>,
-    /// End; none is now.
+    /// End; the default is now.
     pub to: Option<String>,
-    /// Both ends are taken as they are, nothing is rounded.
+    /// `explicit_date`: use both ends without rounding.
     pub explicit: bool,
 }
 
 /// How a range is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rounding {
-    /// Width of the buckets; a total over the whole range rounds as days.
+    /// Width of the buckets; `Day` for a total over the whole range.
     pub interval: Interval,
-    /// A single number: a relative start is not cut, an absent end is exactly now.
+    /// For a single number: do not round a relative start, and default the end to exactly now.
     pub exact: bool,
-    /// Funnels cut a relative start for every interval; trends leave it alone for minutes.
+    /// Round a relative start down also for minutes, as funnels do; trends do not.
     pub cut_minutes: bool,
 }
 
 /// A resolved range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateRange {
-    /// Start as asked for; the first bucket is the one that contains it.
+    /// Start as requested; the first bucket contains it.
     pub from: DateTime<Tz>,
-    /// First instant that a trend counts; may differ from `from` either way.
+    /// First instant that a trend counts; may be before or after `from`.
     pub first: DateTime<Tz>,
     /// End, inclusive.
     pub to: DateTime<Tz>,
 }
 
 impl DateSpec {
-    /// 400 naming the end that is no date.
+    /// An error naming the field that is not a valid date.
     pub fn validate(&self) -> CalcResult<()> {
         for (text, attr) in [(&self.from, "date_from"), (&self.to, "date_to")] {
             if let Some(text) = text
@@ -58,12 +58,12 @@ impl DateSpec {
         Ok(())
     }
 
-    /// True when the start is the project's earliest event.
+    /// True if the start is the project's earliest event.
     pub fn needs_earliest(&self) -> bool {
         self.from.as_deref() == Some("all")
     }
 
-    /// The range meant at an instant. `earliest` is the time of the project's first event; without one `all` is now.
+    /// Resolves the range against `now`. `earliest` is the time of the project's first event; without it, `all` is now.
     pub fn resolve(
         &self,
         rounding: Rounding,
@@ -91,12 +91,12 @@ impl DateSpec {
             Some("all") => earliest.map_or(now, |first| zone::from_micros(first, now.timezone())),
             Some(text) => {
                 let text = DateText::parse_parameter(text, "date_from")?;
-                let at = text.instant(now).ok_or_else(|| too_far("date_from"))?;
-                let cut = matches!(text, DateText::Relative(_))
+                let at = text.instant(now).ok_or_else(|| out_of_range("date_from"))?;
+                let is_rounded = matches!(text, DateText::Relative(_))
                     && !untouched
                     && (interval != Interval::Minute || rounding.cut_minutes);
                 let unit = if text.is_in_hours() { Interval::Hour } else { Interval::Day };
-                if cut { floor(at, unit) } else { at }
+                if is_rounded { floor(at, unit) } else { at }
             }
         };
         Ok((from, first_instant(from, self, rounding)))
@@ -104,7 +104,7 @@ impl DateSpec {
 
     fn end(&self, rounding: Rounding, now: DateTime<Tz>) -> CalcResult<DateTime<Tz>> {
         let text = self.to.as_deref().map(|text| DateText::parse_parameter(text, "date_to")).transpose()?;
-        let at = text.map_or(Some(now), |text| text.instant(now)).ok_or_else(|| too_far("date_to"))?;
+        let at = text.map_or(Some(now), |text| text.instant(now)).ok_or_else(|| out_of_range("date_to"))?;
         let absolute = text.is_some_and(DateText::is_absolute);
         if self.explicit || (rounding.exact && text.is_none()) || (rounding.interval.is_clock() && absolute) {
             return Ok(at);
@@ -121,7 +121,7 @@ impl DateSpec {
     }
 }
 
-/// The first instant that a trend counts of a range that starts at `from`, which `spec` says in words.
+/// The first instant that a trend counts in a range that starts at `from`, the resolved start of `spec`.
 pub(super) fn first_instant(from: DateTime<Tz>, spec: &DateSpec, rounding: Rounding) -> DateTime<Tz> {
     let text = spec.from.as_deref().filter(|text| *text != "all").and_then(DateText::parse);
     let relative = text.is_some_and(|text| !text.is_absolute());
@@ -134,8 +134,8 @@ pub(super) fn first_instant(from: DateTime<Tz>, spec: &DateSpec, rounding: Round
     }
 }
 
-/// The start of the minute, hour, day or month that contains an instant; a week is left to [`super::buckets`], which
-/// knows its first day, and counts as a day here.
+/// The start of the minute, hour, day or month that contains an instant. A week is rounded to its day here;
+/// [`super::buckets`] knows the first day of the week.
 pub(crate) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     let beyond_second = Duration::nanoseconds(i64::from(at.nanosecond()));
     let seconds = i64::from(at.second());
@@ -152,6 +152,6 @@ pub(crate) fn floor(at: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     }
 }
 
-pub(super) fn too_far(attr: &str) -> CalcError {
+pub(super) fn out_of_range(attr: &str) -> CalcError {
     CalcError::invalid(attr, "The date lies outside the years 1 to 9999.")
 }

@@ -1,7 +1,7 @@
-//! Wall-clock times in a zone, and instants as texts.
+//! Converts wall-clock times to instants, and formats instants.
 //!
-//! Must stay true: every wall-clock time has an instant. One that occurs twice is the earlier; one that a clock change
-//! skips is read with the offset that held before the change.
+//! Must stay true: every wall-clock time has an instant. A time that occurs twice is the earlier instant; a time that a clock
+//! change skips uses the offset before the change.
 
 use chrono::{
     DateTime, Days, Duration, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc,
@@ -23,8 +23,8 @@ pub fn at(local: NaiveDateTime, zone: Tz) -> DateTime<Tz> {
     }
 }
 
-/// The instant of a wall-clock time that ends a range. The end of a day is the last instant before the next one, also
-/// where clocks go back at midnight and show the day's last hour twice.
+/// The instant of a wall-clock time that ends a range. The end of a day is the last microsecond before the next day, also
+/// when clocks go back at midnight and repeat the last hour of the day.
 pub fn end_at(local: NaiveDateTime, zone: Tz) -> DateTime<Tz> {
     let instant = Duration::microseconds(1);
     match local.checked_add_signed(instant) {
@@ -38,17 +38,17 @@ pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Tz> {
     at(day.and_time(NaiveTime::MIN), zone)
 }
 
-/// The instant in the zone that is so many microseconds after the epoch; far out of range is the epoch.
+/// Converts microseconds since the Unix epoch. Values outside of chrono's range give the epoch.
 pub fn from_micros(instant: Micros, zone: Tz) -> DateTime<Tz> {
     DateTime::<Utc>::from_timestamp_micros(instant).unwrap_or_default().with_timezone(&zone)
 }
 
-/// The same wall-clock time a whole microsecond, second and so on earlier or later, in absolute time.
+/// Adds a duration in absolute time; unchanged on overflow.
 pub fn shift(instant: DateTime<Tz>, by: Duration) -> DateTime<Tz> {
     instant.checked_add_signed(by).unwrap_or(instant)
 }
 
-/// `2020-01-04T23:59:59.999999Z`: UTC, six digits of fraction or none.
+/// Formats as `2020-01-04T23:59:59.999999Z`: UTC, with six fraction digits or none.
 pub fn utc_text<Z: TimeZone>(instant: &DateTime<Z>) -> String {
     let utc = instant.with_timezone(&Utc);
     let form =
@@ -56,7 +56,7 @@ pub fn utc_text<Z: TimeZone>(instant: &DateTime<Z>) -> String {
     utc.format(form).to_string()
 }
 
-/// `2020-01-04T00:00:00-07:00`: the zone's own time with its offset, `Z` where that is zero.
+/// Formats as `2020-01-04T00:00:00-07:00`: local time with offset, `Z` for offset zero.
 pub fn zoned_text(instant: &DateTime<Tz>) -> String {
     if instant.offset().fix().local_minus_utc() == 0 {
         return utc_text(instant);
@@ -79,7 +79,7 @@ mod tests {
         let zone = chrono_tz::US::Pacific;
         assert_eq!(utc_text(&at(local("2024-03-10T02:30:00"), zone)), "2024-03-10T10:30:00Z");
         assert_eq!(utc_text(&at(local("2024-11-03T01:30:00"), zone)), "2024-11-03T08:30:00Z");
-        // Those of Santiago go back from midnight to 23:00, so that the day ends an hour after it first seemed to.
+        // In Santiago, clocks go back from midnight to 23:00, so the day is an hour longer.
         let santiago = chrono_tz::America::Santiago;
         let end = end_at(local("2024-04-06T23:59:59.999999"), santiago);
         assert_eq!(utc_text(&end), "2024-04-07T03:59:59.999999Z");

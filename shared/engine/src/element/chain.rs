@@ -1,19 +1,19 @@
-//! The two forms in which events carry elements.
+//! Parses the two formats of elements.
 //!
-//! The text form is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
-//! quotes inside values are escaped. The list form has one object for each element.
+//! The string format is `tag.class.class:key="value"key="value"` for each element, the innermost first, with `;` between;
+//! quotes inside values are escaped. The list format has one object per element.
 
 use serde_json::{Map, Value, json};
 
 use super::Element;
 use crate::text::text_of;
 
-/// The elements of `$elements_chain`.
-pub(super) fn of_chain(value: &Value) -> Vec<Element> {
+/// Parses `$elements_chain`.
+pub(super) fn parse_chain(value: &Value) -> Vec<Element> {
     let Some(text) = text_of(value) else { return Vec::new() };
     let (mut elements, mut rest) = (Vec::new(), text.as_ref());
     while !rest.is_empty() {
-        let (element, after) = element(rest);
+        let (element, after) = parse_element(rest);
         if element != Element::default() {
             elements.push(element);
         }
@@ -22,20 +22,20 @@ pub(super) fn of_chain(value: &Value) -> Vec<Element> {
     elements
 }
 
-/// The elements of `$elements`, which may be a list or its JSON text.
-pub(super) fn of_list(value: &Value) -> Vec<Element> {
+/// Parses `$elements`, which is a list or its JSON text.
+pub(super) fn parse_list(value: &Value) -> Vec<Element> {
     match value {
-        Value::Array(list) => list.iter().filter_map(Value::as_object).map(of_object).collect(),
+        Value::Array(list) => list.iter().filter_map(Value::as_object).map(parse_object).collect(),
         Value::String(text) => match serde_json::from_str(text) {
-            Ok(Value::Array(list)) => list.iter().filter_map(Value::as_object).map(of_object).collect(),
+            Ok(Value::Array(list)) => list.iter().filter_map(Value::as_object).map(parse_object).collect(),
             _ => Vec::new(),
         },
         _ => Vec::new(),
     }
 }
 
-/// Elements in the text form.
-pub(super) fn text(elements: &[Element]) -> String {
+/// Encodes elements in the string format.
+pub(super) fn encode_chain(elements: &[Element]) -> String {
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let one = |element: &Element| {
         let mut text = element.tag.clone();
@@ -54,10 +54,10 @@ pub(super) fn text(elements: &[Element]) -> String {
     elements.iter().map(one).collect::<Vec<_>>().join(";")
 }
 
-/// The first element of a chain, and the chain after it.
-fn element(chain: &str) -> (Element, &str) {
+/// Parses the first element of a chain. Returns it and the rest of the chain.
+fn parse_element(chain: &str) -> (Element, &str) {
     let mut element = Element::default();
-    let head = head_length(chain);
+    let head = tag_and_classes_length(chain);
     let mut names = chain[..head].split('.');
     names.next().unwrap_or_default().trim().clone_into(&mut element.tag);
     element.classes = names.filter(|class| !class.is_empty()).map(str::to_owned).collect();
@@ -69,14 +69,14 @@ fn element(chain: &str) -> (Element, &str) {
             return (element, after);
         }
         let Some((key, value)) = rest.split_once("=\"") else { return (element, "") };
-        let (value, after) = quoted(value);
+        let (value, after) = unquote(value);
         element.put(key, value);
         rest = after;
     }
 }
 
-/// Bytes of tag and classes. A class may hold a colon, so only one before a key ends them.
-fn head_length(chain: &str) -> usize {
+/// Bytes of tag and classes. A class may contain a colon, so only a colon before a `key="` ends them.
+fn tag_and_classes_length(chain: &str) -> usize {
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let ends = |at: usize, byte: u8| match byte {
         b';' => true,
@@ -91,8 +91,8 @@ fn head_length(chain: &str) -> usize {
     end.map_or(chain.len(), |(at, _)| at)
 }
 
-/// A value up to its closing quote, and what follows the quote.
-fn quoted(text: &str) -> (String, &str) {
+/// Parses a value up to its closing quote. Returns it and the text after the quote.
+fn unquote(text: &str) -> (String, &str) {
     let (mut value, mut escaped) = (String::new(), false);
     for (at, letter) in text.char_indices() {
         match letter {
@@ -111,7 +111,7 @@ fn quoted(text: &str) -> (String, &str) {
     (value, "")
 }
 
-fn of_object(object: &Map<String, Value>) -> Element {
+fn parse_object(object: &Map<String, Value>) -> Element {
     let mut element = Element::default();
     for (key, value) in object {
         match (key.as_str(), value) {
@@ -176,7 +176,7 @@ impl Element {
         })
     }
 
-    /// An attribute as selectors name it.
+    /// An attribute by its name in selectors.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         match name {
             "href" => self.href.as_deref(),

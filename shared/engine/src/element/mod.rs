@@ -1,7 +1,7 @@
-//! Elements of a page that an autocapture event tells of: the one acted on first, then what it lies in.
+//! DOM elements of an autocapture event: the clicked element first, then its ancestors.
 //!
-//! Must stay true: both forms in which events carry them, the text `$elements_chain` and the list `$elements`, give the
-//! same elements; where both are there the text counts. A text or a list of any shape reads as some elements.
+//! Must stay true: both formats of events, the string `$elements_chain` and the list `$elements`, parse to the same
+//! elements; if an event has both, the string is used. Parsing never fails.
 
 mod chain;
 mod selector;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::error::{CalcError, CalcResult};
-use crate::filter::Test;
+use crate::filter::ValueTest;
 use crate::limits;
 use crate::scan::{Column, ColumnKey, Run};
 use crate::text::{text_length, text_of};
@@ -27,28 +27,28 @@ pub(crate) struct Element {
     classes: Vec<String>,
     text: Option<String>,
     href: Option<String>,
-    /// The rest, without the prefix `attr__`.
+    /// Other attributes, without the prefix `attr__`.
     attributes: Vec<(String, String)>,
 }
 
-/// What is asked of the elements of an event.
+/// A condition on the elements of an event.
 #[derive(Debug, Clone)]
 pub(crate) enum ElementTest {
-    /// One has one of these tags, or none has.
+    /// An element has one of these tags; `negated`: none has.
     Tag { names: HashSet<String>, negated: bool },
-    /// One of these finds an element, or none does.
+    /// One of the selectors matches an element; `negated`: none does.
     Selector { selectors: Vec<Selector>, negated: bool },
-    /// The target of the innermost link passes.
-    Href(Test),
-    /// A text passes; with `all` every text has to. An event without any text has a missing one.
-    Text { test: Test, all: bool },
+    /// The href of the innermost link passes.
+    Href(ValueTest),
+    /// A text passes; with `all`, every text has to. Without any text, a missing value is tested.
+    Text { test: ValueTest, all: bool },
 }
 
-/// Keys that property filters of type `element` know.
+/// Keys of property filters of type `element`.
 pub(crate) const KEYS: [&str; 4] = ["tag_name", "text", "href", "selector"];
 
 impl ElementTest {
-    /// One of these selectors finds an element.
+    /// Parses CSS selectors, one of which has to match.
     pub(crate) fn selectors<'a>(
         texts: impl Iterator<Item = &'a str>,
         negated: bool,
@@ -65,14 +65,14 @@ impl ElementTest {
         Ok(Self::Selector { selectors: texts.map(read).collect::<CalcResult<_>>()?, negated })
     }
 
-    /// Whether the elements of an event pass; an event of another kind has none.
+    /// Whether the elements of an event pass. Other events have no elements.
     pub(crate) fn holds(&self, elements: &[Element]) -> bool {
         match self {
             Self::Tag { names, negated } => {
                 elements.iter().any(|element| names.contains(&element.tag)) != *negated
             }
             Self::Selector { selectors, negated } => {
-                selectors.iter().any(|selector| selector.finds(elements)) != *negated
+                selectors.iter().any(|selector| selector.matches(elements)) != *negated
             }
             Self::Href(test) => {
                 let href = elements.iter().find_map(|element| element.href.clone());
@@ -89,18 +89,19 @@ impl ElementTest {
         }
     }
 
-    /// One answer a row. Each distinct chain and each distinct list is looked at once.
+    /// Whether each row passes. Each distinct chain and list is parsed once.
     pub(crate) fn rows(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<bool>> {
         work.consume(run.actors.len())?;
         let answers = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
             let Some(column) = run.columns.get(key) else { return Ok(None) };
             let answer = |value: &Value| {
-                self.pay(text_length(value), work)?;
-                Ok(tells(value).then(|| self.holds(&read(value))))
+                self.consume_budget(text_length(value), work)?;
+                Ok(has_content(value).then(|| self.holds(&read(value))))
             };
             Ok(Some((column, column.values.iter().map(answer).collect::<CalcResult<Vec<_>>>()?)))
         };
-        let columns = [answers(&chain_column(), chain::of_chain)?, answers(&list_column(), chain::of_list)?];
+        let columns =
+            [answers(&chain_column(), chain::parse_chain)?, answers(&list_column(), chain::parse_list)?];
         let none = self.holds(&[]);
         let answer = |row: usize| {
             columns.iter().flatten().find_map(|(column, answers)| *answers.get(code(column, row)?)?)
@@ -108,46 +109,46 @@ impl ElementTest {
         Ok((0..run.actors.len()).map(|row| answer(row).unwrap_or(none)).collect())
     }
 
-    /// Pays for the elements of an event, of so many bytes.
-    fn pay(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+    /// Consumes the work of testing the elements of an event, of `bytes` bytes.
+    fn consume_budget(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
         match self {
-            Self::Tag { .. } => work.evaluate(1, bytes),
-            Self::Selector { selectors, .. } => work.evaluate(selectors.len(), bytes),
-            Self::Href(test) | Self::Text { test, .. } => test.pay(bytes, work),
+            Self::Tag { .. } => work.consume_comparisons(1, bytes),
+            Self::Selector { selectors, .. } => work.consume_comparisons(selectors.len(), bytes),
+            Self::Href(test) | Self::Text { test, .. } => test.consume_budget(bytes, work),
         }
     }
 }
 
-/// The column of the text form.
+/// The column of the string format.
 pub(crate) fn chain_column() -> ColumnKey {
     ColumnKey::Property("$elements_chain".to_owned())
 }
 
-/// The column of the list form.
+/// The column of the list format.
 pub(crate) fn list_column() -> ColumnKey {
     ColumnKey::Property("$elements".to_owned())
 }
 
-/// The chain of an event with these properties; none where it tells of no element.
+/// The elements of an event in the string format; none if it has no elements.
 pub(crate) fn chain_text(properties: &Map<String, Value>) -> Option<String> {
-    let of = |key: &str| properties.get(key).filter(|value| tells(value));
+    let of = |key: &str| properties.get(key).filter(|value| has_content(value));
     match of("$elements_chain") {
         Some(chain) => text_of(chain).map(Into::into),
         None => {
-            let elements = chain::of_list(of("$elements")?);
-            (!elements.is_empty()).then(|| chain::text(&elements))
+            let elements = chain::parse_list(of("$elements")?);
+            (!elements.is_empty()).then(|| chain::encode_chain(&elements))
         }
     }
 }
 
-/// The elements of a chain as objects.
-pub(crate) fn described(chain: &str) -> Vec<Value> {
-    let elements = chain::of_chain(&Value::from(chain));
+/// The elements of a chain as JSON objects.
+pub(crate) fn elements_json(chain: &str) -> Vec<Value> {
+    let elements = chain::parse_chain(&Value::from(chain));
     elements.iter().enumerate().map(|(order, element)| element.json(order)).collect()
 }
 
-/// Whether a value says anything about elements.
-fn tells(value: &Value) -> bool {
+/// Whether a value is neither null nor empty.
+fn has_content(value: &Value) -> bool {
     !matches!(value, Value::Null) && value.as_str() != Some("")
 }
 

@@ -1,66 +1,66 @@
 //! CSS selectors over the elements of an event: tags, `.class`, `#id`, attributes, `:nth-child(n)`, `:nth-of-type(n)`,
 //! descendants, children with `>`, alternatives with commas.
 //!
-//! Must stay true: a selector finds an element anywhere in the chain, as in the service; what is not known here is
-//! refused and never matches something else.
+//! Must stay true: a selector matches an element anywhere in the chain, not only the innermost one; unsupported
+//! syntax is an error.
 
 use super::Element;
 
-/// Compounds in one selector; each is tried on every element.
-const COMPOUNDS: usize = 64;
+/// Maximum compounds in one selector; each is tested on every element.
+const MAX_COMPOUNDS: usize = 64;
 
-/// A selector: alternatives, each a path from the outermost to the innermost element.
+/// A selector: alternatives, each a path of compounds from the outermost to the innermost element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<Vec<Compound>>);
 
-/// What one element has to be.
+/// The conditions on one element.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Compound {
     /// None for any.
     tag: Option<String>,
     classes: Vec<String>,
-    attributes: Vec<(String, Condition)>,
-    /// The element has to lie directly in the one before.
+    attributes: Vec<(String, AttributeCondition)>,
+    /// The element has to be a child of the previous one, not only a descendant.
     is_child: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Condition {
+enum AttributeCondition {
     Present,
-    Is(String),
+    Equals(String),
     Contains(String),
-    Starts(String),
-    Ends(String),
+    StartsWith(String),
+    EndsWith(String),
     HasWord(String),
 }
 
 impl Selector {
-    /// Reads a selector.
+    /// Parses a selector; none if its syntax is invalid or unsupported.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut reader = Reader(text.trim());
+        let mut parser = SelectorParser(text.trim());
         let (mut paths, mut path) = (Vec::new(), Vec::new());
         let mut is_child = false;
         loop {
-            let compound = Compound { is_child, ..reader.compound()? };
+            let compound = Compound { is_child, ..parser.compound()? };
             path.push(compound);
-            if path.len() + paths.len() > COMPOUNDS {
+            if path.len() + paths.len() > MAX_COMPOUNDS {
                 return None;
             }
-            let spaced = reader.skip_spaces();
+            let spaced = parser.skip_spaces();
             is_child = false;
-            match reader.peek() {
+            match parser.peek() {
                 None => {
                     paths.push(path);
                     return Some(Self(paths));
                 }
                 Some(',') => {
-                    reader.next();
-                    reader.skip_spaces();
+                    parser.next();
+                    parser.skip_spaces();
                     paths.push(std::mem::take(&mut path));
                 }
                 Some('>') => {
-                    reader.next();
-                    reader.skip_spaces();
+                    parser.next();
+                    parser.skip_spaces();
                     is_child = true;
                 }
                 Some(_) if spaced => {}
@@ -69,10 +69,10 @@ impl Selector {
         }
     }
 
-    /// Whether an element of the chain is meant. The chain goes from the innermost element outwards.
-    pub(super) fn finds(&self, elements: &[Element]) -> bool {
+    /// Whether an element of the chain matches. The chain is ordered from the innermost element outwards.
+    pub(super) fn matches(&self, elements: &[Element]) -> bool {
         self.0.iter().any(|path| {
-            // Which elements the path up to here leads to; all of them before the first compound.
+            // The elements that the path so far matches; none before the first compound, which may match any.
             let mut reached: Option<Vec<bool>> = None;
             for compound in path {
                 let mut outside = false;
@@ -83,7 +83,7 @@ impl Selector {
                         Some(reached) if compound.is_child => reached.get(at + 1) == Some(&true),
                         Some(_) => outside,
                     };
-                    next[at] = from && compound.is(&elements[at]);
+                    next[at] = from && compound.matches(&elements[at]);
                     outside |= reached.as_ref().is_some_and(|reached| reached[at]);
                 }
                 reached = Some(next);
@@ -94,7 +94,7 @@ impl Selector {
 }
 
 impl Compound {
-    fn is(&self, element: &Element) -> bool {
+    fn matches(&self, element: &Element) -> bool {
         self.tag.as_ref().is_none_or(|tag| *tag == element.tag)
             && self.classes.iter().all(|class| element.classes.contains(class))
             && self.attributes.iter().all(|(name, condition)| match name.as_str() {
@@ -104,23 +104,23 @@ impl Compound {
     }
 }
 
-impl Condition {
+impl AttributeCondition {
     fn holds(&self, value: Option<&str>) -> bool {
         value.is_some_and(|value| match self {
             Self::Present => true,
-            Self::Is(other) => value == other,
+            Self::Equals(other) => value == other,
             Self::Contains(part) => value.contains(part.as_str()),
-            Self::Starts(part) => value.starts_with(part.as_str()),
-            Self::Ends(part) => value.ends_with(part.as_str()),
+            Self::StartsWith(part) => value.starts_with(part.as_str()),
+            Self::EndsWith(part) => value.ends_with(part.as_str()),
             Self::HasWord(word) => value.split_whitespace().any(|other| other == word),
         })
     }
 }
 
-/// Reads a selector from left to right.
-struct Reader<'a>(&'a str);
+/// Parses a selector from left to right.
+struct SelectorParser<'a>(&'a str);
 
-impl<'a> Reader<'a> {
+impl<'a> SelectorParser<'a> {
     fn peek(&self) -> Option<char> {
         self.0.chars().next()
     }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         let start = self.0.len();
         if self.peek() == Some('*') {
             self.next();
-        } else if self.peek().is_some_and(is_name) {
+        } else if self.peek().is_some_and(is_name_char) {
             compound.tag = Some(self.name()?);
         }
         loop {
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
                 }
                 Some('#') => {
                     self.next();
-                    compound.attributes.push(("id".to_owned(), Condition::Is(self.name()?)));
+                    compound.attributes.push(("id".to_owned(), AttributeCondition::Equals(self.name()?)));
                 }
                 Some('[') => {
                     self.next();
@@ -162,14 +162,14 @@ impl<'a> Reader<'a> {
                 }
                 Some(':') => {
                     self.next();
-                    compound.attributes.push(self.place()?);
+                    compound.attributes.push(self.position()?);
                 }
                 _ => return (self.0.len() < start).then_some(compound),
             }
         }
     }
 
-    /// A name; a backslash takes the next character as it is.
+    /// Parses a name; a backslash escapes the next character.
     fn name(&mut self) -> Option<String> {
         let mut name = String::new();
         while let Some(letter) = self.peek() {
@@ -178,27 +178,27 @@ impl<'a> Reader<'a> {
                     self.next();
                     name.push(self.next()?);
                 }
-                letter if is_name(letter) => name.extend(self.next()),
+                letter if is_name_char(letter) => name.extend(self.next()),
                 _ => break,
             }
         }
         (!name.is_empty()).then_some(name)
     }
 
-    /// `name]`, `name=value]`, with one of the signs before the equals sign.
-    fn attribute(&mut self) -> Option<(String, Condition)> {
+    /// Parses `name]` or `name=value]`, with an optional operator sign before the equals sign.
+    fn attribute(&mut self) -> Option<(String, AttributeCondition)> {
         self.skip_spaces();
         let name = self.name()?;
         self.skip_spaces();
-        let condition: fn(String) -> Condition = match self.next()? {
-            ']' => return Some((name, Condition::Present)),
-            '=' => Condition::Is,
+        let condition: fn(String) -> AttributeCondition = match self.next()? {
+            ']' => return Some((name, AttributeCondition::Present)),
+            '=' => AttributeCondition::Equals,
             sign => {
                 let condition = match sign {
-                    '*' => Condition::Contains,
-                    '^' => Condition::Starts,
-                    '$' => Condition::Ends,
-                    '~' => Condition::HasWord,
+                    '*' => AttributeCondition::Contains,
+                    '^' => AttributeCondition::StartsWith,
+                    '$' => AttributeCondition::EndsWith,
+                    '~' => AttributeCondition::HasWord,
                     _ => return None,
                 };
                 (self.next()? == '=').then_some(condition)?
@@ -231,8 +231,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `nth-child(3)` or `nth-of-type(3)`, behind the colon.
-    fn place(&mut self) -> Option<(String, Condition)> {
+    /// Parses `nth-child(3)` or `nth-of-type(3)`, after the colon.
+    fn position(&mut self) -> Option<(String, AttributeCondition)> {
         let name = self.name()?;
         if !matches!(name.as_str(), "nth-child" | "nth-of-type") {
             return None;
@@ -240,10 +240,10 @@ impl<'a> Reader<'a> {
         let (number, rest) = self.0.strip_prefix('(')?.split_once(')')?;
         self.0 = rest;
         let number: u32 = number.trim().parse().ok()?;
-        Some((name, Condition::Is(number.to_string())))
+        Some((name, AttributeCondition::Equals(number.to_string())))
     }
 }
 
-fn is_name(letter: char) -> bool {
+fn is_name_char(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_')
 }

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::chain::{of_chain, of_list};
+use super::chain::{parse_chain, parse_list};
 use super::*;
 
 const CHAIN: &str = r#"button.btn.md:flex:text="Pay \"now\""nth-child="2"nth-of-type="1"attr__data-attr="pay";a.link:href="/cart"attr_id="go"attr__href="/cart"nth-child="1";div#x;body.dark"#;
 
 fn finds(selector: &str, chain: &str) -> bool {
-    Selector::parse(selector).unwrap().finds(&of_chain(&json!(chain)))
+    Selector::parse(selector).unwrap().matches(&parse_chain(&json!(chain)))
 }
 
 #[test]
-fn a_chain_reads_as_its_elements() {
-    let elements = of_chain(&json!(CHAIN));
+fn a_chain_is_parsed() {
+    let elements = parse_chain(&json!(CHAIN));
     let tags: Vec<&str> = elements.iter().map(|element| element.tag.as_str()).collect();
     assert_eq!(tags, ["button", "a", "div#x", "body"]);
     assert_eq!(elements[0].classes, ["btn", "md:flex"]);
@@ -24,14 +24,14 @@ fn a_chain_reads_as_its_elements() {
 }
 
 #[test]
-fn a_list_reads_as_the_same_elements() {
+fn a_list_is_parsed_to_the_same_elements() {
     let list = json!([
         {"tag_name": "button", "$el_text": "Pay", "attr__class": "btn big", "nth_child": 2},
         {"tag_name": "a", "attr__href": "/cart", "attr__id": "go", "attr_class": ["link"]},
     ]);
     let chain = r#"button.btn.big:text="Pay"nth-child="2";a.link:href="/cart"attr__id="go""#;
-    assert_eq!(of_list(&list), of_chain(&json!(chain)));
-    assert_eq!(of_list(&json!(list.to_string())), of_list(&list));
+    assert_eq!(parse_list(&list), parse_chain(&json!(chain)));
+    assert_eq!(parse_list(&json!(list.to_string())), parse_list(&list));
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn selectors_find_elements_anywhere_in_the_chain() {
 }
 
 #[test]
-fn nested_elements_of_one_kind_are_told_apart() {
-    // The div that lies in a section is not the one that holds the button.
+fn nested_elements_of_one_tag_are_distinguished() {
+    // The child of the section is the outer div, the parent of the button is the inner one.
     let chain = "button;div.inner;div.outer;section";
     assert!(finds("section > div button", chain));
     assert!(finds("section > .outer > .inner > button", chain));
@@ -78,7 +78,7 @@ fn nested_elements_of_one_kind_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_selector_is_refused() {
+fn invalid_selectors_are_rejected() {
     for text in [
         "",
         ">",
@@ -101,14 +101,14 @@ fn what_is_no_selector_is_refused() {
 }
 
 #[test]
-fn any_text_reads_as_some_elements() {
+fn parsing_never_fails() {
     for text in
         [";;;", ":", "a:b", "a:b=", "a:b=\"", "a:b=\"c", "a:b=\"\\", "::::=\"\"", "ü:ä=\"ö\";", "\"\"\""]
     {
-        of_chain(&json!(text));
+        parse_chain(&json!(text));
     }
     for value in [json!(5), json!({}), json!([5, "a", null]), Value::Null] {
-        of_list(&value);
-        of_chain(&value);
+        parse_list(&value);
+        parse_chain(&value);
     }
 }

@@ -1,7 +1,7 @@
-//! Filters of single events, apart from any calculation: what a list of events is narrowed by.
+//! Filters for the event list: they test single events, without joined data.
 //!
-//! Must stay true: the operators mean what they mean in a query; a filter of anything but the event itself is refused by
-//! name, never ignored, because a list that is too long looks right.
+//! Must stay true: operators work as in queries; a filter on anything but the event itself is an error and never ignored,
+//! because users would not notice that a list is too long.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::{Budget, Parser, Predicate};
+use super::{CompileBudget, Parser, Predicate};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{ColumnKey, RowKey};
+use crate::scan::{ColumnKey, ColumnRef};
 use crate::work::WorkBudget;
 
-/// Types of filters that the event alone answers.
+/// Filter types that need only the event.
 const TYPES: [&str; 4] = ["event", "events", "feature", "event_metadata"];
 
-/// A filter of events by their names, distinct ids and properties.
+/// A filter on the name, distinct id and properties of events.
 #[derive(Debug, Clone)]
 pub struct EventFilter(Predicate);
 
-/// An event that is tested.
+/// An event that can be filtered.
 pub trait TestedEvent {
     /// Its name.
     fn name(&self) -> &str;
@@ -33,23 +33,23 @@ pub trait TestedEvent {
 }
 
 impl EventFilter {
-    /// The filter that `text` is: a list of filters, or a group of them, as JSON. Relative dates count back from `now`, in
-    /// its zone; `attr` is the field to blame.
+    /// Parses a list or group of filters from JSON text. Relative dates are relative to `now`, in its time zone; errors name
+    /// the field `attr`.
     pub fn parse(text: &str, now: DateTime<Tz>, attr: &str) -> CalcResult<Self> {
-        let wrong =
+        let invalid =
             || CalcError::invalid(attr, "Properties are a list of filters, or a group of them, as JSON.");
-        let value: Value = serde_json::from_str(text).map_err(|_| wrong())?;
+        let value: Value = serde_json::from_str(text).map_err(|_| invalid())?;
         if !matches!(value, Value::Array(_) | Value::Object(_)) {
-            return Err(wrong());
+            return Err(invalid());
         }
         require_types(&value, attr, 0)?;
         let filter = Parser::default().parse(Some(&value), attr)?;
-        let predicate = Predicate::new(&filter, now, &mut Budget::default(), attr)?;
+        let predicate = Predicate::new(&filter, now, &mut CompileBudget::default(), attr)?;
         require_event(&predicate, attr)?;
         Ok(Self(predicate))
     }
 
-    /// Whether an event passes. An error when it was cancelled, or a text is too long for a regular expression.
+    /// Whether an event passes. An error if cancelled, or if a text is too long for a regular expression.
     pub fn fits(&self, event: &impl TestedEvent, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
         fits(&self.0, event, &WorkBudget::new(is_cancelled))
     }
@@ -73,19 +73,19 @@ fn fits(predicate: &Predicate, event: &impl TestedEvent, work: &WorkBudget<'_>) 
             }
             Ok(false)
         }
-        Predicate::EventName(test) => test.holds_within(Some(&Value::from(event.name())), work),
-        Predicate::Column(RowKey::Event(ColumnKey::DistinctId), test) => {
-            test.holds_within(Some(&Value::from(event.distinct_id())), work)
+        Predicate::EventName(test) => test.matches_within_budget(Some(&Value::from(event.name())), work),
+        Predicate::Column(ColumnRef::Event(ColumnKey::DistinctId), test) => {
+            test.matches_within_budget(Some(&Value::from(event.distinct_id())), work)
         }
-        Predicate::Column(RowKey::Event(ColumnKey::Property(name)), test) => {
-            test.holds_within(event.property(name).as_deref(), work)
+        Predicate::Column(ColumnRef::Event(ColumnKey::Property(name)), test) => {
+            test.matches_within_budget(event.property(name).as_deref(), work)
         }
-        // Parsing lets no other through.
+        // `parse` rejects all other predicates.
         _ => Ok(false),
     }
 }
 
-/// Refuses filters of other types, which parsing would leave out where they are unknown or incomplete.
+/// An error for other filter types. The parser would ignore unknown and incomplete ones.
 fn require_types(value: &Value, attr: &str, depth: usize) -> CalcResult<()> {
     if depth > 2 * limits::FILTER_DEPTH {
         return Err(limits::too_many(attr, "property groups inside each other", limits::FILTER_DEPTH));
@@ -108,14 +108,14 @@ fn require_types(value: &Value, attr: &str, depth: usize) -> CalcResult<()> {
     }
 }
 
-/// Refuses what the event alone does not say.
+/// An error for predicates that need more than the event.
 fn require_event(predicate: &Predicate, attr: &str) -> CalcResult<()> {
     let what = match predicate {
         Predicate::All(members) | Predicate::Any(members) => {
             return members.iter().try_for_each(|member| require_event(member, attr));
         }
         Predicate::EventName(_)
-        | Predicate::Column(RowKey::Event(ColumnKey::DistinctId | ColumnKey::Property(_)), _) => {
+        | Predicate::Column(ColumnRef::Event(ColumnKey::DistinctId | ColumnKey::Property(_)), _) => {
             return Ok(());
         }
         Predicate::Column(..) => "persons, groups, sessions or cohorts",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn events_pass_by_their_properties_and_names() {
+    fn events_are_filtered_by_properties_and_names() {
         let event = Bought(json!({"plan": "pro", "price": 41, "$feature/new": "on", "at": "2024-05-10"}));
         let fits = |filter: Value| parse(&filter).unwrap().fits(&event, &|| false).unwrap();
         for (filter, expected) in [
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_event_does_not_tell_is_refused() {
+    fn other_filter_types_are_rejected() {
         for kind in ["person", "session", "hogql", "element", "cohort", "group", "flag", "anything"] {
             let filter = json!({"key": "text", "value": "1", "type": kind});
             for filters in [json!([filter]), json!({"type": "OR", "values": [[filter]]})] {

@@ -1,10 +1,10 @@
-//! Filters written back as JSON: in the `filter` of a series, in links and in cache keys.
+//! Serializes filters to canonical JSON, for the `filter` of a series, links and cache keys.
 
 use serde_json::{Value, json};
 
 use super::{Filter, PropertyFilter, Target};
 
-/// The canonical form: filters of one AND as a list, everything else as a group `{type, values}`.
+/// The canonical form: a flat AND as a list, everything else as a group `{type, values}`.
 pub fn filter_json(filter: &Filter) -> Value {
     match as_list(filter) {
         Some(list) => Value::Array(list.into_iter().map(group_json).collect()),
@@ -12,7 +12,7 @@ pub fn filter_json(filter: &Filter) -> Value {
     }
 }
 
-/// The canonical form for a place that takes lists only: a group becomes the list's only member.
+/// The canonical form for fields that take only lists: a group becomes the only member of a list.
 pub fn list_json(filter: &Filter) -> Value {
     match filter_json(filter) {
         list @ Value::Array(_) => list,
@@ -20,7 +20,7 @@ pub fn list_json(filter: &Filter) -> Value {
     }
 }
 
-/// The filters of a tree that is one AND, perhaps inside groups that have no other member.
+/// The members of a flat AND, ignoring groups with a single member around it.
 fn as_list(filter: &Filter) -> Option<Vec<&Filter>> {
     let Filter::All(members) = filter else { return None };
     if let [only @ Filter::All(_)] = members.as_slice() {

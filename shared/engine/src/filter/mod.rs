@@ -1,7 +1,7 @@
-//! Property filters: one tree from every shape that requests use, compiled once a query.
+//! Property filters: all request formats are parsed to one tree, which is compiled once per query.
 //!
-//! Must stay true: parsing is strict about structure and lenient about incomplete filters, which restrict nothing; a
-//! filter of a type that is not calculated yet is refused, never skipped.
+//! Must stay true: parsing is strict about structure and ignores incomplete filters; a filter of an unsupported type is an
+//! error and never ignored.
 
 mod events;
 mod json;
@@ -16,7 +16,7 @@ use crate::sql::Expression;
 pub use events::{EventFilter, TestedEvent};
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
-pub(crate) use operator::{Bound, Budget, Order, Test};
+pub(crate) use operator::{Bound, ComparisonOperator, CompileBudget, ValueTest};
 pub(crate) use parse::Parser;
 pub use persons::PersonFilter;
 pub(crate) use predicate::{Mask, Predicate};
@@ -24,9 +24,9 @@ pub(crate) use predicate::{Mask, Predicate};
 /// A property filter, or a group of them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
-    /// Every member must hold. Without members: always true.
+    /// AND of all members. Without members: always true.
     All(Vec<Filter>),
-    /// One member must hold. Parsing makes none without members.
+    /// OR of all members. The parser never creates it without members.
     Any(Vec<Filter>),
     /// A test of one value.
     Property(PropertyFilter),
@@ -34,20 +34,20 @@ pub enum Filter {
     Cohort {
         /// The cohort's id.
         id: u64,
-        /// Those outside of it pass.
+        /// Persons outside of the cohort pass.
         negated: bool,
     },
-    /// An SQL expression holds.
+    /// An SQL expression is true.
     Expression(Box<Expression>),
 }
 
 impl Filter {
-    /// The filter that everything passes.
+    /// The empty filter, which everything passes.
     pub const fn none() -> Self {
         Self::All(Vec::new())
     }
 
-    /// Calls back with the id of every cohort that is asked for.
+    /// Calls `back` with the id of every cohort in the filter.
     pub fn cohorts(&self, back: &mut dyn FnMut(u64)) {
         match self {
             Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.cohorts(back)),
@@ -56,24 +56,24 @@ impl Filter {
         }
     }
 
-    /// True when nothing is restricted.
+    /// True if everything passes.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::All(members) if members.iter().all(Self::is_none))
     }
 }
 
-/// Where a filter looks.
+/// The object whose value a filter tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A property of the event.
     Event,
-    /// A property of the event that tells a feature flag's value; its key is the flag's.
+    /// The event property `$feature/<key>` with the value of a feature flag.
     Feature,
-    /// A column of the event: its name or its distinct id.
+    /// A column of the event, such as its name or distinct id.
     Metadata,
     /// A property of the event's person.
     Person,
-    /// A property of the group that the event has of the type with this index.
+    /// A property of the event's group of the type with this index.
     Group(u8),
     /// A field of the event's session.
     Session,
@@ -99,12 +99,12 @@ impl Target {
 /// A test of one value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PropertyFilter {
-    /// Where to look.
+    /// The object.
     pub target: Target,
-    /// What to look at.
+    /// The property key.
     pub key: String,
     /// The comparison.
     pub operator: Operator,
-    /// What to compare with: a scalar or a list of scalars; null for operators that need nothing.
+    /// The value to compare with: a scalar or a list of scalars; null for operators without a value.
     pub value: Value,
 }

@@ -1,7 +1,7 @@
-//! The operators of analytics filters, made into tests of one value.
+//! Compiles the operators of analytics filters to tests of one value.
 //!
-//! Must stay true: both sides are compared in their text form; missing and null are the same; of a list of values the
-//! positive operators want any, the negative ones all.
+//! Must stay true: both sides are compared in their text form; missing equals null; for a list of values, positive operators
+//! need any of them to match, negative operators need all of them not to match.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::dates::instants::{filter_second, property_micros, property_second};
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::pattern;
+use crate::re2;
 use crate::regex_bounds::BoundedRegex;
 use crate::scan::Micros;
 use crate::semver::{Range, Version};
@@ -23,7 +23,7 @@ use crate::work::WorkBudget;
 
 /// A comparison of a property with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the contract's, each explained by `Test::new`")]
+#[expect(missing_docs, reason = "the names are the contract's, each explained by `ValueTest::new`")]
 pub enum Operator {
     Exact,
     IsNot,
@@ -112,7 +112,7 @@ impl Operator {
         NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
     }
 
-    /// Operators that hold for values which the plain ones do not hold for, and for missing ones.
+    /// Whether the operator is a negation, which also passes missing values.
     pub fn is_negative(self) -> bool {
         matches!(
             self,
@@ -126,65 +126,65 @@ impl Operator {
         )
     }
 
-    /// False for the two operators that look at nothing but presence.
+    /// False for the two operators that only test presence.
     pub fn needs_value(self) -> bool {
         !matches!(self, Self::IsSet | Self::IsNotSet)
     }
 }
 
-/// What compiling may still spend; one for a whole query.
+/// Limits of compiling one query.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
+pub(crate) struct CompileBudget {
     /// Regular expressions left.
     pub(crate) regexes: usize,
 }
 
-impl Default for Budget {
+impl Default for CompileBudget {
     fn default() -> Self {
         Self { regexes: limits::REGEXES }
     }
 }
 
-/// An operator with its values, ready to test property values.
+/// A compiled operator with its values.
 #[derive(Debug, Clone)]
-pub(crate) enum Test {
-    /// The same answer for every value.
+pub(crate) enum ValueTest {
+    /// The same result for every value.
     Always(bool),
-    /// Text is one of these; `negated` answers the opposite, for a missing value too.
+    /// The text is one of these. `negated` inverts the result, also for a missing value.
     OneOf { texts: HashSet<String>, negated: bool },
-    /// Text contains this one, capital letters told apart.
-    Includes(String),
-    /// Text contains one of these, which are in lower case.
-    Contains { needles: Vec<String>, negated: bool },
-    /// One of the patterns is found.
-    Matches { patterns: Vec<Pattern>, negated: bool },
-    /// Ordered against one of these.
-    Ordered { order: Order, bounds: Vec<Bound> },
-    /// A number in a closed interval, or outside of it.
-    Within { low: f64, high: f64, negated: bool },
-    /// Present and not null, or not.
-    Present { negated: bool },
-    /// A version in one of these ranges; what is no version is in none. `negated` answers the opposite.
+    /// The text contains this text, case-sensitive.
+    ContainsCaseSensitive(String),
+    /// The text in lower case contains one of these lower-case texts.
+    ContainsIgnoreCase { needles: Vec<String>, negated: bool },
+    /// One of the regular expressions matches.
+    Regex { patterns: Vec<RegexPattern>, negated: bool },
+    /// Compares with one of these bounds.
+    Compared { order: ComparisonOperator, bounds: Vec<Bound> },
+    /// A number inside (`negated`: outside) a closed interval.
+    NumberRange { low: f64, high: f64, negated: bool },
+    /// Present and not null; `negated`: missing or null.
+    Presence { negated: bool },
+    /// A version in one of these ranges; an invalid version is in none. `negated` inverts the result.
     Version { ranges: Vec<Range>, negated: bool },
-    /// An instant, to the microsecond, that stands so to one of these; the zone reads texts without an offset.
-    Moment { order: Order, bounds: Vec<Micros>, zone: Tz, negated: bool },
-    /// An instant in a closed interval, or outside of it.
-    Span { low: Micros, high: Micros, zone: Tz, negated: bool },
-    /// An instant before, after or in one of these seconds; the zone reads texts without an offset.
-    Instant { order: Order, seconds: Vec<i64>, zone: Tz },
+    /// Compares an instant, in microseconds, with one of these. Texts without an offset are in `zone`.
+    InstantMicros { order: ComparisonOperator, bounds: Vec<Micros>, zone: Tz, negated: bool },
+    /// An instant inside (`negated`: outside) a closed interval.
+    InstantRange { low: Micros, high: Micros, zone: Tz, negated: bool },
+    /// Compares an instant, in whole seconds, with one of these. Texts without an offset are in `zone`.
+    InstantSeconds { order: ComparisonOperator, seconds: Vec<i64>, zone: Tz },
 }
 
-/// A pattern as it was written, and ready to be searched for.
+/// A regular expression, as text and compiled.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern {
+pub(crate) struct RegexPattern {
     pub(crate) text: String,
-    /// None for an invalid one, which nothing matches.
+    /// None if invalid; then nothing matches.
     pub(crate) regex: Option<BoundedRegex>,
 }
 
-/// How a value must stand to its bound.
+/// A comparison of a value with a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ComparisonOperator {
     Less,
     LessOrEqual,
     Greater,
@@ -192,7 +192,7 @@ pub(crate) enum Order {
     Equal,
 }
 
-impl Order {
+impl ComparisonOperator {
     fn holds<T: PartialOrd + ?Sized>(self, left: &T, right: &T) -> bool {
         match self {
             Self::Less => left < right,
@@ -204,20 +204,20 @@ impl Order {
     }
 }
 
-/// What a value is ordered against: numerically when the filter's value is a number or spells one.
+/// A bound of a comparison: a number if the filter's value is a number or numeric string.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bound {
     Number(f64),
     Text(String),
 }
 
-impl Test {
-    /// Compiles an operator and its value. Relative dates count back from `now`, in its zone.
+impl ValueTest {
+    /// Compiles an operator and its value. Relative dates are relative to `now`, in its time zone.
     pub(crate) fn new(
         operator: Operator,
         value: &Value,
         now: DateTime<Tz>,
-        budget: &mut Budget,
+        budget: &mut CompileBudget,
         attr: &str,
     ) -> CalcResult<Self> {
         let values: &[Value] = match value {
@@ -227,41 +227,41 @@ impl Test {
         if operator.needs_value() && values.is_empty() {
             return Ok(Self::Always(true));
         }
-        let instants = |order| Self::Instant {
+        let instants = |order| Self::InstantSeconds {
             order,
             seconds: values.iter().filter_map(|value| filter_second(value, now)).collect(),
             zone: now.timezone(),
         };
-        let ordered = |order| Self::Ordered { order, bounds: values.iter().filter_map(bound).collect() };
+        let ordered = |order| Self::Compared { order, bounds: values.iter().filter_map(bound).collect() };
         let texts = || values.iter().filter_map(text_of).map(Into::into);
         let lower = || values.iter().filter_map(text_of).map(|text| text.to_lowercase());
         Ok(match operator {
-            // Projects have no rules by which paths are cleaned, so a cleaned path is the path.
+            // Projects cannot define path cleaning rules, so the cleaned path is the path.
             Operator::Exact | Operator::In | Operator::IsCleanedPathExact => {
                 Self::OneOf { texts: texts().collect(), negated: false }
             }
             Operator::IsNot | Operator::NotIn => Self::OneOf { texts: texts().collect(), negated: true },
             Operator::Icontains | Operator::IcontainsMulti => {
-                Self::Contains { needles: lower().collect(), negated: false }
+                Self::ContainsIgnoreCase { needles: lower().collect(), negated: false }
             }
             Operator::NotIcontains | Operator::NotIcontainsMulti => {
-                Self::Contains { needles: lower().collect(), negated: true }
+                Self::ContainsIgnoreCase { needles: lower().collect(), negated: true }
             }
-            Operator::Regex => Self::Matches { patterns: patterns(values, budget, attr)?, negated: false },
-            Operator::NotRegex => Self::Matches { patterns: patterns(values, budget, attr)?, negated: true },
-            Operator::Gt => ordered(Order::Greater),
-            Operator::Gte | Operator::Min => ordered(Order::GreaterOrEqual),
-            Operator::Lt => ordered(Order::Less),
-            Operator::Lte | Operator::Max => ordered(Order::LessOrEqual),
+            Operator::Regex => Self::Regex { patterns: patterns(values, budget, attr)?, negated: false },
+            Operator::NotRegex => Self::Regex { patterns: patterns(values, budget, attr)?, negated: true },
+            Operator::Gt => ordered(ComparisonOperator::Greater),
+            Operator::Gte | Operator::Min => ordered(ComparisonOperator::GreaterOrEqual),
+            Operator::Lt => ordered(ComparisonOperator::Less),
+            Operator::Lte | Operator::Max => ordered(ComparisonOperator::LessOrEqual),
             Operator::Between | Operator::NotBetween => {
-                let (low, high) = ends(values, attr)?;
-                Self::Within { low, high, negated: operator == Operator::NotBetween }
+                let (low, high) = number_range(values, attr)?;
+                Self::NumberRange { low, high, negated: operator == Operator::NotBetween }
             }
-            Operator::IsSet => Self::Present { negated: false },
-            Operator::IsNotSet => Self::Present { negated: true },
-            Operator::IsDateExact => instants(Order::Equal),
-            Operator::IsDateBefore => instants(Order::Less),
-            Operator::IsDateAfter => instants(Order::Greater),
+            Operator::IsSet => Self::Presence { negated: false },
+            Operator::IsNotSet => Self::Presence { negated: true },
+            Operator::IsDateExact => instants(ComparisonOperator::Equal),
+            Operator::IsDateBefore => instants(ComparisonOperator::Less),
+            Operator::IsDateAfter => instants(ComparisonOperator::Greater),
             Operator::SemverNeq => {
                 Self::Version { ranges: ranges(Operator::SemverEq, values, attr)?, negated: true }
             }
@@ -269,13 +269,13 @@ impl Test {
         })
     }
 
-    /// Compiles an operator on what is an instant by its nature: it is compared as such, by whatever text. Operators on
-    /// a part of a text look at the text of the instant.
+    /// Compiles an operator on a value that is always an instant: instants are compared, not texts. Text operators such as
+    /// `icontains` test the text of the instant.
     pub(crate) fn of_instants(
         operator: Operator,
         value: &Value,
         now: DateTime<Tz>,
-        budget: &mut Budget,
+        budget: &mut CompileBudget,
         attr: &str,
     ) -> CalcResult<Self> {
         let zone = now.timezone();
@@ -284,13 +284,15 @@ impl Test {
             other => std::slice::from_ref(other),
         };
         let (order, negated) = match operator {
-            Operator::Exact | Operator::In => (Order::Equal, false),
-            Operator::IsNot | Operator::NotIn => (Order::Equal, true),
-            Operator::Gt => (Order::Greater, false),
-            Operator::Gte | Operator::Min => (Order::GreaterOrEqual, false),
-            Operator::Lt => (Order::Less, false),
-            Operator::Lte | Operator::Max => (Order::LessOrEqual, false),
-            Operator::Between | Operator::NotBetween => (Order::Equal, operator == Operator::NotBetween),
+            Operator::Exact | Operator::In => (ComparisonOperator::Equal, false),
+            Operator::IsNot | Operator::NotIn => (ComparisonOperator::Equal, true),
+            Operator::Gt => (ComparisonOperator::Greater, false),
+            Operator::Gte | Operator::Min => (ComparisonOperator::GreaterOrEqual, false),
+            Operator::Lt => (ComparisonOperator::Less, false),
+            Operator::Lte | Operator::Max => (ComparisonOperator::LessOrEqual, false),
+            Operator::Between | Operator::NotBetween => {
+                (ComparisonOperator::Equal, operator == Operator::NotBetween)
+            }
             _ => return Self::new(operator, value, now, budget, attr),
         };
         let bound = |value: &Value| {
@@ -301,65 +303,73 @@ impl Test {
         match (operator, bounds.as_slice()) {
             (_, []) => Ok(Self::Always(true)),
             (Operator::Between | Operator::NotBetween, [low, high]) if low <= high => {
-                Ok(Self::Span { low: *low, high: *high, zone, negated })
+                Ok(Self::InstantRange { low: *low, high: *high, zone, negated })
             }
             (Operator::Between | Operator::NotBetween, _) => {
                 Err(CalcError::invalid(attr, "between needs two dates, the earlier one first."))
             }
-            _ => Ok(Self::Moment { order, bounds, zone, negated }),
+            _ => Ok(Self::InstantMicros { order, bounds, zone, negated }),
         }
     }
 
-    /// Whether a value passes, paid for; None is a missing one.
-    pub(crate) fn holds_within(&self, value: Option<&Value>, work: &WorkBudget<'_>) -> CalcResult<bool> {
-        self.pay(value.map_or(0, text_length), work)?;
+    /// Consumes the work and tests a value. `None` is a missing value.
+    pub(crate) fn matches_within_budget(
+        &self,
+        value: Option<&Value>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<bool> {
+        self.consume_budget(value.map_or(0, text_length), work)?;
         Ok(self.holds(value))
     }
 
-    /// Pays for a value whose text is so long.
-    pub(crate) fn pay(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
-        work.evaluate(self.comparisons(), bytes)?;
-        if let Self::Matches { patterns, .. } = self {
+    /// Consumes the work of testing a value of `bytes` bytes.
+    pub(crate) fn consume_budget(&self, bytes: usize, work: &WorkBudget<'_>) -> CalcResult<()> {
+        work.consume_comparisons(self.comparisons(), bytes)?;
+        if let Self::Regex { patterns, .. } = self {
             for regex in patterns.iter().filter_map(|pattern| pattern.regex.as_ref()) {
-                regex.pay(bytes, work)?;
+                regex.consume_budget(bytes, work)?;
             }
         }
         Ok(())
     }
 
-    /// How many comparisons one value takes.
+    /// Number of comparisons per value.
     pub(crate) fn comparisons(&self) -> usize {
         match self {
-            Self::Always(_) | Self::Present { .. } | Self::OneOf { .. } | Self::Includes(_) => 1,
-            Self::Within { .. } | Self::Span { .. } => 1,
-            Self::Contains { needles, .. } => needles.len(),
-            Self::Matches { patterns, .. } => patterns.len(),
-            Self::Ordered { bounds, .. } => bounds.len(),
+            Self::Always(_) | Self::Presence { .. } | Self::OneOf { .. } | Self::ContainsCaseSensitive(_) => {
+                1
+            }
+            Self::NumberRange { .. } | Self::InstantRange { .. } => 1,
+            Self::ContainsIgnoreCase { needles, .. } => needles.len(),
+            Self::Regex { patterns, .. } => patterns.len(),
+            Self::Compared { bounds, .. } => bounds.len(),
             Self::Version { ranges, .. } => ranges.len(),
-            Self::Moment { bounds, .. } => bounds.len(),
-            Self::Instant { seconds, .. } => seconds.len(),
+            Self::InstantMicros { bounds, .. } => bounds.len(),
+            Self::InstantSeconds { seconds, .. } => seconds.len(),
         }
     }
 
-    /// Whether a value passes; None is a missing one.
+    /// Whether a value passes. `None` is a missing value.
     pub(crate) fn holds(&self, value: Option<&Value>) -> bool {
         let value = value.filter(|value| !value.is_null());
         match self {
             Self::Always(answer) => *answer,
-            Self::Present { negated } => value.is_some() != *negated,
+            Self::Presence { negated } => value.is_some() != *negated,
             Self::OneOf { texts, negated } => {
                 value.and_then(text_of).is_some_and(|text| texts.contains(text.as_ref())) != *negated
             }
-            Self::Includes(part) => value.and_then(text_of).is_some_and(|text| text.contains(part)),
-            Self::Contains { needles, negated } => {
+            Self::ContainsCaseSensitive(part) => {
+                value.and_then(text_of).is_some_and(|text| text.contains(part))
+            }
+            Self::ContainsIgnoreCase { needles, negated } => {
                 let found = value.and_then(text_of).is_some_and(|text| {
                     let text = text.to_lowercase();
                     needles.iter().any(|needle| text.contains(needle))
                 });
                 found != *negated
             }
-            Self::Matches { patterns, negated } => {
-                // An invalid pattern matches nothing, whichever way it is asked.
+            Self::Regex { patterns, negated } => {
+                // An invalid pattern passes nothing, negated or not.
                 if *negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
                     return false;
                 }
@@ -368,7 +378,7 @@ impl Test {
                 });
                 found != *negated
             }
-            Self::Ordered { order, bounds } => value.is_some_and(|value| {
+            Self::Compared { order, bounds } => value.is_some_and(|value| {
                 bounds.iter().any(|bound| match bound {
                     Bound::Number(number) => {
                         number_of(value).is_some_and(|value| order.holds(&value, number))
@@ -378,7 +388,7 @@ impl Test {
                     }
                 })
             }),
-            Self::Within { low, high, negated } => {
+            Self::NumberRange { low, high, negated } => {
                 value.and_then(number_of).is_some_and(|number| (*low..=*high).contains(&number) != *negated)
             }
             Self::Version { ranges, negated } => {
@@ -387,29 +397,29 @@ impl Test {
                 let within = |version| ranges.iter().any(|range| range.contains(&version));
                 version.is_some_and(within) != *negated
             }
-            Self::Moment { order, bounds, zone, negated } => {
+            Self::InstantMicros { order, bounds, zone, negated } => {
                 let at = value.and_then(|value| property_micros(value, *zone));
                 at.is_some_and(|at| bounds.iter().any(|bound| order.holds(&at, bound))) != *negated
             }
-            Self::Span { low, high, zone, negated } => value
+            Self::InstantRange { low, high, zone, negated } => value
                 .and_then(|value| property_micros(value, *zone))
                 .is_some_and(|at| (*low..=*high).contains(&at) != *negated),
-            Self::Instant { order, seconds, zone } => value
+            Self::InstantSeconds { order, seconds, zone } => value
                 .and_then(|value| property_second(value, *zone))
                 .is_some_and(|second| seconds.iter().any(|bound| order.holds(&second, bound))),
         }
     }
 }
 
-impl Test {
-    /// Whether an instant passes: dates are compared as such, everything else with the text of the instant.
-    pub(crate) fn holds_at(&self, time: Micros) -> bool {
+impl ValueTest {
+    /// Whether an event time passes: date tests compare instants, all others the text of the instant.
+    pub(crate) fn matches_time(&self, time: Micros) -> bool {
         match self {
-            Self::Moment { order, bounds, negated, .. } => {
+            Self::InstantMicros { order, bounds, negated, .. } => {
                 bounds.iter().any(|bound| order.holds(&time, bound)) != *negated
             }
-            Self::Span { low, high, negated, .. } => (*low..=*high).contains(&time) != *negated,
-            Self::Instant { order, seconds, .. } => {
+            Self::InstantRange { low, high, negated, .. } => (*low..=*high).contains(&time) != *negated,
+            Self::InstantSeconds { order, seconds, .. } => {
                 let second = time.div_euclid(1_000_000);
                 seconds.iter().any(|bound| order.holds(&second, bound))
             }
@@ -425,7 +435,7 @@ fn bound(value: &Value) -> Option<Bound> {
     }
 }
 
-fn ends(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
+fn number_range(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
     let numbers: Option<Vec<f64>> = values.iter().map(number_of).collect();
     match numbers.as_deref() {
         Some([low, high]) if low <= high => Ok((*low, *high)),
@@ -442,9 +452,9 @@ fn ranges(operator: Operator, values: &[Value], attr: &str) -> CalcResult<Vec<Ra
     values.iter().map(range).collect()
 }
 
-fn patterns(values: &[Value], budget: &mut Budget, attr: &str) -> CalcResult<Vec<Pattern>> {
+fn patterns(values: &[Value], budget: &mut CompileBudget, attr: &str) -> CalcResult<Vec<RegexPattern>> {
     let pattern = |text: Cow<'_, str>| {
-        Ok(Pattern { regex: pattern::compile(&text, budget, attr)?, text: text.into_owned() })
+        Ok(RegexPattern { regex: re2::compile(&text, budget, attr)?, text: text.into_owned() })
     };
     values.iter().filter_map(text_of).map(pattern).collect()
 }

@@ -1,7 +1,7 @@
-//! From the shapes of requests to the tree.
+//! Parses property filters.
 //!
-//! Shapes: a list (all must hold), a group `{type, values}` nested freely, a list of groups, the old style
-//! `{"key__operator": value}`, and each of these as JSON text. Incomplete filters are dropped.
+//! Formats: a list (AND), nested groups `{type, values}`, a list of groups, the legacy object `{"key__operator": value}`,
+//! and each of these as JSON text. Incomplete filters are dropped.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ use crate::limits;
 use crate::sessions;
 use crate::sql::Expression;
 
-/// Types of filters that are not about events, their persons, groups and sessions.
-const ELSEWHERE: [&str; 8] = [
+/// Known filter types that do not apply to events.
+const NON_EVENT_TYPES: [&str; 8] = [
     "behavioral",
     "recording",
     "log_entry",
@@ -26,18 +26,18 @@ const ELSEWHERE: [&str; 8] = [
     "revenue_analytics",
 ];
 
-/// Types of filters that apply to events; one without a type is of the event.
-const KINDS: [&str; 9] =
+/// Filter types that apply to events. The default type is `event`.
+const EVENT_TYPES: [&str; 9] =
     ["event", "person", "cohort", "group", "session", "element", "feature", "event_metadata", "hogql"];
 
-/// Reads property filters and counts them, over all the places of one query.
+/// Parses property filters and counts them, over all fields of one query.
 #[derive(Debug, Default)]
 pub struct Parser {
     filters: usize,
 }
 
 impl Parser {
-    /// The tree of one place; `attr` is the field to blame.
+    /// Parses the filters of one field; errors name `attr`.
     pub fn parse(&mut self, value: Option<&Value>, attr: &str) -> CalcResult<Filter> {
         match value {
             None | Some(Value::Null) => Ok(Filter::none()),
@@ -64,7 +64,7 @@ impl Parser {
         }
         let mut members = Vec::new();
         for (key, value) in object {
-            members.extend(self.old_style(key, value, attr)?);
+            members.extend(self.legacy(key, value, attr)?);
         }
         Ok(Filter::All(members))
     }
@@ -85,8 +85,8 @@ impl Parser {
         Ok(members)
     }
 
-    /// A group. Without members, or with one that everything passes in an OR, it restricts nothing: it is written
-    /// back as it is calculated.
+    /// Parses a group. A group without members, and an OR group with an empty member, is the empty filter, also when it is
+    /// written back as JSON.
     fn group(&mut self, object: &Map<String, Value>, attr: &str, depth: usize) -> CalcResult<Filter> {
         let any = match object.get("type") {
             None | Some(Value::Null) => false,
@@ -113,14 +113,14 @@ impl Parser {
         })
     }
 
-    fn old_style(&mut self, key: &str, value: &Value, attr: &str) -> CalcResult<Option<Filter>> {
+    fn legacy(&mut self, key: &str, value: &Value, attr: &str) -> CalcResult<Option<Filter>> {
         let named =
             key.rsplit_once("__").and_then(|(name, suffix)| Some((name, Operator::from_name(suffix)?)));
         let (name, operator) = named.unwrap_or((key, Operator::Exact));
         self.finish(Target::Event, name, operator, value, attr)
     }
 
-    /// None for a filter that is incomplete.
+    /// Parses a single filter; none if it is incomplete.
     fn leaf(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
         let target = match object.get("type") {
             None | Some(Value::Null) => Target::Event,
@@ -139,12 +139,12 @@ impl Parser {
                     return self.cohort(object, attr);
                 }
                 "hogql" => return self.expression(object, attr),
-                // Whether a flag is on is a question between flags; among events it restricts nothing.
+                // Flag dependencies only apply to feature flags; on events they are ignored.
                 "flag" => return Ok(Some(Filter::none())),
-                other if ELSEWHERE.contains(&other) || other.starts_with("data_warehouse") => {
+                other if NON_EVENT_TYPES.contains(&other) || other.starts_with("data_warehouse") => {
                     let detail = format!(
                         "Property filters of type {other} do not apply to events. The type must be one of {}.",
-                        KINDS.join(", ")
+                        EVENT_TYPES.join(", ")
                     );
                     return Err(CalcError::invalid(attr, detail));
                 }
@@ -162,15 +162,15 @@ impl Parser {
             Some(Value::Number(key)) => key.to_string(),
             _ => return Ok(None),
         };
-        let given = |name| object.get(name).filter(|value: &&Value| !value.is_null());
-        let value = given("value").or_else(|| given("values")).unwrap_or(&Value::Null);
+        let non_null = |name| object.get(name).filter(|value: &&Value| !value.is_null());
+        let value = non_null("value").or_else(|| non_null("values")).unwrap_or(&Value::Null);
         self.finish(target, &key, operator, value, attr)
     }
 
-    /// Membership of a cohort; none without a value.
+    /// Parses a cohort filter; none without a value.
     fn cohort(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
-        let given = |name| object.get(name).filter(|value: &&Value| !value.is_null());
-        let Some(value) = given("value").or_else(|| given("values")) else { return Ok(None) };
+        let non_null = |name| object.get(name).filter(|value: &&Value| !value.is_null());
+        let Some(value) = non_null("value").or_else(|| non_null("values")) else { return Ok(None) };
         let id = match value {
             Value::Array(list) if list.len() == 1 => list.first().and_then(id_of),
             other => id_of(other),
@@ -182,7 +182,7 @@ impl Parser {
         Ok(Some(Filter::Cohort { id, negated }))
     }
 
-    /// An SQL expression, which is the filter's key; none without one.
+    /// Parses the SQL expression in the filter's key; none without one.
     fn expression(&mut self, object: &Map<String, Value>, attr: &str) -> CalcResult<Option<Filter>> {
         let text = match object.get("key") {
             None | Some(Value::Null) => return Ok(None),
@@ -223,19 +223,19 @@ impl Parser {
         if key.len() > limits::NAME_BYTES {
             return Err(limits::too_long(attr, "property key", limits::NAME_BYTES));
         }
-        known_column(target, key, attr)?;
+        validate_column(target, key, attr)?;
         if target == Target::Session {
-            sessions::check(key, operator, &value, attr)?;
+            sessions::validate_filter(key, operator, &value, attr)?;
         }
         if target == Target::Element {
-            known_element(key, operator, attr)?;
+            validate_element(key, operator, attr)?;
         }
         self.count(attr)?;
         Ok(Some(Filter::Property(PropertyFilter { target, key: key.to_owned(), operator, value })))
     }
 }
 
-/// Groups have members, filters have a key.
+/// Whether an object is a group. Groups have members, filters have a key.
 fn is_group(object: &Map<String, Value>) -> bool {
     !object.contains_key("key")
         && (object.contains_key("values")
@@ -250,7 +250,7 @@ fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
     Operator::from_name(name).ok_or_else(unknown)
 }
 
-/// The id that a value is or spells.
+/// An id as a number or numeric string.
 fn id_of(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),
@@ -259,19 +259,20 @@ fn id_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// The group type of a filter; none where it names none.
+/// The group type index of a filter; none if it has none.
 fn group_index(object: &Map<String, Value>, attr: &str) -> CalcResult<Option<u8>> {
     let Some(value) = object.get("group_type_index").filter(|value| !value.is_null()) else {
         return Ok(None);
     };
     let index = id_of(value).filter(|index| *index < limits::GROUP_TYPES);
     let index = index.and_then(|index| u8::try_from(index).ok());
-    index.map(Some).ok_or_else(|| limits::no_group_type(attr, value))
+    index.map(Some).ok_or_else(|| limits::invalid_group_type(attr, value))
 }
 
-/// Events have few columns beside their properties.
-fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
-    let known = matches!(key, "event" | "distinct_id" | "person_id" | "timestamp") || group_of(key).is_some();
+/// Validates the key of a filter on event columns.
+fn validate_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
+    let known = matches!(key, "event" | "distinct_id" | "person_id" | "timestamp")
+        || group_column_index(key).is_some();
     if target == Target::Metadata && !known {
         let detail = format!("Events have event, distinct_id, person_id, timestamp and $group_0, not {key}.");
         return Err(CalcError::invalid(attr, detail));
@@ -279,14 +280,14 @@ fn known_column(target: Target, key: &str, attr: &str) -> CalcResult<()> {
     Ok(())
 }
 
-/// The group type that a column of events is about.
-pub(super) fn group_of(key: &str) -> Option<u8> {
+/// The group type index of an event column `$group_N`.
+pub(super) fn group_column_index(key: &str) -> Option<u8> {
     let index: u8 = key.strip_prefix("$group_")?.parse().ok()?;
     (u64::from(index) < limits::GROUP_TYPES && key.len() == "$group_0".len()).then_some(index)
 }
 
-/// Elements have four keys, of which two compare whole values only.
-fn known_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()> {
+/// Validates an element filter: elements have four keys, and two of them only support equality.
+fn validate_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()> {
     if !element::KEYS.contains(&key) {
         return Err(CalcError::invalid(
             attr,
@@ -302,7 +303,7 @@ fn known_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()> {
     Ok(())
 }
 
-/// All of these, without those that everything passes.
+/// The AND of these filters, without empty ones.
 fn all(mut members: Vec<Filter>) -> Filter {
     members.retain(|member| !member.is_none());
     Filter::All(members)

@@ -1,7 +1,7 @@
-//! Filters of persons by themselves, apart from any event: what a list of persons is narrowed by.
+//! Filters for the person list: they test person properties, without events.
 //!
-//! Must stay true: the operators mean what they mean in a question; a filter of anything but a person is refused by name,
-//! never passed over, because a list that is too long looks right.
+//! Must stay true: operators work as in queries; a filter of any other type is an error and never ignored, because users
+//! would not notice that a list is too long.
 
 use std::collections::BTreeSet;
 
@@ -9,36 +9,38 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::{Map, Value};
 
-use super::{Budget, Parser, Predicate};
+use super::{CompileBudget, Parser, Predicate};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{FactKey, RowKey};
+use crate::scan::{ColumnRef, JoinedColumnKey};
 use crate::work::WorkBudget;
 
-/// A filter of persons by their properties.
+/// A filter on person properties.
 #[derive(Debug, Clone)]
 pub struct PersonFilter(Predicate);
 
 impl PersonFilter {
-    /// The filter that `text` is: a list of filters, or a group of them, as JSON. Filters without a type are meant of the
-    /// person. Relative dates count back from `now`, in its zone; `attr` is the field to blame.
+    /// Parses a list or group of filters from JSON text. The default type is `person`. Relative dates are relative to
+    /// `now`, in its time zone; errors name the field `attr`.
     pub fn parse(text: &str, now: DateTime<Tz>, attr: &str) -> CalcResult<Self> {
-        let wrong =
+        let invalid =
             || CalcError::invalid(attr, "Properties are a list of filters, or a group of them, as JSON.");
-        let mut value: Value = serde_json::from_str(text).map_err(|_| wrong())?;
-        let is_one = match &value {
+        let mut value: Value = serde_json::from_str(text).map_err(|_| invalid())?;
+        let is_valid_shape = match &value {
             Value::Array(_) => true,
             Value::Object(object) => object.contains_key("values") || object.contains_key("key"),
             _ => false,
         };
-        if !is_one {
-            return Err(wrong());
+        if !is_valid_shape {
+            return Err(invalid());
         }
-        of_person(&mut value, attr, 0)?;
+        set_person_type(&mut value, attr, 0)?;
         let filter = Parser::default().parse(Some(&value), attr)?;
-        let predicate = Predicate::new(&filter, now, &mut Budget::default(), attr)?;
+        let predicate = Predicate::new(&filter, now, &mut CompileBudget::default(), attr)?;
         let mut by_id = false;
-        predicate.reads(&mut |key| by_id |= !matches!(key, RowKey::Fact(FactKey::Person(_))));
+        predicate.for_each_column(&mut |key| {
+            by_id |= !matches!(key, ColumnRef::Joined(JoinedColumnKey::Person(_)))
+        });
         if by_id {
             let what =
                 "a list of persons filtered by the property distinct_id; the parameter distinct_id finds one";
@@ -47,18 +49,18 @@ impl PersonFilter {
         Ok(Self(predicate))
     }
 
-    /// The properties that are looked at.
+    /// The keys of the properties that are tested.
     pub fn keys(&self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
-        self.0.reads(&mut |key| {
-            if let RowKey::Fact(FactKey::Person(name)) = key {
+        self.0.for_each_column(&mut |key| {
+            if let ColumnRef::Joined(JoinedColumnKey::Person(name)) = key {
                 keys.insert(name.clone());
             }
         });
         keys
     }
 
-    /// Whether a person with these properties passes. An error when it was cancelled, or a text is too long for a regular
+    /// Whether a person with these properties passes. An error if cancelled, or if a text is too long for a regular
     /// expression.
     pub fn fits(&self, properties: &Map<String, Value>, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
         fits(&self.0, properties, &WorkBudget::new(is_cancelled))
@@ -83,23 +85,25 @@ fn fits(predicate: &Predicate, properties: &Map<String, Value>, work: &WorkBudge
             }
             Ok(false)
         }
-        Predicate::Column(RowKey::Fact(FactKey::Person(key)), test) => {
-            test.holds_within(properties.get(key), work)
+        Predicate::Column(ColumnRef::Joined(JoinedColumnKey::Person(key)), test) => {
+            test.matches_within_budget(properties.get(key), work)
         }
-        // Parsing lets no other through.
+        // `parse` rejects all other predicates.
         _ => Ok(false),
     }
 }
 
-/// Makes every filter without a type one of the person, and refuses those of another.
-fn of_person(value: &mut Value, attr: &str, depth: usize) -> CalcResult<()> {
+/// Sets the type of filters without a type to `person`. An error for other types.
+fn set_person_type(value: &mut Value, attr: &str, depth: usize) -> CalcResult<()> {
     if depth > 2 * limits::FILTER_DEPTH {
         return Err(limits::too_many(attr, "property groups inside each other", limits::FILTER_DEPTH));
     }
     match value {
-        Value::Array(members) => members.iter_mut().try_for_each(|member| of_person(member, attr, depth + 1)),
+        Value::Array(members) => {
+            members.iter_mut().try_for_each(|member| set_person_type(member, attr, depth + 1))
+        }
         Value::Object(object) if !object.contains_key("key") => match object.get_mut("values") {
-            Some(members) => of_person(members, attr, depth + 1),
+            Some(members) => set_person_type(members, attr, depth + 1),
             None => Ok(()),
         },
         Value::Object(object) => match object.get("type") {
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn persons_pass_by_their_properties() {
+    fn persons_are_filtered_by_properties() {
         let ann = json!({"plan": "pro", "age": 41, "seen": "2024-05-10", "gone": null});
         let fits = |filter: Value| parse(&filter).unwrap().fits(ann.as_object().unwrap(), &|| false).unwrap();
         for (key, operator, value, want) in [
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_a_person_is_refused() {
+    fn other_filter_types_are_rejected() {
         for kind in ["event", "cohort", "hogql", "group", "flag", "anything"] {
             let nested = json!({"type": "OR", "values": [[{"key": "a", "value": 1, "type": kind}]]});
             for filter in [json!([{"key": "a", "value": 1, "type": kind}]), nested] {

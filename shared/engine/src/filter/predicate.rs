@@ -1,56 +1,56 @@
-//! Filters over columns: each distinct value is tested once, rows only look their answer up.
+//! Evaluates filters on columns: each distinct value is tested once, rows look up the result by code.
 
 use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::parse::group_of;
-use super::{Budget, Filter, Operator, PropertyFilter, Target, Test};
+use super::parse::group_column_index;
+use super::{CompileBudget, Filter, Operator, PropertyFilter, Target, ValueTest};
 use crate::element::{self, ElementTest};
 use crate::error::{CalcError, CalcResult};
-use crate::facts::group_column;
-use crate::scan::{Column, ColumnKey, FactKey, RowKey, Run};
+use crate::join::group_column;
+use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, Run};
 use crate::sessions;
-use crate::sql::Program;
+use crate::sql::CompiledExpression;
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
 /// A compiled filter.
 #[derive(Debug, Clone)]
 pub(crate) enum Predicate {
-    /// Every member holds.
+    /// AND of all members.
     All(Vec<Predicate>),
-    /// One member holds.
+    /// OR of all members.
     Any(Vec<Predicate>),
     /// A test of the values of a column.
-    Column(RowKey, Test),
+    Column(ColumnRef, ValueTest),
     /// A test of the event's name.
-    EventName(Test),
-    /// An SQL expression holds.
-    Expression(Box<Program>),
+    EventName(ValueTest),
+    /// An SQL expression is true.
+    Expression(Box<CompiledExpression>),
     /// A test of the event's time.
-    Time(Test),
-    /// A test of the elements that the event tells of.
+    Time(ValueTest),
+    /// A test of the event's elements.
     Elements(ElementTest),
 }
 
-/// Which rows of a run pass.
+/// The rows of a run that pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mask {
-    /// All of them.
+    /// All rows.
     Every,
-    /// None of them.
+    /// No row.
     Nothing,
-    /// Those with true, one answer a row.
+    /// Rows with `true`; one entry per row.
     Rows(Vec<bool>),
 }
 
 impl Predicate {
-    /// Compiles a filter. Relative dates count back from `now`, in its zone; `attr` is the field to blame.
+    /// Compiles a filter. Relative dates are relative to `now`, in its time zone; errors name the field `attr`.
     pub(crate) fn new(
         filter: &Filter,
         now: DateTime<Tz>,
-        budget: &mut Budget,
+        budget: &mut CompileBudget,
         attr: &str,
     ) -> CalcResult<Self> {
         let mut each = |members: &[Filter]| {
@@ -59,11 +59,13 @@ impl Predicate {
         match filter {
             Filter::All(members) => each(members).map(Self::All),
             Filter::Any(members) => each(members).map(Self::Any),
-            Filter::Property(leaf) => Self::leaf(leaf, now, budget, attr),
+            Filter::Property(leaf) => Self::from_property(leaf, now, budget, attr),
             Filter::Cohort { id, negated } => {
-                let member =
-                    Test::OneOf { texts: std::iter::once("true".to_owned()).collect(), negated: *negated };
-                Ok(Self::Column(RowKey::Fact(FactKey::Member(*id)), member))
+                let member = ValueTest::OneOf {
+                    texts: std::iter::once("true".to_owned()).collect(),
+                    negated: *negated,
+                };
+                Ok(Self::Column(ColumnRef::Joined(JoinedColumnKey::InCohort(*id)), member))
             }
             Filter::Expression(expression) => {
                 expression.compile(now.timezone(), budget, attr).map(Box::new).map(Self::Expression)
@@ -71,45 +73,53 @@ impl Predicate {
         }
     }
 
-    fn leaf(leaf: &PropertyFilter, now: DateTime<Tz>, budget: &mut Budget, attr: &str) -> CalcResult<Self> {
-        let event = RowKey::Event;
+    fn from_property(
+        leaf: &PropertyFilter,
+        now: DateTime<Tz>,
+        budget: &mut CompileBudget,
+        attr: &str,
+    ) -> CalcResult<Self> {
+        let event = ColumnRef::Event;
         let key = match leaf.target {
-            Target::Element => return element_leaf(leaf, now, budget, attr).map(Self::Elements),
+            Target::Element => return element_condition(leaf, now, budget, attr).map(Self::Elements),
             Target::Metadata if leaf.key == "event" => {
-                return Test::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::EventName);
+                return ValueTest::new(leaf.operator, &leaf.value, now, budget, attr).map(Self::EventName);
             }
             Target::Metadata if leaf.key == "timestamp" => {
-                return Test::of_instants(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
+                return ValueTest::of_instants(leaf.operator, &leaf.value, now, budget, attr).map(Self::Time);
             }
-            Target::Metadata if leaf.key == "person_id" => RowKey::Fact(FactKey::PersonId),
-            Target::Metadata => match group_of(&leaf.key) {
+            Target::Metadata if leaf.key == "person_id" => ColumnRef::Joined(JoinedColumnKey::PersonId),
+            Target::Metadata => match group_column_index(&leaf.key) {
                 Some(index) => event(group_column(index)),
                 None => event(ColumnKey::DistinctId),
             },
-            Target::Person if leaf.key == "distinct_id" => return named_leaf(leaf, attr),
+            Target::Person if leaf.key == "distinct_id" => return distinct_id_predicate(leaf, attr),
             Target::Event => event(ColumnKey::Property(leaf.key.clone())),
             Target::Feature => event(ColumnKey::Property(format!("$feature/{}", leaf.key))),
-            Target::Person => RowKey::Fact(FactKey::Person(leaf.key.clone())),
-            Target::Group(index) => RowKey::Fact(FactKey::Group(index, leaf.key.clone())),
+            Target::Person => ColumnRef::Joined(JoinedColumnKey::Person(leaf.key.clone())),
+            Target::Group(index) => ColumnRef::Joined(JoinedColumnKey::Group(index, leaf.key.clone())),
             Target::Session => {
-                let key = RowKey::Fact(FactKey::Session(leaf.key.clone()));
-                let test = if sessions::is_instant(&leaf.key) { Test::of_instants } else { Test::new };
+                let key = ColumnRef::Joined(JoinedColumnKey::Session(leaf.key.clone()));
+                let test =
+                    if sessions::is_instant(&leaf.key) { ValueTest::of_instants } else { ValueTest::new };
                 return Ok(Self::Column(key, test(leaf.operator, &leaf.value, now, budget, attr)?));
             }
         };
-        Ok(Self::Column(key, Test::new(leaf.operator, &leaf.value, now, budget, attr)?))
+        Ok(Self::Column(key, ValueTest::new(leaf.operator, &leaf.value, now, budget, attr)?))
     }
 
-    /// Calls back with every column that the predicate reads.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+    /// Calls `back` with every column that the predicate reads.
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         match self {
-            Self::All(members) | Self::Any(members) => members.iter().for_each(|member| member.reads(back)),
+            Self::All(members) | Self::Any(members) => {
+                members.iter().for_each(|member| member.for_each_column(back))
+            }
             Self::Column(key, _) => back(key),
             Self::EventName(_) | Self::Time(_) => {}
-            Self::Expression(program) => program.reads(back),
+            Self::Expression(program) => program.for_each_column(back),
             Self::Elements(_) => {
-                back(&RowKey::Event(element::chain_column()));
-                back(&RowKey::Event(element::list_column()));
+                back(&ColumnRef::Event(element::chain_column()));
+                back(&ColumnRef::Event(element::list_column()));
             }
         }
     }
@@ -127,12 +137,12 @@ impl Predicate {
             })?,
             Self::Expression(program) => program.mask(run, work)?,
             Self::EventName(test) => {
-                Mask::constant(test.holds_within(Some(&Value::String(run.event.clone())), work)?)
+                Mask::constant(test.matches_within_budget(Some(&Value::String(run.event.clone())), work)?)
             }
             Self::Time(test) => {
                 let answers = run.times.iter().map(|time| {
-                    work.evaluate(test.comparisons(), 0)?;
-                    Ok(test.holds_at(*time))
+                    work.consume_comparisons(test.comparisons(), 0)?;
+                    Ok(test.matches_time(*time))
                 });
                 Mask::of(answers.collect::<CalcResult<_>>()?)
             }
@@ -145,25 +155,25 @@ impl Predicate {
     }
 }
 
-/// A filter on the distinct ids of a person: of several any may be meant, whatever id its events came with. Everybody
-/// has one.
-fn named_leaf(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predicate> {
+/// A filter on the distinct ids of a person. Any of the person's ids can match, not only the one of the event. Every
+/// person has one.
+fn distinct_id_predicate(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predicate> {
     let values = match &leaf.value {
         Value::Array(list) => list.as_slice(),
         other => std::slice::from_ref(other),
     };
-    let everybody = Predicate::All(Vec::new());
+    let every_person = Predicate::All(Vec::new());
     match leaf.operator {
-        Operator::IsSet => Ok(everybody),
+        Operator::IsSet => Ok(every_person),
         Operator::IsNotSet => Ok(Predicate::Any(Vec::new())),
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn if values.is_empty() => {
-            Ok(everybody)
+            Ok(every_person)
         }
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn => {
             let ids = values.iter().filter_map(text_of).map(Into::into).collect();
             let test =
-                Test::OneOf { texts: ["true".to_owned()].into(), negated: leaf.operator.is_negative() };
-            Ok(Predicate::Column(RowKey::Fact(FactKey::Named(ids)), test))
+                ValueTest::OneOf { texts: ["true".to_owned()].into(), negated: leaf.operator.is_negative() };
+            Ok(Predicate::Column(ColumnRef::Joined(JoinedColumnKey::HasDistinctId(ids)), test))
         }
         other => {
             let what = format!("the distinct ids of a person compared by {}", other.name());
@@ -172,11 +182,11 @@ fn named_leaf(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predicate> {
     }
 }
 
-/// A filter on elements. A list of tags or selectors means any of them; an empty one restricts nothing.
-fn element_leaf(
+/// A filter on elements. Any tag or selector of a list can match; with an empty list all events pass.
+fn element_condition(
     leaf: &PropertyFilter,
     now: DateTime<Tz>,
-    budget: &mut Budget,
+    budget: &mut CompileBudget,
     attr: &str,
 ) -> CalcResult<ElementTest> {
     let negated = leaf.operator.is_negative();
@@ -187,33 +197,34 @@ fn element_leaf(
     let texts: Vec<String> = values.iter().filter_map(text_of).map(Into::into).collect();
     match leaf.key.as_str() {
         "tag_name" | "selector" if texts.is_empty() => {
-            Ok(ElementTest::Text { test: Test::Always(true), all: true })
+            Ok(ElementTest::Text { test: ValueTest::Always(true), all: true })
         }
         "tag_name" => Ok(ElementTest::Tag { names: texts.into_iter().collect(), negated }),
         "selector" => ElementTest::selectors(texts.iter().map(String::as_str), negated, attr),
         key => {
-            let test = Test::new(leaf.operator, &leaf.value, now, budget, attr)?;
+            let test = ValueTest::new(leaf.operator, &leaf.value, now, budget, attr)?;
             Ok(if key == "href" { ElementTest::Href(test) } else { ElementTest::Text { test, all: negated } })
         }
     }
 }
 
-fn column_mask(column: &Column, test: &Test, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+fn column_mask(column: &Column, test: &ValueTest, work: &WorkBudget<'_>) -> CalcResult<Mask> {
     work.consume(column.codes.len())?;
     let missing = test.holds(None);
-    // A few rows of a long dictionary do not pay for its length.
+    // For few rows of a long dictionary, test the values of the rows only.
     if column.codes.len() < column.values.len() {
         let value = |code: &u32| usize::try_from(*code).ok().and_then(|code| column.values.get(code));
-        let answer =
-            |code: &u32| value(code).map_or(Ok(missing), |value| test.holds_within(Some(value), work));
+        let answer = |code: &u32| {
+            value(code).map_or(Ok(missing), |value| test.matches_within_budget(Some(value), work))
+        };
         return Ok(Mask::of(column.codes.iter().map(answer).collect::<CalcResult<_>>()?));
     }
-    let answers = column.values.iter().map(|value| test.holds_within(Some(value), work));
+    let answers = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
     let answers: Vec<bool> = answers.collect::<CalcResult<_>>()?;
     if answers.iter().all(|answer| *answer == missing) {
         return Ok(Mask::constant(missing));
     }
-    // A code outside of the dictionary is a row without a value.
+    // A row with a code outside of the dictionary has no value.
     let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
     Ok(Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect()))
 }
@@ -239,7 +250,7 @@ impl Mask {
         }
     }
 
-    /// Rows that pass both.
+    /// The rows that pass both masks.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -252,7 +263,7 @@ impl Mask {
         }
     }
 
-    /// Rows that pass either.
+    /// The rows that pass either mask.
     #[must_use]
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {

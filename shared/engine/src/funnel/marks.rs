@@ -9,7 +9,7 @@ use super::values::Codes;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Mask, Predicate};
 use crate::matcher::Matcher;
-use crate::plan::{Compiler, ProjectContext, shared_filter};
+use crate::plan::{Compiler, ProjectContext, common_filter};
 use crate::query::{FirstTime, FunnelsQuery, Order, Series, StepRule};
 use crate::scan::{Micros, Partition, Run, Seq};
 use crate::work::WorkBudget;
@@ -49,7 +49,7 @@ impl Marker {
         project: &ProjectContext,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
+        let shared = compiler.compile_filter(&common_filter(&query.common, project)?, "properties")?;
         let mut entries = Vec::with_capacity(query.series.len() + query.exclusions.len());
         for (index, (series, rule)) in query.series.iter().zip(&query.steps).enumerate() {
             entries.push(Entry::new(series, *rule, Marks::step(index), compiler)?);
@@ -60,10 +60,10 @@ impl Marker {
         }
         let strict = query.order == Order::Strict;
         if strict {
-            compiler.event(None);
+            compiler.include_event(None);
         }
         if entries.iter().any(|entry| entry.first_of.is_some()) {
-            compiler.cover(Micros::MIN, Micros::MIN);
+            compiler.extend_time_range(Micros::MIN, Micros::MIN);
         }
         Ok(Self { shared, entries, strict })
     }

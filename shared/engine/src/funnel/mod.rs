@@ -30,7 +30,7 @@ use crate::definitions::Definitions;
 use crate::error::CalcResult;
 use crate::plan::{Compiler, ProjectContext};
 use crate::query::{FunnelsQuery, Viz};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{Micros, Partition};
 use crate::work::WorkBudget;
 use marks::Marker;
@@ -75,9 +75,9 @@ impl Funnel {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        compiler.count(ActorKind::of(project, query.group));
+        compiler.add_actor_kind(ActorKind::of(project, query.group));
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
-        compiler.cover(bounds.0, bounds.1);
+        compiler.extend_time_range(bounds.0, bounds.1);
         let marker = Marker::new(query, project, compiler)?;
         // Times are told of everybody together.
         let split = if query.viz == Viz::TimeToConvert { Split::Whole } else { Split::new(query, compiler)? };

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use arrow_buffer::ScalarBuffer;
 
 use super::scan::{Bound, StepEvent};
-use crate::breakdown::{Reader, Texts};
+use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::error::CalcResult;
 use crate::limits;
 use crate::plan::Compiler;
 use crate::query::{Attribution, BreakdownBy, CohortChoice, FunnelsQuery, Order, PartSource};
-use crate::scan::{FactKey, RowKey, Run};
+use crate::scan::{ColumnRef, JoinedColumnKey, Run};
 use crate::work::WorkBudget;
 
 /// How a funnel is split into rows.
@@ -24,7 +24,7 @@ pub(super) enum Split {
     /// By values of events.
     Values {
         /// What reads them.
-        reader: Reader,
+        reader: BreakdownReader,
         /// How many texts make a value.
         parts: usize,
         /// Which of them an actor counts under.
@@ -120,7 +120,7 @@ impl Split {
             None => Self::Whole,
             Some(BreakdownBy::Parts { parts, .. }) => Self::Values {
                 // Of a funnel missing is the empty text before URLs are cut.
-                reader: Reader::new(parts, compiler, attr)?.with_missing_urls(),
+                reader: BreakdownReader::new(parts, compiler, attr)?.with_missing_urls(),
                 parts: parts.len(),
                 attribution: query.attribution,
                 skip_empty: !is_plain(query),
@@ -129,7 +129,7 @@ impl Split {
             Some(BreakdownBy::Cohorts { choices, .. }) => {
                 for choice in choices {
                     if let CohortChoice::Cohort(id) = choice {
-                        compiler.read(&RowKey::Fact(FactKey::Member(*id)), attr)?;
+                        compiler.require_value(&ColumnRef::Joined(JoinedColumnKey::InCohort(*id)), attr)?;
                     }
                 }
                 Self::Cohorts(choices.clone())
@@ -269,7 +269,7 @@ impl Values {
     /// The codes of the values that the texts of the parts make.
     pub(super) fn codes(
         &mut self,
-        mut parts: Vec<Texts>,
+        mut parts: Vec<TextColumn>,
         rows: usize,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Codes> {
@@ -349,7 +349,9 @@ impl Values {
             match choice {
                 CohortChoice::All => bits.iter_mut().for_each(|bits| *bits |= 1 << index),
                 CohortChoice::Cohort(id) => {
-                    let Some(column) = run.column(&RowKey::Fact(FactKey::Member(*id))) else { continue };
+                    let Some(column) = run.column(&ColumnRef::Joined(JoinedColumnKey::InCohort(*id))) else {
+                        continue;
+                    };
                     let member = |value: &serde_json::Value| value.as_bool() == Some(true);
                     let members: Vec<bool> = column.values.iter().map(member).collect();
                     for (bits, code) in bits.iter_mut().zip(&column.codes) {

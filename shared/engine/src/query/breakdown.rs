@@ -411,7 +411,7 @@ fn source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcResult<
                     "A breakdown by groups needs the index of their type.",
                 ));
             };
-            let wrong = || limits::no_group_type(group.attr, &json!(index));
+            let wrong = || limits::invalid_group_type(group.attr, &json!(index));
             let index = u8::try_from(index).map_err(|_| wrong())?;
             if u64::from(index) >= limits::GROUP_TYPES {
                 return Err(wrong());

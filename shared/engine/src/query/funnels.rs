@@ -245,7 +245,7 @@ fn group(field: &Field<'_>) -> CalcResult<Option<u8>> {
     let Some(index) = field.integer()? else { return Ok(None) };
     match u8::try_from(index) {
         Ok(index) if u64::from(index) < limits::GROUP_TYPES => Ok(Some(index)),
-        _ => Err(limits::no_group_type(field.attr, &index.into())),
+        _ => Err(limits::invalid_group_type(field.attr, &index.into())),
     }
 }
 

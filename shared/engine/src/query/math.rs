@@ -140,7 +140,7 @@ pub fn arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
         None => None,
         Some(given) => match u8::try_from(given) {
             Ok(index) if u64::from(index) < limits::GROUP_TYPES => Some(index),
-            _ => return Err(limits::no_group_type(raw.attr, &json!(given))),
+            _ => return Err(limits::invalid_group_type(raw.attr, &json!(given))),
         },
     };
     Ok(MathArguments {

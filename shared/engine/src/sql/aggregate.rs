@@ -1,21 +1,21 @@
-//! Aggregates: the number that an expression makes of many events.
+//! Aggregate functions over events.
 //!
-//! Must stay true: what several shares of the events have added up can be merged in any order; a tally of no event is
-//! zero, whatever the expression says.
+//! Must stay true: the states of several partitions can be merged in any order; the result for no events is 0, whatever
+//! the expression.
 
 use std::collections::HashSet;
 
-use super::evaluate::Rows;
+use super::evaluate::RowValues;
 use super::tree::Node;
 use super::value::Value;
-use crate::between::between;
 use crate::error::CalcResult;
+use crate::interpolate::interpolate;
 use crate::scan::{Micros, Run, Seq};
 use crate::work::WorkBudget;
 
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AggregateFunction {
     Count,
     Uniq,
     Sum,
@@ -30,33 +30,33 @@ pub(crate) enum Kind {
     AvgIf,
 }
 
-const KINDS: [(&str, Kind); 12] = [
-    ("count", Kind::Count),
-    ("uniq", Kind::Uniq),
-    ("sum", Kind::Sum),
-    ("avg", Kind::Avg),
-    ("min", Kind::Min),
-    ("max", Kind::Max),
-    ("median", Kind::Median),
-    ("quantile", Kind::Quantile),
-    ("any", Kind::Any),
-    ("sumIf", Kind::SumIf),
-    ("countIf", Kind::CountIf),
-    ("avgIf", Kind::AvgIf),
+const AGGREGATE_FUNCTIONS: [(&str, AggregateFunction); 12] = [
+    ("count", AggregateFunction::Count),
+    ("uniq", AggregateFunction::Uniq),
+    ("sum", AggregateFunction::Sum),
+    ("avg", AggregateFunction::Avg),
+    ("min", AggregateFunction::Min),
+    ("max", AggregateFunction::Max),
+    ("median", AggregateFunction::Median),
+    ("quantile", AggregateFunction::Quantile),
+    ("any", AggregateFunction::Any),
+    ("sumIf", AggregateFunction::SumIf),
+    ("countIf", AggregateFunction::CountIf),
+    ("avgIf", AggregateFunction::AvgIf),
 ];
 
-impl Kind {
+impl AggregateFunction {
     /// The aggregate of a name, in any case.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        KINDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        AGGREGATE_FUNCTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
     }
 
     /// The name as it is documented.
     pub(crate) fn name(self) -> &'static str {
-        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| *name)
+        AGGREGATE_FUNCTIONS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| *name)
     }
 
-    /// True for aggregates of numbers.
+    /// True for aggregates over numbers.
     pub(crate) fn is_numeric(self) -> bool {
         !matches!(self, Self::Count | Self::Uniq | Self::CountIf)
     }
@@ -64,106 +64,108 @@ impl Kind {
 
 /// A call of an aggregate function.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Aggregated {
-    what: What,
-    /// What is aggregated; none for all events.
+pub(crate) struct AggregateCall {
+    operation: Operation,
+    /// The argument; none to count events.
     of: Option<Node>,
-    /// Events that do not pass are left out.
+    /// The condition of `sumIf`, `countIf` and `avgIf`.
     when: Option<Node>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum What {
+enum Operation {
     Count,
     Distinct,
     Sum,
     Average,
-    Least,
-    Most,
+    Min,
+    Max,
     Quantile(f64),
     First,
 }
 
-impl Aggregated {
-    /// Judges the arguments of a call.
+impl AggregateCall {
+    /// Validates the arguments of a call.
     pub(super) fn new(
-        kind: Kind,
+        kind: AggregateFunction,
         level: Option<f64>,
         distinct: bool,
         arguments: Vec<Node>,
     ) -> Result<Self, String> {
         let name = kind.name();
-        if distinct && kind != Kind::Count {
+        if distinct && kind != AggregateFunction::Count {
             return Err(format!("SQL expressions do not support distinct in {name}()."));
         }
-        if level.is_some() && kind != Kind::Quantile {
+        if level.is_some() && kind != AggregateFunction::Quantile {
             return Err(format!("SQL expressions do not support parameters of {name}()."));
         }
         let count = arguments.len();
         let mut arguments = arguments.into_iter();
         let (of, when) = match (kind, count) {
-            (Kind::Count, 0) if !distinct => (None, None),
-            (Kind::CountIf, 1) => (None, arguments.next()),
-            (Kind::SumIf | Kind::AvgIf, 2) => (arguments.next(), arguments.next()),
-            (Kind::SumIf | Kind::AvgIf | Kind::CountIf, _) => {
+            (AggregateFunction::Count, 0) if !distinct => (None, None),
+            (AggregateFunction::CountIf, 1) => (None, arguments.next()),
+            (AggregateFunction::SumIf | AggregateFunction::AvgIf, 2) => (arguments.next(), arguments.next()),
+            (AggregateFunction::SumIf | AggregateFunction::AvgIf | AggregateFunction::CountIf, _) => {
                 return Err(format!("{name}() does not take {count} arguments."));
             }
             (_, 1) => (arguments.next(), None),
             _ => return Err(format!("{name}() does not take {count} arguments.")),
         };
-        let what = match kind {
-            Kind::Count if distinct => What::Distinct,
-            Kind::Count | Kind::CountIf => What::Count,
-            Kind::Uniq => What::Distinct,
-            Kind::Sum | Kind::SumIf => What::Sum,
-            Kind::Avg | Kind::AvgIf => What::Average,
-            Kind::Min => What::Least,
-            Kind::Max => What::Most,
-            Kind::Median => What::Quantile(0.5),
-            Kind::Quantile => What::Quantile(level.unwrap_or(0.5)),
-            Kind::Any => What::First,
+        let operation = match kind {
+            AggregateFunction::Count if distinct => Operation::Distinct,
+            AggregateFunction::Count | AggregateFunction::CountIf => Operation::Count,
+            AggregateFunction::Uniq => Operation::Distinct,
+            AggregateFunction::Sum | AggregateFunction::SumIf => Operation::Sum,
+            AggregateFunction::Avg | AggregateFunction::AvgIf => Operation::Average,
+            AggregateFunction::Min => Operation::Min,
+            AggregateFunction::Max => Operation::Max,
+            AggregateFunction::Median => Operation::Quantile(0.5),
+            AggregateFunction::Quantile => Operation::Quantile(level.unwrap_or(0.5)),
+            AggregateFunction::Any => Operation::First,
         };
-        match what {
-            What::Quantile(level) if !(0.0..=1.0).contains(&level) => {
+        match operation {
+            Operation::Quantile(level) if !(0.0..=1.0).contains(&level) => {
                 Err(format!("The level of {name}() must be a number from 0 to 1."))
             }
-            what => Ok(Self { what, of, when }),
+            operation => Ok(Self { operation, of, when }),
         }
     }
 
-    /// The trees whose values it takes in.
+    /// The argument and the condition.
     pub(super) fn nodes(&self) -> (Option<&Node>, Option<&Node>) {
         (self.of.as_ref(), self.when.as_ref())
     }
 
-    /// What no event has added to.
-    pub(super) fn slot(&self) -> Slot {
-        match self.what {
-            What::Count => Slot::Count(0),
-            What::Distinct => Slot::Distinct(HashSet::new()),
-            What::Sum | What::Average => Slot::Sum { sum: 0.0, rest: 0.0, count: 0 },
-            What::Least => Slot::Least(None),
-            What::Most => Slot::Most(None),
-            What::Quantile(_) => Slot::Numbers(Vec::new()),
-            What::First => Slot::First(None),
+    /// An empty accumulator.
+    pub(super) fn accumulator(&self) -> Accumulator {
+        match self.operation {
+            Operation::Count => Accumulator::Count(0),
+            Operation::Distinct => Accumulator::Distinct(HashSet::new()),
+            Operation::Sum | Operation::Average => Accumulator::Sum { sum: 0.0, rest: 0.0, count: 0 },
+            Operation::Min => Accumulator::Min(None),
+            Operation::Max => Accumulator::Max(None),
+            Operation::Quantile(_) => Accumulator::Numbers(Vec::new()),
+            Operation::First => Accumulator::First(None),
         }
     }
 
-    /// The values of the rows of a run, as the slot takes them in.
+    /// Prepares the evaluated rows of a run as input for accumulators.
     pub(super) fn input(
         &self,
-        of: Option<Rows>,
-        when: Option<Rows>,
+        of: Option<RowValues>,
+        when: Option<RowValues>,
         zone: chrono_tz::Tz,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Input> {
+    ) -> CalcResult<AggregateInput> {
         for value in of.iter().flat_map(|rows| &rows.values) {
             work.consume(value.bytes())?;
         }
         let of = of.map(|rows| {
             let numbers = rows.values.iter().map(Value::number).collect();
-            let texts = match self.what {
-                What::Distinct => rows.values.iter().map(|value| value.text(zone).map(Into::into)).collect(),
+            let texts = match self.operation {
+                Operation::Distinct => {
+                    rows.values.iter().map(|value| value.text(zone).map(Into::into)).collect()
+                }
                 _ => Vec::new(),
             };
             Argument { numbers, texts, rows }
@@ -172,77 +174,79 @@ impl Aggregated {
             let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
             rows.codes.iter().map(|code| holds.get(*code as usize).copied().unwrap_or(false)).collect()
         });
-        Ok(Input { of, when })
+        Ok(AggregateInput { of, when })
     }
 
-    /// The result of a slot; missing where nothing was there to aggregate.
-    pub(super) fn result(&self, slot: &Slot) -> Value {
+    /// The result of an accumulator; missing if nothing was aggregated.
+    pub(super) fn result(&self, accumulator: &Accumulator) -> Value {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let whole = |count: u64| Value::Number(count as f64);
-        match slot {
-            Slot::Count(count) => whole(*count),
-            Slot::Distinct(seen) => whole(u64::try_from(seen.len()).unwrap_or(u64::MAX)),
-            Slot::Sum { count: 0, .. } => Value::Missing,
+        match accumulator {
+            Accumulator::Count(count) => whole(*count),
+            Accumulator::Distinct(seen) => whole(u64::try_from(seen.len()).unwrap_or(u64::MAX)),
+            Accumulator::Sum { count: 0, .. } => Value::Missing,
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-            Slot::Sum { sum, rest, count } => Value::number_of(match self.what {
-                What::Average => (sum + rest) / *count as f64,
+            Accumulator::Sum { sum, rest, count } => Value::number_of(match self.operation {
+                Operation::Average => (sum + rest) / *count as f64,
                 _ => sum + rest,
             }),
-            Slot::Least(number) | Slot::Most(number) => number.map_or(Value::Missing, Value::Number),
-            Slot::Numbers(numbers) => match self.what {
-                What::Quantile(level) => quantile(numbers, level).map_or(Value::Missing, Value::Number),
+            Accumulator::Min(number) | Accumulator::Max(number) => {
+                number.map_or(Value::Missing, Value::Number)
+            }
+            Accumulator::Numbers(numbers) => match self.operation {
+                Operation::Quantile(level) => quantile(numbers, level).map_or(Value::Missing, Value::Number),
                 _ => Value::Missing,
             },
-            Slot::First(first) => first.as_ref().map_or(Value::Missing, |(_, _, value)| value.clone()),
+            Accumulator::First(first) => first.as_ref().map_or(Value::Missing, |(_, _, value)| value.clone()),
         }
     }
 }
 
-/// What rows give to one aggregate.
+/// The evaluated input of one aggregate.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(super) struct AggregateInput {
     of: Option<Argument>,
     when: Option<Vec<bool>>,
 }
 
 #[derive(Debug)]
 struct Argument {
-    rows: Rows,
+    rows: RowValues,
     numbers: Vec<Option<f64>>,
-    /// Only for aggregates that look at texts.
+    /// Only filled for distinct counts.
     texts: Vec<Option<Box<str>>>,
 }
 
-/// What an aggregate has taken in.
+/// The mergeable state of one aggregate function.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Slot {
+pub(super) enum Accumulator {
     Count(u64),
     Distinct(HashSet<Box<str>>),
-    /// `rest` is what rounding took from the sum.
+    /// A compensated sum: `rest` is the accumulated rounding error.
     Sum {
         sum: f64,
         rest: f64,
         count: u64,
     },
-    Least(Option<f64>),
-    Most(Option<f64>),
+    Min(Option<f64>),
+    Max(Option<f64>),
     Numbers(Vec<f64>),
     /// The value of the earliest event that has one.
     First(Option<(Micros, Seq, Value)>),
 }
 
-impl Slot {
-    /// Bytes held, about: of texts their places only, which are as large as most of them.
+impl Accumulator {
+    /// Approximate memory in bytes. Texts count with their table entry only, which is as large as most texts.
     pub(super) fn weight(&self) -> usize {
         64 + match self {
             Self::Distinct(seen) => 48 * seen.len(),
             Self::Numbers(numbers) => 8 * numbers.len(),
-            Self::Count(_) | Self::Sum { .. } | Self::Least(_) | Self::Most(_) | Self::First(_) => 0,
+            Self::Count(_) | Self::Sum { .. } | Self::Min(_) | Self::Max(_) | Self::First(_) => 0,
         }
     }
 
-    /// Takes in a row.
-    pub(super) fn add(&mut self, input: &Input, run: &Run, row: usize) {
+    /// Adds a row.
+    pub(super) fn add(&mut self, input: &AggregateInput, run: &Run, row: usize) {
         if input.when.as_ref().is_some_and(|when| !when.get(row).copied().unwrap_or(false)) {
             return;
         }
@@ -288,17 +292,17 @@ impl Slot {
     fn number(&mut self, number: f64) {
         match self {
             Self::Sum { sum, rest, count } => {
-                add_exactly(sum, rest, number);
+                add_compensated(sum, rest, number);
                 *count += 1;
             }
-            Self::Least(least) => *least = Some(least.map_or(number, |least| least.min(number))),
-            Self::Most(most) => *most = Some(most.map_or(number, |most| most.max(number))),
+            Self::Min(least) => *least = Some(least.map_or(number, |least| least.min(number))),
+            Self::Max(most) => *most = Some(most.map_or(number, |most| most.max(number))),
             Self::Numbers(numbers) => numbers.push(number),
             Self::Count(_) | Self::Distinct(_) | Self::First(_) => {}
         }
     }
 
-    /// Takes in what another share has added up.
+    /// Merges the accumulator of another partition.
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Count(count), Self::Count(more)) => *count += more,
@@ -310,15 +314,12 @@ impl Slot {
                 }
             }
             (Self::Sum { sum, rest, count }, Self::Sum { sum: more, rest: little, count: others }) => {
-                add_exactly(sum, rest, more);
+                add_compensated(sum, rest, more);
                 *rest += little;
                 *count += others;
             }
-            (
-                slot @ (Self::Least(_) | Self::Most(_)),
-                Self::Least(Some(number)) | Self::Most(Some(number)),
-            ) => {
-                slot.number(number);
+            (extremum @ (Self::Min(_) | Self::Max(_)), Self::Min(Some(number)) | Self::Max(Some(number))) => {
+                extremum.number(number);
             }
             (Self::Numbers(numbers), Self::Numbers(more)) => numbers.extend(more),
             (Self::First(first), Self::First(Some(other)))
@@ -331,14 +332,14 @@ impl Slot {
     }
 }
 
-/// Adds to a sum and keeps what rounding takes from it, so that the order of the numbers makes next to no difference.
-fn add_exactly(sum: &mut f64, rest: &mut f64, number: f64) {
+/// Neumaier summation: keeps the rounding error, so that the order of the numbers makes almost no difference.
+fn add_compensated(sum: &mut f64, rest: &mut f64, number: f64) {
     let total = *sum + number;
     *rest += if sum.abs() >= number.abs() { (*sum - total) + number } else { (number - total) + *sum };
     *sum = total;
 }
 
-/// The number at a level of the sorted numbers, between two of them in proportion.
+/// The quantile at `level` (0 to 1), with linear interpolation.
 fn quantile(numbers: &[f64], level: f64) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -352,5 +353,5 @@ fn quantile(numbers: &[f64], level: f64) -> Option<f64> {
     )]
     let below = position.floor() as usize;
     let (low, high) = (sorted.get(below)?, sorted.get((below + 1).min(last))?);
-    Some(between(*low, *high, position.fract()))
+    Some(interpolate(*low, *high, position.fract()))
 }

@@ -1,7 +1,4 @@
-//! The text of an expression, parsed as SQL.
-//!
-//! The parser is the crate `sqlparser`; what expressions have beyond its dialects is told to it here: names that begin
-//! with `$`, and `a ? b : c`.
+//! The SQL dialect of expressions for the crate `sqlparser`: ClickHouse, plus names that begin with `$`, and `a ? b : c`.
 
 use std::any::TypeId;
 
@@ -12,23 +9,23 @@ use sqlparser::dialect::{ClickHouseDialect, Dialect};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::aggregate::Kind;
+use super::aggregate::AggregateFunction;
 use super::function::Function as RowFunction;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// What `a ? b : c` binds with: less than everything else.
-const TERNARY: u8 = 3;
+/// Precedence of `a ? b : c`: the lowest.
+const TERNARY_PRECEDENCE: u8 = 3;
 
 #[derive(Debug)]
-struct Expressions;
+struct ExpressionDialect;
 
-/// Parses one expression; `attr` is the field to blame.
+/// Parses one expression; errors name the field `attr`.
 pub(super) fn parse(text: &str, attr: &str) -> CalcResult<Expr> {
     if text.len() > limits::EXPRESSION_BYTES {
         return Err(limits::too_long(attr, "SQL expression", limits::EXPRESSION_BYTES));
     }
-    let wrong = |error: ParserError| {
+    let syntax_error = |error: ParserError| {
         let reason = match error {
             ParserError::TokenizerError(reason) | ParserError::ParserError(reason) => reason,
             ParserError::RecursionLimitExceeded => {
@@ -37,11 +34,12 @@ pub(super) fn parse(text: &str, attr: &str) -> CalcResult<Expr> {
         };
         CalcError::invalid(attr, format!("The SQL expression cannot be read: {reason}."))
     };
-    let tokens = Tokenizer::new(&Expressions, text).tokenize().map_err(|error| wrong(error.into()))?;
-    let mut parser = Parser::new(&Expressions)
+    let tokens =
+        Tokenizer::new(&ExpressionDialect, text).tokenize().map_err(|error| syntax_error(error.into()))?;
+    let mut parser = Parser::new(&ExpressionDialect)
         .with_recursion_limit(limits::EXPRESSION_DEPTH)
-        .with_tokens(tokens.into_iter().flat_map(split).collect());
-    let expression = parser.parse_expr().map_err(wrong)?;
+        .with_tokens(tokens.into_iter().flat_map(split_placeholder).collect());
+    let expression = parser.parse_expr().map_err(syntax_error)?;
     match &parser.peek_token_ref().token {
         Token::EOF => Ok(expression),
         token => Err(CalcError::invalid(
@@ -51,8 +49,8 @@ pub(super) fn parse(text: &str, attr: &str) -> CalcResult<Expr> {
     }
 }
 
-/// The tokenizer takes a number after `?` for a part of the same token.
-fn split(token: Token) -> Vec<Token> {
+/// Splits `?1`, which the tokenizer reads as one placeholder token.
+fn split_placeholder(token: Token) -> Vec<Token> {
     match token {
         Token::Placeholder(text) if text.len() > 1 && text.starts_with('?') => {
             vec![Token::Placeholder("?".to_owned()), Token::Number(text[1..].to_owned(), false)]
@@ -61,12 +59,12 @@ fn split(token: Token) -> Vec<Token> {
     }
 }
 
-fn is_question(token: &Token) -> bool {
+fn is_question_mark(token: &Token) -> bool {
     matches!(token, Token::Placeholder(text) if text == "?")
 }
 
-impl Dialect for Expressions {
-    /// What is not said here is as in ClickHouse, `quantile(0.9)(x)` for one.
+impl Dialect for ExpressionDialect {
+    /// The base dialect is ClickHouse, for example for `quantile(0.9)(x)`.
     fn dialect(&self) -> TypeId {
         TypeId::of::<ClickHouseDialect>()
     }
@@ -83,10 +81,11 @@ impl Dialect for Expressions {
         true
     }
 
-    /// Some functions have names that SQL has a grammar of its own for.
+    /// Parses supported functions as plain calls, because SQL has special grammar for some of their names.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         let Token::Word(word) = &parser.peek_token_ref().token else { return None };
-        let known = RowFunction::named(&word.value).is_some() || Kind::named(&word.value).is_some();
+        let known = RowFunction::from_name(&word.value).is_some()
+            || AggregateFunction::from_name(&word.value).is_some();
         let called = parser.peek_nth_token_ref(1).token == Token::LParen;
         if word.quote_style.is_some() || !known || !called {
             return None;
@@ -98,7 +97,7 @@ impl Dialect for Expressions {
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
-            token if is_question(token) => Some(Ok(TERNARY)),
+            token if is_question_mark(token) => Some(Ok(TERNARY_PRECEDENCE)),
             Token::Colon => Some(Ok(0)),
             _ => None,
         }
@@ -111,7 +110,7 @@ impl Dialect for Expressions {
         expr: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        if !is_question(&parser.peek_token_ref().token) {
+        if !is_question_mark(&parser.peek_token_ref().token) {
             return None;
         }
         let condition = expr.clone();
@@ -119,8 +118,8 @@ impl Dialect for Expressions {
             parser.next_token();
             let yes = parser.parse_subexpr(0)?;
             parser.expect_token(&Token::Colon)?;
-            // From the right: what follows may be another one.
-            let no = parser.parse_subexpr(TERNARY - 1)?;
+            // Right-associative: the else branch may be another ternary.
+            let no = parser.parse_subexpr(TERNARY_PRECEDENCE - 1)?;
             Ok((yes, no))
         };
         Some(rest().map(|(yes, no)| call("if", vec![condition, yes, no])))

@@ -1,7 +1,7 @@
-//! The value of a tree for a row.
+//! Evaluates expression trees for rows.
 //!
-//! Must stay true: a comparison always says yes or no. With what is missing, `=` holds only between two missing values,
-//! `!=` unless both are missing, the orders, `like` and `in` never, their negations always.
+//! Must stay true: a comparison is always true or false. With missing values, `=` is true only between two missing values,
+//! `!=` unless both are missing; `<`, `>`, `like` and `in` are false, and their negations are true.
 
 use std::collections::HashMap;
 
@@ -9,41 +9,41 @@ use chrono_tz::Tz;
 use serde_json::Value as Json;
 
 use super::function::Function;
-use super::tree::{Arithmetic, Comparison, Node, Tables};
+use super::tree::{Arithmetic, Comparison, Node, SymbolTable};
 use super::value::Value;
 use crate::error::CalcResult;
 use crate::regex_bounds::BoundedRegex;
-use crate::scan::{Column, MISSING, Micros, RowKey, Run};
+use crate::scan::{Column, ColumnRef, MISSING, Micros, Run};
 use crate::work::WorkBudget;
 
-/// What trees are calculated in: the columns and patterns that they name by index.
+/// The columns and compiled patterns that nodes reference by index.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
-    columns: Vec<RowKey>,
+    columns: Vec<ColumnRef>,
     patterns: Vec<BoundedRegex>,
     zone: Tz,
 }
 
-/// The values of the rows of a run: row `i` has `values[codes[i]]`.
+/// The evaluated rows of a run: row `i` has the value `values[codes[i]]`.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct RowValues {
     pub(crate) codes: Vec<u32>,
     pub(crate) values: Vec<Value>,
 }
 
-/// Where a tree finds what it names.
+/// The values of one row that nodes reference.
 #[derive(Clone, Copy)]
-struct Row<'a> {
+struct RowContext<'a> {
     event: &'a str,
     time: Micros,
     columns: &'a [Option<&'a Json>],
     aggregates: &'a [Value],
-    /// Where it is used up, values are missing; whoever began returns the refusal.
+    /// When it is used up, values are missing, and the outermost caller returns the error.
     work: &'a WorkBudget<'a>,
 }
 
 impl Environment {
-    pub(crate) fn new(tables: &Tables, patterns: Vec<BoundedRegex>, zone: Tz) -> Self {
+    pub(crate) fn new(tables: &SymbolTable, patterns: Vec<BoundedRegex>, zone: Tz) -> Self {
         Self { columns: tables.columns.clone(), patterns, zone }
     }
 
@@ -51,13 +51,18 @@ impl Environment {
         self.zone
     }
 
-    /// Calls back with every column that is read.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
+    /// Calls `back` with every column that is read.
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
         self.columns.iter().for_each(back);
     }
 
-    /// The values of a tree over the rows of a run. Rows that agree in all columns are calculated once.
-    pub(crate) fn over(&self, node: &Node, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Rows> {
+    /// Evaluates a tree for the rows of a run. Rows with equal columns are evaluated once.
+    pub(crate) fn evaluate_rows(
+        &self,
+        node: &Node,
+        run: &Run,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<RowValues> {
         let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();
         let mut codes = Vec::with_capacity(run.times.len());
         let mut values = Vec::new();
@@ -77,27 +82,33 @@ impl Environment {
             for (cell, column) in cells.iter_mut().zip(&columns) {
                 *cell = column.and_then(|column| column.value(row));
             }
-            let place = Row { event: &run.event, time: *time, columns: &cells, aggregates: &[], work };
+            let context =
+                RowContext { event: &run.event, time: *time, columns: &cells, aggregates: &[], work };
             let code = u32::try_from(values.len()).unwrap_or(MISSING);
-            values.push(self.value(node, place));
+            values.push(self.value(node, context));
             codes.push(code);
             if !timed {
                 known.insert(tuple.clone(), code);
             }
         }
-        // What the last value refused.
+        // Returns an error of the last value.
         work.consume(1)?;
-        Ok(Rows { codes, values })
+        Ok(RowValues { codes, values })
     }
 
-    /// The value of a tree that looks at the results of aggregates alone.
-    pub(crate) fn of_aggregates(&self, node: &Node, aggregates: &[Value], work: &WorkBudget<'_>) -> Value {
-        self.value(node, Row { event: "", time: 0, columns: &[], aggregates, work })
+    /// Evaluates a tree that references only results of aggregates.
+    pub(crate) fn evaluate_aggregates(
+        &self,
+        node: &Node,
+        aggregates: &[Value],
+        work: &WorkBudget<'_>,
+    ) -> Value {
+        self.value(node, RowContext { event: "", time: 0, columns: &[], aggregates, work })
     }
 
-    fn value(&self, node: &Node, row: Row<'_>) -> Value {
+    fn value(&self, node: &Node, row: RowContext<'_>) -> Value {
         let truth = |truth: Option<bool>| truth.map_or(Value::Missing, Value::Bool);
-        if row.work.evaluate(1, 0).is_err() {
+        if row.work.consume_comparisons(1, 0).is_err() {
             return Value::Missing;
         }
         match node {
@@ -106,7 +117,7 @@ impl Environment {
             Node::Timestamp => Value::Time { at: row.time, fine: true },
             Node::Column(index) => {
                 let value = Value::of_property(row.columns.get(*index).copied().flatten());
-                if row.work.allows(value.bytes()) { value } else { Value::Missing }
+                if row.work.try_consume(value.bytes()) { value } else { Value::Missing }
             }
             Node::Aggregate(index) => row.aggregates.get(*index).cloned().unwrap_or(Value::Missing),
             Node::Not(inner) => truth(self.value(inner, row).truth().map(|holds| !holds)),
@@ -122,12 +133,12 @@ impl Environment {
             Node::Compare(comparison, left, right) => {
                 Value::Bool(comparison.holds(&self.value(left, row), &self.value(right, row), self.zone))
             }
-            Node::All(members) => truth(self.joined(members, row, false)),
-            Node::Any(members) => truth(self.joined(members, row, true)),
-            Node::Like { text, pattern, fold, negated } => {
+            Node::All(members) => truth(self.combine(members, row, false)),
+            Node::Any(members) => truth(self.combine(members, row, true)),
+            Node::Like { text, pattern, ignore_case, negated } => {
                 let (text, pattern) = (self.value(text, row), self.value(pattern, row));
                 let found = match (text.text(self.zone), pattern.text(self.zone)) {
-                    (Some(text), Some(pattern)) if *fold => {
+                    (Some(text), Some(pattern)) if *ignore_case => {
                         like(&text.to_lowercase(), &pattern.to_lowercase(), row.work)
                     }
                     (Some(text), Some(pattern)) => like(&text, &pattern, row.work),
@@ -161,18 +172,20 @@ impl Environment {
         &self,
         text: &Node,
         pattern: usize,
-        row: Row<'_>,
+        row: RowContext<'_>,
         of: impl Fn(&BoundedRegex, &str) -> Value,
     ) -> Value {
         let text = self.value(text, row);
         match (text.text(self.zone), self.patterns.get(pattern)) {
-            (Some(text), Some(pattern)) if pattern.pay(text.len(), row.work).is_ok() => of(pattern, &text),
+            (Some(text), Some(pattern)) if pattern.consume_budget(text.len(), row.work).is_ok() => {
+                of(pattern, &text)
+            }
             _ => Value::Missing,
         }
     }
 
-    /// What members joined by `or` (`decides` is true) or `and` (it is false) say together.
-    fn joined(&self, members: &[Node], row: Row<'_>, decides: bool) -> Option<bool> {
+    /// Three-valued `or` (`decides` is true) or `and` (`decides` is false) of the members.
+    fn combine(&self, members: &[Node], row: RowContext<'_>, decides: bool) -> Option<bool> {
         let mut all_known = true;
         for member in members {
             match self.value(member, row).truth() {
@@ -184,7 +197,7 @@ impl Environment {
         all_known.then_some(!decides)
     }
 
-    fn call(&self, function: Function, arguments: &[Node], row: Row<'_>) -> Value {
+    fn call(&self, function: Function, arguments: &[Node], row: RowContext<'_>) -> Value {
         let holds = |condition: &Node| self.value(condition, row).truth() == Some(true);
         match (function, arguments) {
             (Function::If, [condition, yes, no]) => self.value(if holds(condition) { yes } else { no }, row),
@@ -204,10 +217,10 @@ impl Environment {
             }
             (function, arguments) => {
                 let values: Vec<Value> = arguments.iter().map(|argument| self.value(argument, row)).collect();
-                if !row.work.allows(values.iter().map(Value::bytes).sum()) {
+                if !row.work.try_consume(values.iter().map(Value::bytes).sum()) {
                     return Value::Missing;
                 }
-                function.of(&values, self.zone)
+                function.apply(&values, self.zone)
             }
         }
     }
@@ -219,7 +232,7 @@ impl Arithmetic {
             Self::Add => left + right,
             Self::Subtract => left - right,
             Self::Multiply => left * right,
-            // What is divided by zero is no number, and so missing.
+            // Division by zero is not finite, and so missing.
             Self::Divide => left / right,
             Self::Modulo => left % right,
         })
@@ -241,9 +254,8 @@ impl Comparison {
     }
 }
 
-/// Whether a text is what a pattern describes: `%` stands for any text, `_` for any character, `\` takes the meaning
-/// from the character behind it. It may take the length of the text times that of the pattern: no, where that is no
-/// longer allowed.
+/// SQL `LIKE`: `%` matches any text, `_` any character, `\` escapes the next character. The worst case is the length of the
+/// text times the length of the pattern; false if the budget is used up.
 fn like(text: &str, pattern: &str, work: &WorkBudget<'_>) -> bool {
     #[derive(Clone, Copy, PartialEq)]
     enum Part {
@@ -263,10 +275,10 @@ fn like(text: &str, pattern: &str, work: &WorkBudget<'_>) -> bool {
     }
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut part) = (0, 0);
-    // Where the last `%` stands, and how much text it has taken.
+    // Backtracking point: the last `%`, and the end of the text that it matched.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
-        if !work.allows(1) {
+        if !work.try_consume(1) {
             return false;
         }
         match parts.get(part) {

@@ -1,4 +1,4 @@
-//! The functions of one event's values.
+//! Scalar functions of expressions.
 
 use chrono::Timelike;
 use chrono_tz::Tz;
@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 use super::value::Value;
 use crate::dates::zone;
 
-/// A function of values.
+/// A scalar function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
     Concat,
@@ -35,12 +35,12 @@ pub(crate) enum Function {
     ToStartOfHour,
 }
 
-/// As many arguments as anybody likes.
-const ANY: usize = usize::MAX;
+/// No maximum number of arguments.
+const UNLIMITED: usize = usize::MAX;
 
-/// Name, function, and how many arguments it takes at least and at most.
+/// Name, function, minimum and maximum number of arguments.
 const FUNCTIONS: [(&str, Function, usize, usize); 24] = [
-    ("concat", Function::Concat, 1, ANY),
+    ("concat", Function::Concat, 1, UNLIMITED),
     ("toString", Function::ToString, 1, 1),
     ("toFloat", Function::ToFloat, 1, 1),
     ("toInt", Function::ToInt, 1, 1),
@@ -51,9 +51,9 @@ const FUNCTIONS: [(&str, Function, usize, usize); 24] = [
     ("length", Function::Length, 1, 1),
     ("if", Function::If, 3, 3),
     ("ifNull", Function::IfNull, 2, 2),
-    ("coalesce", Function::Coalesce, 1, ANY),
+    ("coalesce", Function::Coalesce, 1, UNLIMITED),
     ("nullIf", Function::NullIf, 2, 2),
-    ("multiIf", Function::MultiIf, 3, ANY),
+    ("multiIf", Function::MultiIf, 3, UNLIMITED),
     ("round", Function::Round, 1, 2),
     ("floor", Function::Floor, 1, 1),
     ("ceil", Function::Ceil, 1, 1),
@@ -67,8 +67,8 @@ const FUNCTIONS: [(&str, Function, usize, usize); 24] = [
 ];
 
 impl Function {
-    /// The function of a name, in any case.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Parses a name, case-insensitive.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
         known.map(|(_, function, ..)| *function)
     }
@@ -78,32 +78,32 @@ impl Function {
         FUNCTIONS.iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| *name)
     }
 
-    /// Whether it takes so many arguments.
+    /// Whether it accepts this number of arguments.
     pub(crate) fn takes(self, arguments: usize) -> bool {
         let fits = |least: usize, most: usize| (least..=most).contains(&arguments);
         let known = FUNCTIONS.iter().find(|(_, function, ..)| *function == self);
-        // Conditions and values in pairs, and a value for the rest.
+        // Pairs of condition and value, then the default value.
         let paired = self != Self::MultiIf || arguments % 2 == 1;
         known.is_some_and(|(_, _, least, most)| fits(*least, *most)) && paired
     }
 
-    /// True for functions that calculate with numbers alone.
+    /// True for functions that only take numbers.
     pub(crate) fn is_numeric(self) -> bool {
         matches!(self, Self::Round | Self::Floor | Self::Ceil | Self::Abs)
     }
 
-    /// True for functions whose value is one of their arguments.
+    /// True for conditional functions, which return one of their arguments.
     pub(crate) fn chooses(self) -> bool {
         matches!(self, Self::If | Self::IfNull | Self::Coalesce | Self::NullIf | Self::MultiIf)
     }
 
-    /// True for functions that give an instant or a day.
+    /// True for functions that return an instant or a date.
     pub(crate) fn gives_time(self) -> bool {
         matches!(self, Self::ToDate | Self::ToStartOfDay | Self::ToStartOfHour)
     }
 
-    /// The value for these arguments, which are as many as the function takes. Choices and patterns are not made here.
-    pub(crate) fn of(self, arguments: &[Value], zone: Tz) -> Value {
+    /// Applies the function; the number of arguments is valid. Conditional and pattern functions are evaluated elsewhere.
+    pub(crate) fn apply(self, arguments: &[Value], zone: Tz) -> Value {
         if self == Self::Concat {
             return Value::text_of_parts(arguments.iter().filter_map(|argument| argument.text(zone)));
         }
@@ -155,7 +155,7 @@ impl Function {
     }
 }
 
-/// To so many digits behind the point; halves go to the even neighbour.
+/// Rounds to a number of decimal digits, half to even.
 fn round(value: &Value, digits: Option<&Value>) -> Value {
     let digits = digits.map_or(Some(0.0), Value::number).filter(|digits| digits.abs() <= 15.0);
     match (value.number(), digits) {
@@ -167,7 +167,7 @@ fn round(value: &Value, digits: Option<&Value>) -> Value {
     }
 }
 
-/// Bytes of a text, entries of a list.
+/// The bytes of a text, or the entries of a list.
 fn length(value: &Value, zone: Tz) -> Value {
     let length = match value {
         Value::List(list) => Some(list.len()),

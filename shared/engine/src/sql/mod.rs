@@ -1,12 +1,12 @@
-//! SQL expressions: filters, breakdown values and aggregates in the words of the caller.
+//! SQL expressions (HogQL subset) in filters, breakdowns and aggregates.
 //!
 //! The documented subset: fields `event`, `timestamp`, `distinct_id`, `person_id`, `properties.<name>`,
 //! `person.properties.<name>`, `group_<n>.properties.<name>`, `session.$session_duration`; numbers, texts, `true`,
 //! `false`, `null`; arithmetic, comparisons, `and or not`, `like ilike in`, `is null`, `a ? b : c`; the functions of
-//! [`function`] and the aggregates of [`aggregate`]. Anything else is refused by its name.
+//! [`function`] and the aggregates of [`aggregate`]. Anything else is an error that names it.
 //!
-//! Must stay true: an expression that exists can be calculated for every row, in time and memory that its length and
-//! the row bound; the same values give the same result in every partition.
+//! Must stay true: a parsed expression can be evaluated for every row, in time and memory bounded by its length and the
+//! row; the same values give the same result in every partition.
 
 mod aggregate;
 mod dialect;
@@ -15,28 +15,28 @@ mod function;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unsupported;
 mod value;
-mod words;
 
 use chrono_tz::Tz;
 use serde_json::Value as Json;
 
 use crate::error::{CalcError, CalcResult};
-use crate::filter::{Budget, Mask};
-use crate::pattern;
+use crate::filter::{CompileBudget, Mask};
+use crate::re2;
 use crate::regex_bounds::BoundedRegex;
-use crate::scan::{Column, MISSING, RowKey, Run};
+use crate::scan::{Column, ColumnRef, MISSING, Run};
 use crate::work::WorkBudget;
-use aggregate::{Aggregated, Input, Slot};
+use aggregate::{Accumulator, AggregateCall, AggregateInput};
 use evaluate::Environment;
-use tree::{Node, Reader, Tables};
+use tree::{Node, SymbolTable, TreeBuilder};
 
 /// An expression over one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     text: String,
     node: Node,
-    tables: Tables,
+    tables: SymbolTable,
 }
 
 /// An expression over many events.
@@ -44,46 +44,46 @@ pub struct Expression {
 pub struct Aggregate {
     text: String,
     node: Node,
-    calls: Vec<Aggregated>,
-    tables: Tables,
+    calls: Vec<AggregateCall>,
+    tables: SymbolTable,
 }
 
-/// An expression over one event, ready to be calculated.
+/// A compiled expression over one event.
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
+pub(crate) struct CompiledExpression {
     node: Node,
     environment: Environment,
 }
 
-/// An expression over many events, ready to be calculated.
+/// A compiled expression over many events.
 #[derive(Debug, Clone)]
-pub(crate) struct Aggregation {
+pub(crate) struct CompiledAggregate {
     node: Node,
-    calls: Vec<Aggregated>,
+    calls: Vec<AggregateCall>,
     environment: Environment,
 }
 
-/// What the rows of a run give to an aggregation; made once a run.
+/// The evaluated inputs of an aggregate for the rows of a run; built once per run.
 #[derive(Debug)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct AggregateInputs<'a> {
     run: &'a Run,
-    inputs: Vec<Input>,
+    inputs: Vec<AggregateInput>,
 }
 
-/// What an aggregation has taken in.
+/// The mergeable state of an aggregate.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct AggregateState {
     rows: u64,
-    slots: Vec<Slot>,
+    accumulators: Vec<Accumulator>,
 }
 
 impl Expression {
-    /// Reads an expression; `attr` is the field to blame.
+    /// Parses an expression; errors name the field `attr`.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
-        let mut reader = Reader::new(attr, None);
-        let node = reader.node(&parsed, 0)?;
-        Ok(Self { text: text.to_owned(), node, tables: reader.tables })
+        let mut builder = TreeBuilder::new(attr, None);
+        let node = builder.node(&parsed, 0)?;
+        Ok(Self { text: text.to_owned(), node, tables: builder.tables })
     }
 
     /// The expression as it was sent.
@@ -91,24 +91,29 @@ impl Expression {
         &self.text
     }
 
-    /// Makes it ready; texts that name instants without an offset are wall-clock times in the zone.
-    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Program> {
+    /// Compiles the expression. Date texts without an offset are wall-clock times in `zone`.
+    pub(crate) fn compile(
+        &self,
+        zone: Tz,
+        budget: &mut CompileBudget,
+        attr: &str,
+    ) -> CalcResult<CompiledExpression> {
         let environment = environment(&self.tables, zone, budget, attr)?;
-        Ok(Program { node: self.node.clone(), environment })
+        Ok(CompiledExpression { node: self.node.clone(), environment })
     }
 }
 
 impl Aggregate {
-    /// Reads an expression of aggregates; `attr` is the field to blame.
+    /// Parses an expression with aggregates; errors name the field `attr`.
     pub fn parse(text: &str, attr: &str) -> CalcResult<Self> {
         let parsed = dialect::parse(text, attr)?;
-        let mut reader = Reader::new(attr, Some(Vec::new()));
-        let node = reader.node(&parsed, 0)?;
-        let calls = reader.aggregates.unwrap_or_default();
+        let mut builder = TreeBuilder::new(attr, Some(Vec::new()));
+        let node = builder.node(&parsed, 0)?;
+        let calls = builder.aggregates.unwrap_or_default();
         if calls.is_empty() {
             return Err(CalcError::invalid(attr, "The SQL expression has no aggregate such as count()."));
         }
-        Ok(Self { text: text.to_owned(), node, calls, tables: reader.tables })
+        Ok(Self { text: text.to_owned(), node, calls, tables: builder.tables })
     }
 
     /// The expression as it was sent.
@@ -116,32 +121,42 @@ impl Aggregate {
         &self.text
     }
 
-    /// Makes it ready.
-    pub(crate) fn compile(&self, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Aggregation> {
+    /// Compiles the expression.
+    pub(crate) fn compile(
+        &self,
+        zone: Tz,
+        budget: &mut CompileBudget,
+        attr: &str,
+    ) -> CalcResult<CompiledAggregate> {
         let environment = environment(&self.tables, zone, budget, attr)?;
-        Ok(Aggregation { node: self.node.clone(), calls: self.calls.clone(), environment })
+        Ok(CompiledAggregate { node: self.node.clone(), calls: self.calls.clone(), environment })
     }
 }
 
-/// Compiles the regular expressions. An invalid one is refused.
-fn environment(tables: &Tables, zone: Tz, budget: &mut Budget, attr: &str) -> CalcResult<Environment> {
+/// Compiles the regular expressions. An error if one is invalid.
+fn environment(
+    tables: &SymbolTable,
+    zone: Tz,
+    budget: &mut CompileBudget,
+    attr: &str,
+) -> CalcResult<Environment> {
     let pattern = |text: &String| -> CalcResult<BoundedRegex> {
-        pattern::compile(text, budget, attr)?
+        re2::compile(text, budget, attr)?
             .ok_or_else(|| CalcError::invalid(attr, format!("\"{text}\" is not a valid regular expression.")))
     };
     let patterns = tables.patterns.iter().map(pattern).collect::<CalcResult<Vec<_>>>()?;
     Ok(Environment::new(tables, patterns, zone))
 }
 
-impl Program {
-    /// Calls back with every column that it reads.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
-        self.environment.reads(back);
+impl CompiledExpression {
+    /// Calls `back` with every column that it reads.
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
+        self.environment.for_each_column(back);
     }
 
-    /// Its values for the rows of a run.
+    /// Evaluates the rows of a run to a column.
     pub(crate) fn column(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Column> {
-        let rows = self.environment.over(&self.node, run, work)?;
+        let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let mut codes_of = Vec::with_capacity(rows.values.len());
         let mut values: Vec<Json> = Vec::new();
         let mut known = std::collections::HashMap::new();
@@ -158,76 +173,81 @@ impl Program {
         Ok(Column::new(rows.codes.into_iter().map(code).collect(), values))
     }
 
-    /// The rows of a run for which it holds.
+    /// The rows of a run for which it is true.
     pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
-        let rows = self.environment.over(&self.node, run, work)?;
+        let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
         Ok(match holds.as_slice() {
             [] => Mask::Nothing,
-            answers if answers.iter().all(|holds| *holds) => Mask::Every,
-            answers if !answers.iter().any(|holds| *holds) => Mask::Nothing,
-            answers => {
-                let holds = |code: &u32| answers.get(*code as usize).copied().unwrap_or(false);
+            passes if passes.iter().all(|holds| *holds) => Mask::Every,
+            passes if !passes.iter().any(|holds| *holds) => Mask::Nothing,
+            passes => {
+                let holds = |code: &u32| passes.get(*code as usize).copied().unwrap_or(false);
                 Mask::Rows(rows.codes.iter().map(holds).collect())
             }
         })
     }
 }
 
-impl Aggregation {
-    /// Calls back with every column that it reads.
-    pub(crate) fn reads(&self, back: &mut dyn FnMut(&RowKey)) {
-        self.environment.reads(back);
+impl CompiledAggregate {
+    /// Calls `back` with every column that it reads.
+    pub(crate) fn for_each_column(&self, back: &mut dyn FnMut(&ColumnRef)) {
+        self.environment.for_each_column(back);
     }
 
-    /// What the rows of a run give to it.
-    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<Inputs<'a>> {
+    /// Evaluates the inputs for the rows of a run.
+    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<AggregateInputs<'a>> {
         let inputs = self.calls.iter().map(|call| {
             let (of, when) = call.nodes();
-            let over =
-                |node: Option<&Node>| node.map(|node| self.environment.over(node, run, work)).transpose();
+            let over = |node: Option<&Node>| {
+                node.map(|node| self.environment.evaluate_rows(node, run, work)).transpose()
+            };
             call.input(over(of)?, over(when)?, self.environment.zone(), work)
         });
-        Ok(Inputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
+        Ok(AggregateInputs { run, inputs: inputs.collect::<CalcResult<_>>()? })
     }
 
-    /// Takes in a row of a run. A tally begins as [`Tally::default`].
-    pub(crate) fn add(&self, tally: &mut Tally, inputs: &Inputs<'_>, row: usize) {
-        if tally.slots.is_empty() {
-            tally.slots = self.calls.iter().map(Aggregated::slot).collect();
+    /// Adds a row to the state. The initial state is [`AggregateState::default`].
+    pub(crate) fn add(&self, state: &mut AggregateState, inputs: &AggregateInputs<'_>, row: usize) {
+        if state.accumulators.is_empty() {
+            state.accumulators = self.calls.iter().map(AggregateCall::accumulator).collect();
         }
-        tally.rows += 1;
-        for (slot, input) in tally.slots.iter_mut().zip(&inputs.inputs) {
-            slot.add(input, inputs.run, row);
+        state.rows += 1;
+        for (accumulator, input) in state.accumulators.iter_mut().zip(&inputs.inputs) {
+            accumulator.add(input, inputs.run, row);
         }
     }
 
-    /// The number that a tally comes to; 0 where there is none.
-    pub(crate) fn finish(&self, tally: &Tally, work: &WorkBudget<'_>) -> f64 {
-        if tally.rows == 0 {
+    /// The result of a state; 0 if it has no rows or the result is missing.
+    pub(crate) fn finish(&self, state: &AggregateState, work: &WorkBudget<'_>) -> f64 {
+        if state.rows == 0 {
             return 0.0;
         }
-        let results: Vec<_> =
-            self.calls.iter().zip(&tally.slots).map(|(call, slot)| call.result(slot)).collect();
-        self.environment.of_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
+        let results: Vec<_> = self
+            .calls
+            .iter()
+            .zip(&state.accumulators)
+            .map(|(call, accumulator)| call.result(accumulator))
+            .collect();
+        self.environment.evaluate_aggregates(&self.node, &results, work).number().unwrap_or(0.0)
     }
 }
 
-impl Tally {
-    /// Bytes held, about.
+impl AggregateState {
+    /// Approximate memory in bytes.
     pub(crate) fn weight(&self) -> usize {
-        48 + self.slots.iter().map(Slot::weight).sum::<usize>()
+        48 + self.accumulators.iter().map(Accumulator::weight).sum::<usize>()
     }
 
-    /// The sum of two tallies of one aggregation.
+    /// Merges another state of the same aggregate.
     pub(crate) fn merge(&mut self, other: Self) {
         self.rows += other.rows;
-        if self.slots.is_empty() {
-            self.slots = other.slots;
+        if self.accumulators.is_empty() {
+            self.accumulators = other.accumulators;
             return;
         }
-        for (slot, more) in self.slots.iter_mut().zip(other.slots) {
-            slot.merge(more);
+        for (accumulator, more) in self.accumulators.iter_mut().zip(other.accumulators) {
+            accumulator.merge(more);
         }
     }
 }

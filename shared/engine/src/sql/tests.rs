@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::limits;
-use crate::scan::{ColumnKey, FactKey};
+use crate::scan::{ColumnKey, JoinedColumnKey};
 
 const ZONE: Tz = chrono_tz::America::New_York;
 
@@ -34,15 +34,18 @@ fn run(rows: &[Json]) -> Run {
     }
     let all = |value: &str| text_column(vec![json!(value); count]);
     run.columns.insert(ColumnKey::DistinctId, all("u1"));
-    run.facts.insert(FactKey::PersonId, all("p1"));
-    run.facts.insert(FactKey::Person("plan".to_owned()), all("free"));
-    run.facts.insert(FactKey::Group(1, "size".to_owned()), text_column(vec![json!(40); count]));
-    run.facts.insert(FactKey::Session("$session_duration".to_owned()), text_column(vec![json!(90); count]));
+    run.facts.insert(JoinedColumnKey::PersonId, all("p1"));
+    run.facts.insert(JoinedColumnKey::Person("plan".to_owned()), all("free"));
+    run.facts.insert(JoinedColumnKey::Group(1, "size".to_owned()), text_column(vec![json!(40); count]));
+    run.facts.insert(
+        JoinedColumnKey::Session("$session_duration".to_owned()),
+        text_column(vec![json!(90); count]),
+    );
     run
 }
 
-fn program(text: &str) -> Program {
-    Expression::parse(text, "sql").unwrap().compile(ZONE, &mut Budget::default(), "sql").unwrap()
+fn program(text: &str) -> CompiledExpression {
+    Expression::parse(text, "sql").unwrap().compile(ZONE, &mut CompileBudget::default(), "sql").unwrap()
 }
 
 /// The value of an expression for one event; null for what is missing.
@@ -89,10 +92,10 @@ fn columns_are_asked_for_once() {
     let program =
         program("concat(properties.a, properties.a, person.properties.plan, group_1.properties.size)");
     let mut keys = Vec::new();
-    program.reads(&mut |key| keys.push(key.clone()));
-    let person = RowKey::Fact(FactKey::Person("plan".to_owned()));
-    let group = RowKey::Fact(FactKey::Group(1, "size".to_owned()));
-    assert_eq!(keys, [RowKey::Event(ColumnKey::Property("a".to_owned())), person, group]);
+    program.for_each_column(&mut |key| keys.push(key.clone()));
+    let person = ColumnRef::Joined(JoinedColumnKey::Person("plan".to_owned()));
+    let group = ColumnRef::Joined(JoinedColumnKey::Group(1, "size".to_owned()));
+    assert_eq!(keys, [ColumnRef::Event(ColumnKey::Property("a".to_owned())), person, group]);
 }
 
 #[test]
@@ -302,16 +305,16 @@ fn what_is_outside_of_the_subset_is_refused_by_name() {
         assert!(detail.contains(named), "{text}: {detail}");
     }
     let expression = Expression::parse("match(properties.a, '(')", "sql").unwrap();
-    let error = expression.compile(ZONE, &mut Budget::default(), "sql").unwrap_err();
+    let error = expression.compile(ZONE, &mut CompileBudget::default(), "sql").unwrap_err();
     assert_eq!(error.detail, "\"(\" is not a valid regular expression.");
     let error = program_budget(limits::REGEXES + 1).unwrap_err();
     assert!(error.detail.starts_with("Too many regular expressions"), "{error}");
     assert!(program_budget(limits::REGEXES).is_ok());
 }
 
-fn program_budget(patterns: usize) -> CalcResult<Program> {
+fn program_budget(patterns: usize) -> CalcResult<CompiledExpression> {
     let text = vec!["match(event, 'a')"; patterns].join(" or ");
-    Expression::parse(&text, "sql")?.compile(ZONE, &mut Budget::default(), "sql")
+    Expression::parse(&text, "sql")?.compile(ZONE, &mut CompileBudget::default(), "sql")
 }
 
 #[test]
@@ -349,8 +352,11 @@ fn texts_do_not_grow_without_bound() {
     assert_eq!(value(&doubled, json!({"a": "a"})), Json::Null);
 }
 
-fn aggregation(text: &str) -> Aggregation {
-    Aggregate::parse(text, "math_hogql").unwrap().compile(ZONE, &mut Budget::default(), "math_hogql").unwrap()
+fn aggregation(text: &str) -> CompiledAggregate {
+    Aggregate::parse(text, "math_hogql")
+        .unwrap()
+        .compile(ZONE, &mut CompileBudget::default(), "math_hogql")
+        .unwrap()
 }
 
 /// The number for all rows, first in one tally, then in two that are merged either way.
@@ -360,7 +366,7 @@ fn number(text: &str, rows: &[Json]) -> f64 {
     let work = &WorkBudget::new(&|| false);
     let inputs = aggregation.inputs(&run, work).unwrap();
     let tally = |rows: &mut dyn Iterator<Item = usize>| {
-        let mut tally = Tally::default();
+        let mut tally = AggregateState::default();
         rows.for_each(|row| aggregation.add(&mut tally, &inputs, row));
         tally
     };
@@ -467,7 +473,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "(properties\\.a|event|[-+*/%=<>!?:(),'`\"0-9. ]| and | or | not |like|in|is|null|count|sum|if|concat|\\$|é){0,30}") {
         if let Ok(expression) = Expression::parse(&text, "sql")
-            && let Ok(program) = expression.compile(ZONE, &mut Budget::default(), "sql")
+            && let Ok(program) = expression.compile(ZONE, &mut CompileBudget::default(), "sql")
         {
             let run = run(&[json!({"a": 1}), json!({"a": "x"})]);
             prop_assert_eq!(program.column(&run, &WorkBudget::new(&|| false)).unwrap().codes.len(), 2);

@@ -1,28 +1,28 @@
-//! What an expression calculates, as a tree; and the way from parsed SQL to it.
+//! The syntax tree of expressions, built from parsed SQL.
 //!
-//! Must stay true: whatever is outside of the documented subset is refused here by its name, so that a tree that exists
-//! can be calculated; trees are bounded in depth and in nodes.
+//! Must stay true: SQL outside of the documented subset is an error that names it, so every tree can be evaluated; depth
+//! and node count are limited.
 
 use sqlparser::ast::{
     BinaryOperator, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     UnaryOperator, Value as Literal,
 };
 
-use super::aggregate::{Aggregated, Kind};
+use super::aggregate::{AggregateCall, AggregateFunction};
 use super::function::Function;
+use super::unsupported::construct_name;
 use super::value::Value;
-use super::words::construct;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
-use crate::scan::{ColumnKey, FactKey, RowKey};
+use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey};
 
-/// A part of an expression.
+/// A node of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     Literal(Value),
     /// The event's name.
     Event,
-    /// When it happened.
+    /// The event's time.
     Timestamp,
     /// The column with this index.
     Column(usize),
@@ -37,7 +37,7 @@ pub(crate) enum Node {
     Like {
         text: Box<Node>,
         pattern: Box<Node>,
-        fold: bool,
+        ignore_case: bool,
         negated: bool,
     },
     In {
@@ -50,9 +50,9 @@ pub(crate) enum Node {
         negated: bool,
     },
     Call(Function, Vec<Node>),
-    /// Whether the pattern with this index is found in a text.
+    /// Whether the pattern with this index matches a text.
     Match(Box<Node>, usize),
-    /// What the pattern finds in a text.
+    /// The part of a text that the pattern matches.
     Extract(Box<Node>, usize),
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Comparison {
 }
 
 impl Node {
-    /// Whether it looks at the time of the event.
+    /// Whether it reads the event's time.
     pub(crate) fn is_timed(&self) -> bool {
         match self {
             Self::Timestamp => true,
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Whether it gives an instant or a day.
+    /// Whether its value is an instant or a date.
     fn gives_time(&self) -> bool {
         match self {
             Self::Timestamp => true,
@@ -105,35 +105,35 @@ impl Node {
     }
 }
 
-/// What the nodes of one expression refer to by index.
+/// The columns and patterns that nodes reference by index.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tables {
+pub(crate) struct SymbolTable {
     /// The columns that are read.
-    pub(crate) columns: Vec<RowKey>,
+    pub(crate) columns: Vec<ColumnRef>,
     /// Regular expressions.
     pub(crate) patterns: Vec<String>,
 }
 
-/// Makes trees of parsed SQL.
-pub(super) struct Reader<'a> {
+/// Builds trees from parsed SQL.
+pub(super) struct TreeBuilder<'a> {
     pub(super) attr: &'a str,
-    pub(super) tables: Tables,
-    /// The aggregates met so far; none where one event's value is asked for.
-    pub(super) aggregates: Option<Vec<Aggregated>>,
+    pub(super) tables: SymbolTable,
+    /// The aggregates found so far; none if aggregates are not allowed.
+    pub(super) aggregates: Option<Vec<AggregateCall>>,
     nodes: usize,
     inside_aggregate: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(attr: &'a str, aggregates: Option<Vec<Aggregated>>) -> Self {
-        Self { attr, tables: Tables::default(), aggregates, nodes: 0, inside_aggregate: false }
+impl<'a> TreeBuilder<'a> {
+    pub(super) fn new(attr: &'a str, aggregates: Option<Vec<AggregateCall>>) -> Self {
+        Self { attr, tables: SymbolTable::default(), aggregates, nodes: 0, inside_aggregate: false }
     }
 
     pub(super) fn invalid(&self, detail: impl Into<String>) -> CalcError {
         CalcError::invalid(self.attr, detail)
     }
 
-    fn unknown(&self, what: &str) -> CalcError {
+    fn unsupported(&self, what: &str) -> CalcError {
         self.invalid(format!("SQL expressions do not support {what}."))
     }
 
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         self.node(expr, depth + 1).map(Box::new)
     }
 
-    /// The tree of an expression that stands so deep in another one.
+    /// Builds the node of an expression at nesting depth `depth`.
     pub(super) fn node(&mut self, expr: &Expr, depth: usize) -> CalcResult<Node> {
         self.nodes += 1;
         if self.nodes > limits::EXPRESSION_NODES {
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
                 self.like(expr, pattern, true, *negated, depth)
             }
             Expr::Function(call) => self.call(call, depth),
-            other => Err(self.unknown(&construct(other))),
+            other => Err(self.unsupported(&construct_name(other))),
         }
     }
 
@@ -190,11 +190,11 @@ impl<'a> Reader<'a> {
             Literal::SingleQuotedString(text) => Value::Text(text.clone()),
             Literal::Boolean(value) => Value::Bool(*value),
             Literal::Null => Value::Missing,
-            other => return Err(self.unknown(&other.to_string())),
+            other => return Err(self.unsupported(&other.to_string())),
         }))
     }
 
-    /// A name, or several with dots between them.
+    /// A field name with its dot-separated parts.
     fn field(&mut self, names: &[Ident]) -> CalcResult<Node> {
         let parts: Vec<&str> = names.iter().map(|name| name.value.as_str()).collect();
         let written = parts.join(".");
@@ -210,17 +210,17 @@ impl<'a> Reader<'a> {
         let key = match parts.as_slice() {
             ["event"] => return Ok(Node::Event),
             ["timestamp"] => return Ok(Node::Timestamp),
-            ["distinct_id"] => RowKey::Event(ColumnKey::DistinctId),
-            ["person_id"] => RowKey::Fact(FactKey::PersonId),
-            ["properties", name] => RowKey::Event(ColumnKey::Property((*name).to_owned())),
-            ["person", "properties", name] => RowKey::Fact(FactKey::Person((*name).to_owned())),
+            ["distinct_id"] => ColumnRef::Event(ColumnKey::DistinctId),
+            ["person_id"] => ColumnRef::Joined(JoinedColumnKey::PersonId),
+            ["properties", name] => ColumnRef::Event(ColumnKey::Property((*name).to_owned())),
+            ["person", "properties", name] => ColumnRef::Joined(JoinedColumnKey::Person((*name).to_owned())),
             ["session", "$session_duration"] => {
-                RowKey::Fact(FactKey::Session("$session_duration".to_owned()))
+                ColumnRef::Joined(JoinedColumnKey::Session("$session_duration".to_owned()))
             }
             [type_, "properties", name] if group(type_).is_some() => {
-                RowKey::Fact(FactKey::Group(group(type_).unwrap_or(0), (*name).to_owned()))
+                ColumnRef::Joined(JoinedColumnKey::Group(group(type_).unwrap_or(0), (*name).to_owned()))
             }
-            _ => return Err(self.unknown(&format!("the field {written}"))),
+            _ => return Err(self.unsupported(&format!("the field {written}"))),
         };
         let columns = &mut self.tables.columns;
         let index = columns.iter().position(|known| *known == key).unwrap_or_else(|| {
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     /// An operand of arithmetic.
     fn number(&mut self, expr: &Expr, depth: usize) -> CalcResult<Node> {
         let node = self.node(expr, depth + 1)?;
-        if node.gives_time() { Err(self.unknown("arithmetic with dates")) } else { Ok(node) }
+        if node.gives_time() { Err(self.unsupported("arithmetic with dates")) } else { Ok(node) }
     }
 
     fn binary(
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
                     BinaryOperator::LtEq => Comparison::LessOrEqual,
                     BinaryOperator::Gt => Comparison::Greater,
                     BinaryOperator::GtEq => Comparison::GreaterOrEqual,
-                    other => return Err(self.unknown(&format!("the operator {other}"))),
+                    other => return Err(self.unsupported(&format!("the operator {other}"))),
                 };
                 let left = self.boxed(left, depth)?;
                 return Ok(Node::Compare(comparison, left, self.boxed(right, depth)?));
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         Ok(Node::Arithmetic(arithmetic, left, Box::new(self.number(right, depth)?)))
     }
 
-    /// The members of `a and b and c`, which the parser nests from the left.
+    /// Flattens `a and b and c`, which the parser nests to the left.
     fn chain(
         &mut self,
         mut left: &Expr,
@@ -293,12 +293,12 @@ impl<'a> Reader<'a> {
         &mut self,
         text: &Expr,
         pattern: &Expr,
-        fold: bool,
+        ignore_case: bool,
         negated: bool,
         depth: usize,
     ) -> CalcResult<Node> {
         let text = self.boxed(text, depth)?;
-        Ok(Node::Like { text, pattern: self.boxed(pattern, depth)?, fold, negated })
+        Ok(Node::Like { text, pattern: self.boxed(pattern, depth)?, ignore_case, negated })
     }
 
     fn call(&mut self, call: &Call, depth: usize) -> CalcResult<Node> {
@@ -309,20 +309,20 @@ impl<'a> Reader<'a> {
             && call.within_group.is_empty()
             && !call.uses_odbc_syntax;
         if !plain {
-            return Err(self.unknown(&format!("clauses behind {name}()")));
+            return Err(self.unsupported(&format!("clauses behind {name}()")));
         }
-        if let Some(kind) = Kind::named(&name) {
+        if let Some(kind) = AggregateFunction::from_name(&name) {
             return self.aggregate(kind, call, depth);
         }
-        let Some(function) = Function::named(&name) else {
-            return Err(self.unknown(&format!("the function {name}()")));
+        let Some(function) = Function::from_name(&name) else {
+            return Err(self.unsupported(&format!("the function {name}()")));
         };
         if !matches!(call.parameters, FunctionArguments::None) {
-            return Err(self.unknown(&format!("parameters of {name}()")));
+            return Err(self.unsupported(&format!("parameters of {name}()")));
         }
         let (arguments, distinct) = self.arguments(&call.args, &name)?;
         if distinct {
-            return Err(self.unknown(&format!("distinct in {name}()")));
+            return Err(self.unsupported(&format!("distinct in {name}()")));
         }
         if !function.takes(arguments.len()) {
             let name = function.name();
@@ -341,9 +341,9 @@ impl<'a> Reader<'a> {
         Ok(Node::Call(function, nodes))
     }
 
-    /// A search for a regular expression, which must not differ from event to event.
+    /// Builds `match` or `extract`. The pattern must be a constant.
     fn pattern(&mut self, function: Function, arguments: &[&Expr], depth: usize) -> CalcResult<Node> {
-        let [text, pattern] = arguments else { return Err(self.unknown(function.name())) };
+        let [text, pattern] = arguments else { return Err(self.unsupported(function.name())) };
         let text = self.boxed(text, depth)?;
         let Node::Literal(Value::Text(pattern)) = self.node(pattern, depth + 1)? else {
             let name = function.name();
@@ -354,20 +354,20 @@ impl<'a> Reader<'a> {
         Ok(if function == Function::Match { Node::Match(text, index) } else { Node::Extract(text, index) })
     }
 
-    fn aggregate(&mut self, kind: Kind, call: &Call, depth: usize) -> CalcResult<Node> {
+    fn aggregate(&mut self, kind: AggregateFunction, call: &Call, depth: usize) -> CalcResult<Node> {
         let name = kind.name();
         if self.aggregates.is_none() {
             return Err(self.invalid(format!("{name}() is of many events: it has no meaning for one event.")));
         }
         if self.inside_aggregate {
-            return Err(self.unknown("aggregates inside each other"));
+            return Err(self.unsupported("aggregates inside each other"));
         }
         let level = match &call.parameters {
             FunctionArguments::None => None,
             parameters => {
                 let (parameters, _) = self.arguments(parameters, name)?;
                 let [level] = parameters.as_slice() else {
-                    return Err(self.unknown(&format!("these parameters of {name}()")));
+                    return Err(self.unsupported(&format!("these parameters of {name}()")));
                 };
                 match self.node(level, depth + 1)? {
                     Node::Literal(Value::Number(level)) => Some(level),
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         };
         let stars = matches!(&call.args, FunctionArguments::List(list)
             if matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]));
-        let (arguments, distinct) = if stars && kind == Kind::Count {
+        let (arguments, distinct) = if stars && kind == AggregateFunction::Count {
             (Vec::new(), false)
         } else {
             self.arguments(&call.args, name)?
@@ -388,29 +388,29 @@ impl<'a> Reader<'a> {
         self.inside_aggregate = false;
         let nodes = nodes?;
         if kind.is_numeric() && nodes.first().is_some_and(Node::gives_time) {
-            return Err(self.unknown(&format!("{name}() of dates")));
+            return Err(self.unsupported(&format!("{name}() of dates")));
         }
-        let aggregated = Aggregated::new(kind, level, distinct, nodes).map_err(|why| self.invalid(why))?;
+        let aggregated = AggregateCall::new(kind, level, distinct, nodes).map_err(|why| self.invalid(why))?;
         let aggregates = self.aggregates.get_or_insert_default();
         aggregates.push(aggregated);
         Ok(Node::Aggregate(aggregates.len() - 1))
     }
 
-    /// Plain arguments, and whether `distinct` stands before them.
+    /// The positional arguments, and whether they have `distinct`.
     fn arguments<'e>(&self, of: &'e FunctionArguments, name: &str) -> CalcResult<(Vec<&'e Expr>, bool)> {
-        let unknown = || self.unknown(&format!("these arguments of {name}()"));
-        let FunctionArguments::List(list) = of else { return Err(unknown()) };
+        let unsupported_arguments = || self.unsupported(&format!("these arguments of {name}()"));
+        let FunctionArguments::List(list) = of else { return Err(unsupported_arguments()) };
         if !list.clauses.is_empty() {
-            return Err(unknown());
+            return Err(unsupported_arguments());
         }
         let distinct = match list.duplicate_treatment {
             None => false,
             Some(sqlparser::ast::DuplicateTreatment::Distinct) => true,
-            Some(sqlparser::ast::DuplicateTreatment::All) => return Err(unknown()),
+            Some(sqlparser::ast::DuplicateTreatment::All) => return Err(unsupported_arguments()),
         };
         let arguments = list.args.iter().map(|argument| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
-            _ => Err(unknown()),
+            _ => Err(unsupported_arguments()),
         });
         Ok((arguments.collect::<CalcResult<Vec<_>>>()?, distinct))
     }

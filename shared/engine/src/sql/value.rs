@@ -1,7 +1,7 @@
-//! The values that expressions calculate with.
+//! Values of expressions.
 //!
-//! Must stay true: a property's value is a text or a number by its content, so that `5` and `"5"` are the same number
-//! and the same text; what is missing stays missing in arithmetic; no value is longer than [`limits::EXPRESSION_TEXT`].
+//! Must stay true: property values convert by content, so `5` and `"5"` are the same number and the same text; arithmetic
+//! with a missing value is missing; no text is longer than [`limits::EXPRESSION_TEXT`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,35 +15,35 @@ use crate::limits;
 use crate::scan::Micros;
 use crate::text;
 
-/// Whole numbers from here on are no longer exact as floats.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// From here on (2^53), floats do not represent all whole numbers.
+const EXACT_FLOAT_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     /// Absent or null.
     Missing,
-    /// What a comparison gives.
+    /// Result of a comparison.
     Bool(bool),
     /// Always finite.
     Number(f64),
     /// Text.
     Text(String),
-    /// An instant; a `fine` one shows its fraction of a second.
+    /// An instant; `fine`: its text has fractional seconds.
     Time { at: Micros, fine: bool },
-    /// A day.
+    /// A date.
     Date(NaiveDate),
-    /// What a text was split into.
+    /// Parts of a split text.
     List(Vec<String>),
 }
 
 impl Value {
-    /// A property's value. Booleans are texts, as are whole numbers that a float cannot hold.
+    /// Converts a property value. Booleans become texts, as do whole numbers that a float cannot represent.
     pub(crate) fn of_property(value: Option<&Json>) -> Self {
         match value {
             None | Some(Json::Null) => Self::Missing,
             Some(Json::Number(number)) => match number.as_f64() {
-                Some(float) if number.is_f64() || float.abs() < EXACT => Self::number_of(float),
+                Some(float) if number.is_f64() || float.abs() < EXACT_FLOAT_LIMIT => Self::number_of(float),
                 _ => Self::Text(number.to_string()),
             },
             Some(other) => {
@@ -52,17 +52,17 @@ impl Value {
         }
     }
 
-    /// A number; missing when it is none that JSON could carry.
+    /// A number; missing if it is not finite.
     pub(crate) fn number_of(number: f64) -> Self {
         if number.is_finite() { Self::Number(number) } else { Self::Missing }
     }
 
-    /// A text; missing when it is too long.
+    /// A text; missing if it is too long.
     pub(crate) fn text_of(text: String) -> Self {
         if text.len() <= limits::EXPRESSION_TEXT { Self::Text(text) } else { Self::Missing }
     }
 
-    /// One text of several; missing when it is too long.
+    /// Concatenates texts; missing if the result is too long.
     pub(crate) fn text_of_parts<T: AsRef<str>>(parts: impl Iterator<Item = T>) -> Self {
         let mut text = String::new();
         for part in parts {
@@ -74,7 +74,7 @@ impl Value {
         Self::Text(text)
     }
 
-    /// Bytes of its text, about.
+    /// Approximate bytes of its text.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -83,13 +83,13 @@ impl Value {
         }
     }
 
-    /// For a dictionary of values; none for what is missing.
+    /// Converts to JSON; none if missing.
     pub(crate) fn json(&self, zone: Tz) -> Option<Json> {
         match self {
             Self::Missing => None,
             Self::Bool(value) => Some(Json::from(*value)),
             #[expect(clippy::cast_possible_truncation, reason = "a whole number that is exact as a float")]
-            Self::Number(number) if number.fract() == 0.0 && number.abs() < EXACT => {
+            Self::Number(number) if number.fract() == 0.0 && number.abs() < EXACT_FLOAT_LIMIT => {
                 Some(Json::from(*number as i64))
             }
             Self::Number(number) => Some(Json::from(*number)),
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// The text form, instants on the clocks of a zone. None for what is missing.
+    /// The text form, with instants in local time of `zone`. None if missing.
     pub(crate) fn text(&self, zone: Tz) -> Option<Cow<'_, str>> {
         Some(match self {
             Self::Missing => return None,
@@ -114,7 +114,7 @@ impl Value {
         })
     }
 
-    /// The number that it is or spells.
+    /// Its number, parsed from texts; booleans are 0 and 1.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// The same, and for instants and days the seconds since the epoch.
+    /// As [`Value::number`]; instants and dates are seconds since the Unix epoch.
     pub(crate) fn number_or_seconds(&self) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "a microsecond of our days is below 2^52")]
@@ -138,7 +138,7 @@ impl Value {
         }
     }
 
-    /// Whether it holds as a condition; none for what is missing.
+    /// Its truth value as a condition; none if missing.
     pub(crate) fn truth(&self) -> Option<bool> {
         match self {
             Self::Missing => None,
@@ -148,7 +148,7 @@ impl Value {
         }
     }
 
-    /// The instant that it is or names; a day is its midnight.
+    /// Its instant, parsed from texts and numbers; a date is its midnight.
     pub(crate) fn instant(&self, zone: Tz) -> Option<Micros> {
         match self {
             Self::Time { at, .. } => Some(*at),
@@ -159,7 +159,7 @@ impl Value {
         }
     }
 
-    /// The day of that instant.
+    /// The date of its instant.
     pub(crate) fn date(&self, zone: Tz) -> Option<NaiveDate> {
         match self {
             Self::Date(day) => Some(*day),
@@ -171,7 +171,7 @@ impl Value {
         matches!(self, Self::Time { .. } | Self::Date(_))
     }
 
-    /// How it stands to another value; none where they cannot be compared or one is missing.
+    /// Compares with another value; none if they are not comparable or one is missing.
     pub(crate) fn order(&self, other: &Self, zone: Tz) -> Option<Ordering> {
         match (self, other) {
             (Self::Missing, _) | (_, Self::Missing) => None,
@@ -179,35 +179,35 @@ impl Value {
                 (Some(left), Some(right)) => left.partial_cmp(&right),
                 _ => Some(left.cmp(right)),
             },
-            (left, right) => left.order_of_kinds(right, zone),
+            (left, right) => left.order_mixed_types(right, zone),
         }
     }
 
-    /// Whether it is the same as another value; none where one is missing.
+    /// Whether it equals another value; none if one is missing.
     pub(crate) fn equals(&self, other: &Self, zone: Tz) -> Option<bool> {
         match (self, other) {
             (Self::Missing, _) | (_, Self::Missing) => None,
             (Self::Text(left), Self::Text(right)) => Some(left == right),
-            (left, right) => Some(left.order_of_kinds(right, zone) == Some(Ordering::Equal)),
+            (left, right) => Some(left.order_mixed_types(right, zone) == Some(Ordering::Equal)),
         }
     }
 
-    /// Values that are not both texts: as instants, as numbers, or, of lists, as texts.
-    fn order_of_kinds(&self, other: &Self, zone: Tz) -> Option<Ordering> {
+    /// Compares values that are not both texts: as instants, as numbers, or for lists as texts.
+    fn order_mixed_types(&self, other: &Self, zone: Tz) -> Option<Ordering> {
         if self.is_time() || other.is_time() {
             return Some(self.instant(zone)?.cmp(&other.instant(zone)?));
         }
         match (self, other) {
             (Self::List(_), _) | (_, Self::List(_)) => Some(self.text(zone)?.cmp(&other.text(zone)?)),
-            (Self::Bool(left), Self::Text(right)) => Some(left.cmp(&spelled(right)?)),
-            (Self::Text(left), Self::Bool(right)) => Some(spelled(left)?.cmp(right)),
+            (Self::Bool(left), Self::Text(right)) => Some(left.cmp(&parse_bool(right)?)),
+            (Self::Text(left), Self::Bool(right)) => Some(parse_bool(left)?.cmp(right)),
             (left, right) => left.number()?.partial_cmp(&right.number()?),
         }
     }
 }
 
-/// The boolean that a text spells.
-fn spelled(text: &str) -> Option<bool> {
+/// Parses a boolean.
+fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" => Some(true),
         "0" => Some(false),

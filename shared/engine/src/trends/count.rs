@@ -1,7 +1,7 @@
 //! The inner loops of trends: rows of runs into buckets.
 
+use crate::dates::bucket_search::BucketFinder;
 use crate::dates::buckets::Buckets;
-use crate::dates::places::Finder;
 use crate::filter::Mask;
 use crate::scan::{Micros, Run};
 
@@ -36,7 +36,7 @@ fn add_one(counts: &mut [u64], bucket: usize) {
 /// Tells which bucket an instant lies in, without a branch on it, which nobody could foretell.
 #[derive(Clone, Copy)]
 pub(super) struct Bucketing<'a> {
-    finder: Finder<'a>,
+    finder: BucketFinder<'a>,
     first: Micros,
     last: Micros,
     outside: usize,
@@ -45,8 +45,8 @@ pub(super) struct Bucketing<'a> {
 impl<'a> Bucketing<'a> {
     /// Instants between the bounds, both included, lie in their bucket, others `outside`. One bucket where none are given.
     pub(super) fn new(buckets: Option<&'a Buckets>, bounds: (Micros, Micros), outside: usize) -> Self {
-        let nowhere = Self { finder: Finder::EVER, first: Micros::MAX, last: Micros::MIN, outside };
-        match buckets.map_or(Some(Finder::EVER), Buckets::finder) {
+        let nowhere = Self { finder: BucketFinder::SINGLE, first: Micros::MAX, last: Micros::MIN, outside };
+        match buckets.map_or(Some(BucketFinder::SINGLE), Buckets::finder) {
             Some(finder) => Self { finder, first: bounds.0.max(finder.first()), last: bounds.1, outside },
             None => nowhere,
         }

@@ -10,15 +10,15 @@ use super::keys::Layer;
 use super::numbers::Numbers;
 use super::slot::{Slot, Slots};
 use super::state::{Crowd, Seen, Tally};
-use crate::dictionary::text_id;
+use crate::dictionary::text_hash;
 use crate::error::CalcResult;
-use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
+use crate::join::{group_column, session_column};
 use crate::matcher::Matcher;
 use crate::plan::Compiler;
 use crate::query::{Math, NumberSource, Series, Statistic, Who};
-use crate::scan::{Column, ColumnKey, FactKey, Micros, RowKey, Run, Seq};
-use crate::sql::Aggregation;
+use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, Micros, Run, Seq};
+use crate::sql::CompiledAggregate;
 use crate::text::{number_of, text_length, text_of};
 use crate::work::WorkBudget;
 
@@ -30,7 +30,7 @@ pub(super) struct Counter {
     /// Its events without any filter, where the first one of a person matters.
     unfiltered: Option<Matcher>,
     /// What its expression asks for.
-    pub(super) aggregation: Option<Aggregation>,
+    pub(super) aggregation: Option<CompiledAggregate>,
     /// What is counted.
     pub(super) math: Math,
     /// By what its numbers are multiplied.
@@ -66,7 +66,7 @@ impl Counter {
             return Ok(None);
         };
         let aggregation = match &math {
-            Math::Expression(aggregate) => Some(compiler.aggregate(aggregate, series.source.list())?),
+            Math::Expression(aggregate) => Some(compiler.compile_aggregate(aggregate, series.source.list())?),
             _ => None,
         };
         let unfiltered = match math {
@@ -74,7 +74,7 @@ impl Counter {
             _ => None,
         };
         for key in reads(&math) {
-            compiler.read(&key, series.source.list())?;
+            compiler.require_value(&key, series.source.list())?;
         }
         let multiplier = series.math_arguments.multiplier.unwrap_or(1.0);
         Ok(Some(Self { matcher, unfiltered, aggregation, math, multiplier }))
@@ -205,25 +205,27 @@ impl Counter {
     }
 }
 
-fn reads(math: &Math) -> Vec<RowKey> {
+fn reads(math: &Math) -> Vec<ColumnRef> {
     match math {
         Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
-            vec![RowKey::Event(group_column(*index))]
+            vec![ColumnRef::Event(group_column(*index))]
         }
-        Math::Unique(Who::Session) => vec![RowKey::Event(session_column())],
+        Math::Unique(Who::Session) => vec![ColumnRef::Event(session_column())],
         Math::Property(_, NumberSource::SessionDuration) => {
-            vec![RowKey::Event(session_column()), row_key(&NumberSource::SessionDuration)]
+            vec![ColumnRef::Event(session_column()), row_key(&NumberSource::SessionDuration)]
         }
         Math::Property(_, source) => vec![row_key(source)],
         _ => Vec::new(),
     }
 }
 
-fn row_key(source: &NumberSource) -> RowKey {
+fn row_key(source: &NumberSource) -> ColumnRef {
     match source {
-        NumberSource::Event(key) => RowKey::Event(ColumnKey::Property(key.clone())),
-        NumberSource::Person(key) => RowKey::Fact(FactKey::Person(key.clone())),
-        NumberSource::SessionDuration => RowKey::Fact(FactKey::Session("$session_duration".to_owned())),
+        NumberSource::Event(key) => ColumnRef::Event(ColumnKey::Property(key.clone())),
+        NumberSource::Person(key) => ColumnRef::Joined(JoinedColumnKey::Person(key.clone())),
+        NumberSource::SessionDuration => {
+            ColumnRef::Joined(JoinedColumnKey::Session("$session_duration".to_owned()))
+        }
     }
 }
 
@@ -402,7 +404,7 @@ fn ids<'a>(
     work: &WorkBudget<'_>,
 ) -> CalcResult<Vec<Coded<'a, u128>>> {
     fn id(value: &serde_json::Value) -> Option<u128> {
-        text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text))
+        text_of(value).filter(|text| !text.is_empty()).map(|text| text_hash(&text))
     }
     let of_run = |run: &'a Run| Ok(Coded { missing, ..Coded::new(run.columns.get(key), id, work)? });
     rows.list.iter().map(|(run, ..)| of_run(run)).collect()

@@ -14,7 +14,7 @@ use crate::error::CalcResult;
 use crate::filter::Mask;
 use crate::limits;
 use crate::query::Statistic;
-use crate::scan::{MISSING, RowKey};
+use crate::scan::{ColumnRef, MISSING};
 use crate::text::number_of;
 use crate::work::WorkBudget;
 
@@ -50,7 +50,7 @@ impl<'w, T: Copy + Default> Blocks<'w, T> {
         let place = self.keys.len();
         if (place + 1).saturating_mul(self.width) > self.most
             || key == MISSING
-            || !self.work.allows(self.width)
+            || !self.work.try_consume(self.width)
         {
             return None;
         }
@@ -82,7 +82,7 @@ impl Blocks<'_, u64> {
     /// Why there was no place for a key.
     fn refused<R>(&self) -> CalcResult<R> {
         self.work.check()?;
-        Err(limits::holds_too_much())
+        Err(limits::too_much_memory())
     }
 }
 
@@ -319,7 +319,7 @@ pub(super) fn numbers(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
     width: usize,
-    (statistic, key): (Statistic, &RowKey),
+    (statistic, key): (Statistic, &ColumnRef),
     work: &WorkBudget<'_>,
 ) -> CalcResult<Tallies> {
     let columns = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of, work));

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::breakdown::{Reader, Texts};
+use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::error::CalcResult;
 use crate::filter::Mask;
 use crate::limits;
 use crate::query::CohortChoice;
-use crate::scan::{FactKey, MISSING, RowKey, Run};
+use crate::scan::{ColumnRef, JoinedColumnKey, MISSING, Run};
 use crate::work::WorkBudget;
 
 /// A value of the breakdown.
@@ -31,7 +31,7 @@ pub(super) enum Split {
     /// Not at all.
     Whole,
     /// From values.
-    Texts(Reader),
+    Texts(BreakdownReader),
     /// From membership.
     Cohorts(Vec<CohortChoice>),
 }
@@ -132,7 +132,7 @@ impl Keys {
         })
     }
 
-    fn texts(&mut self, mut parts: Vec<Texts>, work: &WorkBudget<'_>) -> CalcResult<Codes> {
+    fn texts(&mut self, mut parts: Vec<TextColumn>, work: &WorkBudget<'_>) -> CalcResult<Codes> {
         if let [only] = parts.as_mut_slice() {
             let own = std::mem::take(&mut only.values).into_iter();
             let own = own.map(|value| Key::Texts(vec![Some(value)]));
@@ -149,7 +149,7 @@ impl Keys {
             let table = only.table.iter().map(code).collect();
             return Ok(Codes::Coded(only.codes.clone(), table, code(&only.missing)));
         }
-        let text = |part: &Texts, index: u32| {
+        let text = |part: &TextColumn, index: u32| {
             usize::try_from(index).ok().and_then(|index| part.values.get(index)).cloned()
         };
         let rows = parts.first().map_or(0, |part| part.codes.len());
@@ -178,7 +178,9 @@ const PER_KEY: usize = 16;
 /// The rows of members.
 fn members(choice: CohortChoice, run: &Run) -> Mask {
     let CohortChoice::Cohort(id) = choice else { return Mask::Every };
-    let Some(column) = run.column(&RowKey::Fact(FactKey::Member(id))) else { return Mask::Nothing };
+    let Some(column) = run.column(&ColumnRef::Joined(JoinedColumnKey::InCohort(id))) else {
+        return Mask::Nothing;
+    };
     let is: Vec<bool> = column.values.iter().map(|value| *value == serde_json::Value::Bool(true)).collect();
     let of = |code: &u32| usize::try_from(*code).ok().and_then(|code| is.get(code)).copied();
     Mask::Rows(column.codes.iter().map(|code| of(code).unwrap_or(false)).collect())

@@ -28,9 +28,9 @@ use crate::definitions::Definitions;
 use crate::error::CalcResult;
 use crate::filter::{Mask, Predicate};
 use crate::limits;
-use crate::plan::{Answer, Compiler, ProjectContext, shared_filter};
+use crate::plan::{Answer, Compiler, ProjectContext, common_filter};
 use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, Who};
-use crate::regroup::ActorKind;
+use crate::repartition::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use crate::work::WorkBudget;
 use count::{Counted, Per};
@@ -68,7 +68,7 @@ impl Trend {
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
         let periods = periods(query, project, range, compiler.now)?;
-        let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
+        let shared = compiler.compile_filter(&common_filter(&query.common, project)?, "properties")?;
         let counters = query
             .series
             .iter()
@@ -77,10 +77,10 @@ impl Trend {
                 for period in &periods {
                     let first = period.slots(&math).bounds.0.min(period.whole().bounds.0);
                     let from = if math == Math::FirstTime { Micros::MIN } else { first };
-                    compiler.cover(from, period.whole().bounds.1);
+                    compiler.extend_time_range(from, period.whole().bounds.1);
                 }
                 if let Some(actors) = actors_of(&math, project) {
-                    compiler.count(actors);
+                    compiler.add_actor_kind(actors);
                 }
                 Counter::new(series, math, compiler)
             })
@@ -113,7 +113,7 @@ impl Trend {
 
     pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Sum> {
         if let Some(sum) = self.text_counts(partition, work)? {
-            return if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) };
+            return if sum.burst { Err(limits::too_much_memory()) } else { Ok(sum) };
         }
         let mut keys = Keys::default();
         let layers = partition.runs.iter().map(|run| keys.layers(&self.split, run, work));
@@ -146,7 +146,7 @@ impl Trend {
                 }
             }
         }
-        if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) }
+        if sum.burst { Err(limits::too_much_memory()) } else { Ok(sum) }
     }
 
     /// The rows of each run that pass the filters of the whole question.
@@ -213,7 +213,7 @@ impl Trend {
         work.check()?;
         let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
         if sum.burst || !limits::numbers_fit(sum.values(), width) {
-            return Err(limits::holds_too_much());
+            return Err(limits::too_much_memory());
         }
         if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
@@ -259,16 +259,19 @@ fn periods(
 
 /// What splits the rows.
 fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> {
-    use crate::breakdown::Reader;
+    use crate::breakdown::BreakdownReader;
     use crate::query::CohortChoice;
-    use crate::scan::{FactKey, RowKey};
+    use crate::scan::{ColumnRef, JoinedColumnKey};
     Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => Split::Whole,
-        Some(BreakdownBy::Parts { parts, .. }) => Split::Texts(Reader::new(parts, compiler, "breakdown")?),
+        Some(BreakdownBy::Parts { parts, .. }) => {
+            Split::Texts(BreakdownReader::new(parts, compiler, "breakdown")?)
+        }
         Some(BreakdownBy::Cohorts { choices, .. }) => {
             for choice in choices {
                 if let CohortChoice::Cohort(id) = choice {
-                    compiler.read(&RowKey::Fact(FactKey::Member(*id)), "breakdown")?;
+                    compiler
+                        .require_value(&ColumnRef::Joined(JoinedColumnKey::InCohort(*id)), "breakdown")?;
                 }
             }
             Split::Cohorts(choices.clone())

@@ -3,7 +3,7 @@
 //! Must stay true: the result is that of all numbers together, whatever parts they came in and in whatever order: sums are
 //! exact until they are rounded once, percentiles come from all values.
 
-use crate::between::between;
+use crate::interpolate::interpolate;
 use crate::query::Statistic;
 
 /// Numbers gathered for one statistic.
@@ -97,7 +97,7 @@ fn percentile(mut numbers: Vec<f64>, percent: u8) -> f64 {
     let position = f64::from(percent) * last as f64 / 100.0;
     let below = (position.floor() as usize).min(last);
     let (low, high) = (numbers[below], numbers[(below + 1).min(last)]);
-    between(low, high, position - below as f64)
+    interpolate(low, high, position - below as f64)
 }
 
 /// A sum without rounding. Numbers of usual size are added as integers, in units of 2^-64; of the others it has parts

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::keys::{Key, Keys, Layer, Split};
 use super::rows::{NULL, edges_of};
 use super::{Trend, TrendPoint};
-use crate::dictionary::text_id;
+use crate::dictionary::text_hash;
 use crate::error::CalcResult;
-use crate::facts::group_column;
+use crate::join::group_column;
 use crate::people::Matched;
 use crate::query::{BreakdownBy, CohortChoice, Math, Part, Who};
 use crate::scan::{Partition, Run};
@@ -106,7 +106,7 @@ fn who(math: &Math, partition: &Partition, run: &Run, row: usize) -> Option<(Uui
     match math {
         Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
             let key = run.columns.get(&group_column(*index))?.value(row).and_then(text_of)?;
-            Some((Uuid::from_u128(text_id(&key)), Some(key.into_owned())))
+            Some((Uuid::from_u128(text_hash(&key)), Some(key.into_owned())))
         }
         _ => {
             let actor = usize::try_from(*run.actors.get(row)?).ok()?;

@@ -6,8 +6,8 @@
 use chrono::{DateTime, Days, Duration, NaiveDate, Offset};
 use chrono_tz::Tz;
 
+use crate::dates::bucket_search::BucketStarts;
 use crate::dates::buckets::Buckets;
-use crate::dates::places::Places;
 use crate::dates::range::DateRange;
 use crate::dates::{Interval, zone};
 use crate::limits;
@@ -63,7 +63,7 @@ struct BackDays {
     zone: Tz,
     starts: Vec<NaiveDate>,
     /// The first instants of the days from the first one that counts to the last.
-    mornings: Places,
+    mornings: BucketStarts,
     /// By day its buckets; none where clocks change, so that it is not told by its first instant what belongs to it.
     slots: Vec<Option<Slot>>,
 }
@@ -182,7 +182,7 @@ impl Slot {
 impl BackDays {
     /// With a table of the days between these instants.
     fn new(days: u64, zone: Tz, starts: Vec<NaiveDate>, (first, last): (Micros, Micros)) -> Self {
-        let mut back = Self { days, zone, starts, mornings: Places::default(), slots: Vec::new() };
+        let mut back = Self { days, zone, starts, mornings: BucketStarts::default(), slots: Vec::new() };
         let mut mornings = Vec::new();
         let mut day = zone::from_micros(first, zone).date_naive();
         let mut morning = zone::day_start(day, zone);
@@ -199,7 +199,7 @@ impl BackDays {
         }
         mornings.push(morning.timestamp_micros());
         back.slots.push(None);
-        back.mornings = Places::new(mornings);
+        back.mornings = BucketStarts::new(mornings);
         back
     }
 

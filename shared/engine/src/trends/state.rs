@@ -33,7 +33,7 @@ pub(super) enum Tally {
     /// Numbers by bucket.
     Numbers(HashMap<u32, Numbers>),
     /// What an expression has taken in, by bucket.
-    Aggregates(HashMap<u32, sql::Tally>),
+    Aggregates(HashMap<u32, sql::AggregateState>),
     /// Who was seen in which buckets.
     Seen(Crowd),
 }
@@ -150,7 +150,7 @@ impl Tally {
         96 + match self {
             Self::Counts(counts) => return weight_of_counts(counts.len()),
             Self::Numbers(buckets) => buckets.values().map(Numbers::weight).sum(),
-            Self::Aggregates(buckets) => buckets.values().map(sql::Tally::weight).sum(),
+            Self::Aggregates(buckets) => buckets.values().map(sql::AggregateState::weight).sum(),
             Self::Seen(crowd) => size_of::<Seen>() * crowd.distinct,
         }
     }

@@ -108,7 +108,7 @@ impl TextCounts {
                 }
             }
         }
-        let ids = column.values.text_ids();
+        let ids = column.values.text_hashes();
         for (code, cells) in cells.chunks_exact(stride).enumerate() {
             let cells = &cells[..self.width];
             // All of them are looked at, several at a time.

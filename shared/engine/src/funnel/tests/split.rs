@@ -4,14 +4,14 @@ use super::super::queues::UnorderedScanner;
 use super::super::scan::{Bound, Rules, Scanner};
 use super::super::values::{Only, Pass, Split, Values};
 use super::{StepEvent, story, told_of};
-use crate::breakdown::{Reader, Texts};
+use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::limits;
 use crate::query::{Attribution, CohortChoice};
-use crate::scan::{Column, FactKey, MISSING, Micros, Run};
+use crate::scan::{Column, JoinedColumnKey, MISSING, Micros, Run};
 use crate::work::WorkBudget;
 
 fn split(attribution: Attribution, skip_empty: bool, unordered: bool) -> Split {
-    Split::Values { reader: Reader::default(), parts: 1, attribution, skip_empty, unordered }
+    Split::Values { reader: BreakdownReader::default(), parts: 1, attribution, skip_empty, unordered }
 }
 
 /// A story whose events have these values.
@@ -85,20 +85,20 @@ fn in_any_order_the_first_event_taken_is_bound() {
 
 fn values_of(parts: usize) -> Values {
     let attribution = Attribution::FirstTouch;
-    let reader = Reader::default();
+    let reader = BreakdownReader::default();
     Split::Values { reader, parts, attribution, skip_empty: true, unordered: false }.values()
 }
 
 #[test]
 fn values_of_several_keys_are_told_apart_by_place() {
-    let texts = |values: &[&str], codes: &[u32]| Texts {
+    let texts = |values: &[&str], codes: &[u32]| TextColumn {
         codes: codes.to_vec().into(),
         table: (0..).take(values.len()).collect(),
         missing: MISSING,
         values: values.iter().map(|text| (*text).to_owned()).collect(),
     };
     let mut values = values_of(2);
-    let mut keys = |first: Texts, second: Texts| {
+    let mut keys = |first: TextColumn, second: TextColumn| {
         let rows = first.codes.len();
         let codes = values.codes(vec![first, second], rows, &WorkBudget::new(&|| false)).unwrap();
         let key = |code| (code == 0, values.key(code).join("|"));
@@ -116,7 +116,7 @@ fn values_of_several_keys_are_told_apart_by_place() {
 #[test]
 fn more_values_than_the_limit_are_refused() {
     let ask = |count: usize| {
-        let texts = Texts {
+        let texts = TextColumn {
             codes: (0..u32::try_from(count).unwrap()).collect(),
             table: (0..u32::try_from(count).unwrap()).collect(),
             missing: MISSING,
@@ -137,8 +137,8 @@ fn by_cohorts_somebody_counts_in_each_it_is_in() {
     let split = Split::Cohorts(choices);
     let member = |codes: Vec<u32>| Column::new(codes, vec![false.into(), true.into()]);
     let mut run = Run { actors: vec![0, 1].into(), ..Run::default() };
-    run.facts.insert(FactKey::Member(3), member(vec![1, 0]));
-    run.facts.insert(FactKey::Member(4), member(vec![0, 0]));
+    run.facts.insert(JoinedColumnKey::InCohort(3), member(vec![1, 0]));
+    run.facts.insert(JoinedColumnKey::InCohort(4), member(vec![0, 0]));
     let mut values = split.values();
     let codes = split.codes(&run, &mut values, &WorkBudget::new(&|| false)).unwrap().unwrap();
     let keys = |code: u32| {

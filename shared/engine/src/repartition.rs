@@ -1,8 +1,8 @@
-//! From partitions of persons to partitions of other actors: groups, or distinct ids.
+//! Repartitions events from persons to other actors: groups, or distinct ids.
 //!
-//! Must stay true: it is done after facts are joined, so that what is known of a person has become a fact of the row;
-//! an actor's id depends on its key alone, so the answer does not depend on how the persons were divided; rows come out
-//! ordered as a scan gives them. Events that name no actor are left out.
+//! Must stay true: this runs after the join, so that person properties are already columns of the rows; an actor's id
+//! depends only on its key, so the result does not depend on how persons were partitioned; the output rows have the order
+//! of a scan. Events without an actor key are dropped.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,28 +11,28 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::codes::Codes;
+use crate::dictionary_encoder::Codes;
 use crate::error::CalcResult;
-use crate::facts::group_column;
+use crate::join::group_column;
 use crate::plan::ProjectContext;
-use crate::scan::{Column, ColumnKey, FactKey, MISSING, Micros, Partition, Run, Seq};
+use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Micros, Partition, Run, Seq};
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
-/// Who is counted.
+/// The kind of actor that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ActorKind {
-    /// Persons, merges applied.
+    /// Persons, with merged persons resolved to their canonical id.
     #[default]
     Persons,
-    /// Distinct ids, as some projects want it.
+    /// Distinct ids, if the project setting `aggregate_by_distinct_id` is on.
     DistinctIds,
-    /// The groups of the type with this index.
+    /// Groups of the type with this index.
     Groups(u8),
 }
 
 impl ActorKind {
-    /// Groups where a type is given, else what the project counts.
+    /// Groups if a group type is given, else the project's setting.
     pub fn of(project: &ProjectContext, group_type: Option<u8>) -> Self {
         match group_type {
             Some(index) => Self::Groups(index),
@@ -41,7 +41,7 @@ impl ActorKind {
         }
     }
 
-    /// The column that names the actor; none for persons.
+    /// The column with the actor's key; none for persons.
     pub(crate) fn column(self) -> Option<ColumnKey> {
         match self {
             Self::Persons => None,
@@ -51,95 +51,98 @@ impl ActorKind {
     }
 }
 
-/// Space of the ids of actors that are no persons; any constant would do.
-const SPACE: Uuid = Uuid::from_u128(0x6d0c_7a5e_9b1f_4c3a_8e52_d4f0_17a6_93bc);
+/// UUIDv5 namespace of the ids of groups and distinct ids. An arbitrary constant.
+const ACTOR_ID_NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_7a5e_9b1f_4c3a_8e52_d4f0_17a6_93bc);
 
-/// A row on its way.
+/// A row of a source run, with its new actor.
 #[derive(Debug, Clone, Copy)]
-struct Row {
-    /// Its new actor.
+struct RowRef {
+    /// Index of the new actor in its partition.
     actor: u32,
     time: Micros,
     seq: Seq,
-    /// The run in which it stands, and where.
+    /// Index of the source run, and of the row in it.
     source: u32,
     row: u32,
 }
 
-/// The partitions of persons as partitions of every kind of `kinds`, as many of each; of none of them persons stay.
-pub(crate) fn regroup_by_kinds(
+/// Repartitions person partitions by each of `kinds`; each kind gives as many partitions as went in. With no kinds, the
+/// person partitions are returned.
+pub(crate) fn repartition_by_actor_kind(
     partitions: Vec<Partition>,
     kinds: &BTreeSet<ActorKind>,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Vec<Partition>> {
-    let mut regrouped = Vec::new();
+    let mut repartitioned = Vec::new();
     for kind in kinds {
         if let Some(column) = kind.column() {
-            regrouped.extend(regroup(&partitions, *kind, &column, work)?);
+            repartitioned.extend(repartition(&partitions, *kind, &column, work)?);
         }
     }
     if kinds.is_empty() || kinds.contains(&ActorKind::Persons) {
-        regrouped.extend(partitions);
+        repartitioned.extend(partitions);
     }
-    Ok(regrouped)
+    Ok(repartitioned)
 }
 
-/// The partitions with the actors that `column` names; as many as there were.
-fn regroup(
+/// Repartitions by the actor keys in `column`. Returns as many partitions as went in.
+fn repartition(
     partitions: &[Partition],
     kind: ActorKind,
     column: &ColumnKey,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Vec<Partition>> {
     let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
-    let named = Named::new(&runs, column, work)?;
-    let (lists, places) = named.divide(partitions.len().max(1));
-    let mut dealt: Vec<BTreeMap<&str, Vec<Row>>> = vec![BTreeMap::new(); lists.len()];
-    for (source, (run, of_rows)) in (0..).zip(runs.iter().zip(&named.of_runs)) {
+    let named = ActorIndex::new(&runs, column, work)?;
+    let (lists, places) = named.split(partitions.len().max(1));
+    let mut rows_by_partition: Vec<BTreeMap<&str, Vec<RowRef>>> = vec![BTreeMap::new(); lists.len()];
+    for (source, (run, of_rows)) in (0..).zip(runs.iter().zip(&named.actors_by_run)) {
         work.check()?;
         for (row, named) in (0..).zip(of_rows) {
             work.consume(1)?;
-            let Some((part, actor)) = place(*named).and_then(|named| places.get(named)) else { continue };
+            let Some((part, actor)) = code_index(*named).and_then(|named| places.get(named)) else {
+                continue;
+            };
             let at = row as usize;
-            let rows = dealt[*part].entry(&run.event).or_default();
-            rows.push(Row { actor: *actor, time: run.times[at], seq: run.order.at(at), source, row });
+            let rows = rows_by_partition[*part].entry(&run.event).or_default();
+            rows.push(RowRef { actor: *actor, time: run.times[at], seq: run.order.at(at), source, row });
         }
     }
-    let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<Row>>)| {
+    let partition = |(list, rows): (Vec<usize>, BTreeMap<&str, Vec<RowRef>>)| {
         Ok(Partition {
             actors: Arc::new(list.iter().map(|actor| named.ids[*actor]).collect()),
             keys: list.iter().map(|actor| named.keys[*actor].clone().into_owned()).collect(),
             runs: rows
                 .into_iter()
-                .map(|(event, rows)| run(event, rows, &runs, work))
+                .map(|(event, rows)| merge_runs(event, rows, &runs, work))
                 .collect::<CalcResult<_>>()?,
             counted: kind,
         })
     };
-    lists.into_iter().zip(dealt).map(partition).collect()
+    lists.into_iter().zip(rows_by_partition).map(partition).collect()
 }
 
-/// The actors that rows name.
-struct Named<'a> {
+/// The distinct actor keys of all rows.
+struct ActorIndex<'a> {
     keys: Vec<Cow<'a, str>>,
     ids: Vec<Uuid>,
-    /// How many rows each has.
+    /// Row count of each actor.
     rows: Vec<usize>,
     /// For each run and row the index of its actor, or [`MISSING`].
-    of_runs: Vec<Vec<u32>>,
+    actors_by_run: Vec<Vec<u32>>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> ActorIndex<'a> {
     fn new(runs: &[&'a Run], column: &ColumnKey, work: &WorkBudget<'_>) -> CalcResult<Self> {
         let (mut keys, mut rows) = (Vec::<Cow<'a, str>>::new(), Vec::new());
         let mut known: HashMap<Cow<'a, str>, u32> = HashMap::new();
         let mut of_run = |run: &'a Run| {
             work.check()?;
             let Some(names) = run.columns.get(column) else { return Ok(Vec::new()) };
-            // Only values that rows have become actors, so codes are looked at as they come.
+            // The dictionary may have values that no row has: these must not become actors. So go by the codes of rows.
             let mut of_codes: HashMap<u32, u32> = HashMap::new();
             let mut actor = |code: u32| {
-                let value = place(code).and_then(|code| names.values.get(code));
+                let value = code_index(code).and_then(|code| names.values.get(code));
                 let Some(key) = value.and_then(text_of).filter(|key| !key.is_empty()) else { return MISSING };
                 *known.entry(key).or_insert_with_key(|key| {
                     keys.push(key.clone());
@@ -152,17 +155,17 @@ impl<'a> Named<'a> {
                 work.consume(1)?;
                 of_rows.push(*of_codes.entry(*code).or_insert_with(|| actor(*code)));
             }
-            of_rows.iter().filter_map(|actor| place(*actor)).for_each(|actor| rows[actor] += 1);
+            of_rows.iter().filter_map(|actor| code_index(*actor)).for_each(|actor| rows[actor] += 1);
             Ok(of_rows)
         };
-        let of_runs = runs.iter().map(|run| of_run(run)).collect::<CalcResult<_>>()?;
-        let ids = keys.iter().map(|key| Uuid::new_v5(&SPACE, key.as_bytes())).collect();
-        Ok(Self { keys, ids, rows, of_runs })
+        let actors_by_run = runs.iter().map(|run| of_run(run)).collect::<CalcResult<_>>()?;
+        let ids = keys.iter().map(|key| Uuid::new_v5(&ACTOR_ID_NAMESPACE, key.as_bytes())).collect();
+        Ok(Self { keys, ids, rows, actors_by_run })
     }
 
-    /// Deals the actors out over parts of about as many rows each, in the order of their ids: the actors of each part,
-    /// and where each actor went.
-    fn divide(&self, parts: usize) -> (Vec<Vec<usize>>, Vec<(usize, u32)>) {
+    /// Splits the actors, ordered by id, into parts of about equal row count. Returns the actors of each part, and the
+    /// part and index of each actor.
+    fn split(&self, parts: usize) -> (Vec<Vec<usize>>, Vec<(usize, u32)>) {
         let mut order: Vec<usize> = (0..self.keys.len()).collect();
         order.sort_unstable_by_key(|actor| (self.ids[*actor], self.keys[*actor].as_ref()));
         let total = self.rows.iter().sum::<usize>().max(1);
@@ -178,24 +181,29 @@ impl<'a> Named<'a> {
     }
 }
 
-/// A run of rows that come from many.
-fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], work: &WorkBudget<'_>) -> CalcResult<Run> {
+/// Builds one sorted run of the rows of one event name, taken from several source runs.
+fn merge_runs(
+    event: &str,
+    mut rows: Vec<RowRef>,
+    sources: &[&Run],
+    work: &WorkBudget<'_>,
+) -> CalcResult<Run> {
     work.check()?;
     rows.sort_unstable_by_key(|row| (row.actor, row.time, row.seq));
     let used: BTreeSet<u32> = rows.iter().map(|row| row.source).collect();
     let sources: BTreeMap<u32, &Run> =
         used.into_iter().filter_map(|source| Some((source, *sources.get(source as usize)?))).collect();
     let columns: BTreeSet<&ColumnKey> = sources.values().flat_map(|run| run.columns.keys()).collect();
-    let facts: BTreeSet<&FactKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
+    let facts: BTreeSet<&JoinedColumnKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
     Ok(Run {
         event: event.to_owned(),
         columns: columns
             .into_iter()
-            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.columns.get(key), work)?)))
+            .map(|key| Ok((key.clone(), merge_column(&rows, &sources, |run| run.columns.get(key), work)?)))
             .collect::<CalcResult<_>>()?,
         facts: facts
             .into_iter()
-            .map(|key| Ok((key.clone(), column(&rows, &sources, |run| run.facts.get(key), work)?)))
+            .map(|key| Ok((key.clone(), merge_column(&rows, &sources, |run| run.facts.get(key), work)?)))
             .collect::<CalcResult<_>>()?,
         actors: rows.iter().map(|row| row.actor).collect(),
         times: rows.iter().map(|row| row.time).collect(),
@@ -203,9 +211,9 @@ fn run(event: &str, mut rows: Vec<Row>, sources: &[&Run], work: &WorkBudget<'_>)
     })
 }
 
-/// One column of rows that come from many runs; equal values share a code.
-fn column<'a>(
-    rows: &[Row],
+/// Builds one column of rows of several source runs; equal values share a code.
+fn merge_column<'a>(
+    rows: &[RowRef],
     sources: &BTreeMap<u32, &'a Run>,
     of: impl Fn(&'a Run) -> Option<&'a Column>,
     work: &WorkBudget<'_>,
@@ -219,9 +227,9 @@ fn column<'a>(
             of(run).map(|column| (*source, (column, vec![None; column.values.len()])))
         })
         .collect();
-    let mut code = |row: &Row| {
+    let mut code = |row: &RowRef| {
         let (column, codes) = known.get_mut(&row.source)?;
-        let old = place(*column.codes.get(row.row as usize)?)?;
+        let old = code_index(*column.codes.get(row.row as usize)?)?;
         let value = column.values.get(old)?;
         let code = codes[old].unwrap_or_else(|| {
             let (code, is_new) = codes_of.code(value);
@@ -241,8 +249,8 @@ fn column<'a>(
     Ok(Column::new(of_rows, values))
 }
 
-/// A code as a place in a list; none for [`MISSING`].
-fn place(code: u32) -> Option<usize> {
+/// A code as an index; none for [`MISSING`].
+fn code_index(code: u32) -> Option<usize> {
     usize::try_from(code).ok().filter(|_| code != MISSING)
 }
 
@@ -284,7 +292,7 @@ mod tests {
                         (ColumnKey::DistinctId, column(&|event| json!(format!("id {}", event.0)))),
                     ]
                     .into(),
-                    facts: [(FactKey::PersonId, column(&|event| json!(event.4)))].into(),
+                    facts: [(JoinedColumnKey::PersonId, column(&|event| json!(event.4)))].into(),
                 }
             };
             let runs = [true, false].map(run).into_iter().filter(|run| !run.actors.is_empty()).collect();
@@ -293,14 +301,14 @@ mod tests {
         (0..parts).map(part).collect()
     }
 
-    /// Everything that partitions say, row by row.
+    /// The content of partitions, row by row.
     fn rows(partitions: &[Partition]) -> BTreeSet<(String, String, i64, Seq, String)> {
         let mut rows = BTreeSet::new();
         for partition in partitions {
             for run in &partition.runs {
                 for (row, actor) in run.actors.iter().enumerate() {
                     let key = partition.keys[*actor as usize].clone();
-                    let value = run.facts[&FactKey::PersonId].value(row).unwrap().to_string();
+                    let value = run.facts[&JoinedColumnKey::PersonId].value(row).unwrap().to_string();
                     assert!(rows.insert((key, run.event.clone(), run.times[row], run.order.at(row), value)));
                 }
             }
@@ -332,7 +340,7 @@ mod tests {
             events in prop::collection::vec((0..5_u8, 0..4_i64, any::<bool>(), prop::option::of(0..4_u8), 0..3_u8), 0..30),
             parts in 1..5_u8,
         ) {
-            let groups = regroup_by_kinds(partitions(&events, parts), &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false)).unwrap();
+            let groups = repartition_by_actor_kind(partitions(&events, parts), &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false)).unwrap();
             assert_is_a_scan(&groups);
             prop_assert_eq!(groups.len(), usize::from(parts));
             let mut want = BTreeSet::new();
@@ -343,7 +351,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(rows(&groups), want);
-            let ids = regroup_by_kinds(partitions(&events, parts), &[ActorKind::DistinctIds].into(), &WorkBudget::new(&|| false)).unwrap();
+            let ids = repartition_by_actor_kind(partitions(&events, parts), &[ActorKind::DistinctIds].into(), &WorkBudget::new(&|| false)).unwrap();
             assert_is_a_scan(&ids);
             prop_assert_eq!(rows(&ids).len(), events.len());
         }
@@ -352,7 +360,7 @@ mod tests {
     #[test]
     fn parts_have_about_as_many_rows_each() {
         let events: Vec<Event> = (0..200).map(|index| (index, 0, true, Some(index), 0)).collect();
-        let parts = regroup_by_kinds(
+        let parts = repartition_by_actor_kind(
             partitions(&events, 4),
             &[ActorKind::Groups(0)].into(),
             &WorkBudget::new(&|| false),
@@ -371,7 +379,8 @@ mod tests {
         values[1] = json!("");
         groups.values = Arc::new(values.into());
         let parts =
-            regroup_by_kinds(parts, &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false)).unwrap();
+            repartition_by_actor_kind(parts, &[ActorKind::Groups(0)].into(), &WorkBudget::new(&|| false))
+                .unwrap();
         assert!(parts[0].actors.is_empty() && parts[0].runs.is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! The codes of values: equal values share one.
+//! Dictionary encoding of JSON values: equal values share a code.
 //!
-//! Must stay true: values are equal when they are written alike. Objects whose members are the same in another order
-//! are two values, because the texts that breakdowns and filters make of them differ; were they one, which of the texts
-//! is shown would depend on which of them came first.
+//! Must stay true: two values are equal if their JSON text is equal. Objects with the same members in another order are
+//! different values, because breakdowns and filters see their text; otherwise the result would depend on which of them
+//! came first.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ use std::hash::Hash;
 
 use serde_json::Value;
 
-/// Codes that are given from 0 on, one to each value. Keys are values, or references to them.
+/// Assigns codes from 0 on to distinct values. `K` is `Value` or `&Value`.
 #[derive(Debug)]
 pub struct Codes<K> {
     plain: HashMap<K, u32>,
-    /// Objects and lists by their text: as values, objects are compared without the order of their members.
+    /// Objects and lists by their JSON text, because `Value` equality ignores the order of object members.
     nested: HashMap<String, u32>,
 }
 
@@ -26,20 +26,20 @@ impl<K> Default for Codes<K> {
 }
 
 impl<K: Borrow<Value> + Eq + Hash> Codes<K> {
-    /// The code of a value that was met before.
+    /// The code of a value; none if it has no code yet.
     pub fn get(&self, value: &Value) -> Option<u32> {
         if is_nested(value) { self.nested.get(&value.to_string()) } else { self.plain.get(value) }.copied()
     }
 
-    /// The code of a value, and whether it is the first of its kind.
+    /// The code of a value, and whether it was assigned by this call.
     pub fn code(&mut self, value: K) -> (u32, bool) {
-        // No more than there are rows, which are counted in 32 bits.
+        // At most one code per row, and row counts fit into 32 bits.
         let next = u32::try_from(self.plain.len() + self.nested.len()).unwrap_or(u32::MAX);
         if is_nested(value.borrow()) {
             let text = value.borrow().to_string();
-            given(self.nested.entry(text), next)
+            get_or_insert(self.nested.entry(text), next)
         } else {
-            given(self.plain.entry(value), next)
+            get_or_insert(self.plain.entry(value), next)
         }
     }
 }
@@ -48,7 +48,7 @@ fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Array(_))
 }
 
-fn given<Q>(entry: Entry<'_, Q, u32>, next: u32) -> (u32, bool) {
+fn get_or_insert<Q>(entry: Entry<'_, Q, u32>, next: u32) -> (u32, bool) {
     match entry {
         Entry::Occupied(known) => (*known.get(), false),
         Entry::Vacant(place) => (*place.insert(next), true),
@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_that_are_written_alike_share_a_code_and_others_do_not() {
+    fn values_with_equal_json_text_share_a_code() {
         let values = [
             json!({"a": 1, "b": 2}),
             json!({"b": 2, "a": 1}),

@@ -1,20 +1,24 @@
-//! The regular expressions of analytics: RE2's dialect, made by the regex crate.
+//! Regular expressions of analytics filters: translates RE2 syntax to the syntax of the `regex` crate.
 //!
-//! Must stay true: a pattern means what RE2 reads in it, and one that RE2 refuses is none here; building and searching
-//! take bounded memory and linear time. So `\d`, `\w`, `\s` and `\b` know ASCII only, a `{` that begins no repetition
-//! is itself, and in brackets only ranges, classes and negation have a meaning. Flags have another dialect of their own.
+//! Must stay true: a pattern has the meaning that it has in RE2, and a pattern that RE2 rejects is invalid; compiling and
+//! searching take bounded memory and linear time. So `\d`, `\w`, `\s` and `\b` are ASCII-only, a `{` that starts no
+//! repetition is a literal, and brackets only support ranges, classes and negation. Feature flags use another dialect.
 
 use std::fmt::Write;
 
 use regex::RegexBuilder;
 
 use crate::error::CalcResult;
-use crate::filter::Budget;
+use crate::filter::CompileBudget;
 use crate::limits;
 use crate::regex_bounds::BoundedRegex;
 
-/// Makes a pattern ready; none when it is not one. `attr` is the field to blame for one that is too much.
-pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult<Option<BoundedRegex>> {
+/// Compiles a pattern; none if it is invalid. An error, for field `attr`, if a limit is exceeded.
+pub(crate) fn compile(
+    text: &str,
+    budget: &mut CompileBudget,
+    attr: &str,
+) -> CalcResult<Option<BoundedRegex>> {
     if text.len() > limits::REGEX_BYTES {
         return Err(limits::too_long(attr, "regular expression", limits::REGEX_BYTES));
     }
@@ -32,57 +36,57 @@ pub(crate) fn compile(text: &str, budget: &mut Budget, attr: &str) -> CalcResult
     }
 }
 
-/// Repetitions that RE2 counts up to.
-const REPETITIONS: u32 = 1_000;
+/// RE2's limit of a counted repetition.
+const MAX_REPETITIONS: u32 = 1_000;
 
-/// The classes of Perl, as they are written inside brackets.
+/// Perl classes as bracket members.
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\t\n\x0C\r ";
 
-/// The named classes of brackets.
-const NAMED: [&str; 14] = [
+/// POSIX classes that brackets support.
+const NAMED_CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
 
-/// A pattern of RE2 in the words of the regex crate; none for what RE2 does not take.
+/// Translates an RE2 pattern to the syntax of the `regex` crate; none if RE2 rejects it.
 fn translate(text: &str) -> Option<String> {
-    let mut reader = Reader { rest: text, out: String::with_capacity(text.len() * 2) };
+    let mut translator = Translator { rest: text, out: String::with_capacity(text.len() * 2) };
     let mut repeated = false;
-    while let Some(next) = reader.rest.chars().next() {
+    while let Some(next) = translator.rest.chars().next() {
         let repeats = match next {
             '*' | '+' | '?' => {
-                reader.copy(1);
+                translator.copy(1);
                 true
             }
-            '{' => reader.braces()?,
+            '{' => translator.braces()?,
             _ => {
-                reader.piece(next)?;
+                translator.translate_item(next)?;
                 false
             }
         };
         if repeats {
-            // What is repeated already cannot be repeated again.
+            // RE2 rejects a repetition of a repetition.
             if repeated {
                 return None;
             }
-            if reader.rest.starts_with('?') {
-                reader.copy(1);
+            if translator.rest.starts_with('?') {
+                translator.copy(1);
             }
         }
         repeated = repeats;
     }
-    Some(reader.out)
+    Some(translator.out)
 }
 
-/// Reads a pattern from left to right and writes it anew.
-struct Reader<'a> {
+/// Translates a pattern from left to right.
+struct Translator<'a> {
     rest: &'a str,
     out: String,
 }
 
-impl Reader<'_> {
+impl Translator<'_> {
     fn skip(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
@@ -92,40 +96,40 @@ impl Reader<'_> {
         self.skip(bytes);
     }
 
-    fn literal(&mut self, letter: char) {
+    fn push_literal(&mut self, letter: char) {
         self.out.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
     }
 
-    /// A repetition such as `{2,5}`, or a brace that is itself: whether it is the first.
+    /// Translates a repetition such as `{2,5}` (true) or a literal brace (false).
     fn braces(&mut self) -> Option<bool> {
-        let Some((least, most, length)) = repetition(self.rest) else {
+        let Some((least, most, length)) = parse_repetition(self.rest) else {
             self.skip(1);
-            self.literal('{');
+            self.push_literal('{');
             return Some(false);
         };
-        if least > REPETITIONS || most.is_some_and(|most| most > REPETITIONS) {
+        if least > MAX_REPETITIONS || most.is_some_and(|most| most > MAX_REPETITIONS) {
             return None;
         }
         self.copy(length);
         Some(true)
     }
 
-    /// Anything outside of brackets that is no repetition.
-    fn piece(&mut self, next: char) -> Option<()> {
+    /// Translates an item outside of brackets that is not a repetition.
+    fn translate_item(&mut self, next: char) -> Option<()> {
         match next {
             '\\' => self.escape()?,
             '[' => self.brackets()?,
             '(' if self.rest.starts_with("(?") => self.group()?,
             '}' | ']' => {
                 self.skip(1);
-                self.literal(next);
+                self.push_literal(next);
             }
             _ => self.copy(next.len_utf8()),
         }
         Some(())
     }
 
-    /// The start of a group that says something about itself: a name, or flags that RE2 has.
+    /// Translates the start of a group with a name or flags.
     fn group(&mut self) -> Option<()> {
         let inner = &self.rest[2..];
         let named = inner.starts_with("P<")
@@ -145,10 +149,10 @@ impl Reader<'_> {
 
     fn escape(&mut self) -> Option<()> {
         let letter = self.rest[1..].chars().next()?;
-        if let Some((negated, class)) = perl(letter) {
+        if let Some((negated, class)) = perl_class(letter) {
             self.skip(2);
             let caret = if negated { "^" } else { "" };
-            // Without regard to case, letters beyond ASCII would belong to the class.
+            // With the flag `i`, the class would also match non-ASCII letters.
             _ = write!(self.out, "(?-i:[{caret}{class}])");
             return Some(());
         }
@@ -169,8 +173,8 @@ impl Reader<'_> {
                 self.skip(length);
             }
             _ => {
-                let letter = self.letter()?;
-                self.literal(letter);
+                let letter = self.parse_char()?;
+                self.push_literal(letter);
             }
         }
         Some(())
@@ -195,8 +199,8 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// One letter, written as such or escaped.
-    fn letter(&mut self) -> Option<char> {
+    /// Parses one character, plain or escaped.
+    fn parse_char(&mut self) -> Option<char> {
         let first = self.rest.chars().next()?;
         self.skip(first.len_utf8());
         if first != '\\' {
@@ -219,7 +223,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Up to three digits; one alone that is not 0 would refer back, which RE2 does not do.
+    /// Parses up to three octal digits. A single non-zero digit would be a backreference, which RE2 lacks.
     fn octal(&mut self, first: char) -> Option<char> {
         let count = self.rest.chars().take(3).take_while(|digit| digit.is_digit(8)).count();
         if first != '0' && count == 1 {
@@ -251,27 +255,27 @@ impl Reader<'_> {
         }
         let mut first = true;
         while first || !self.rest.starts_with(']') {
-            self.member()?;
+            self.bracket_member()?;
             first = false;
         }
         self.copy(1);
         Some(())
     }
 
-    /// What stands in brackets: a class, a letter or a range of letters.
-    fn member(&mut self) -> Option<()> {
+    /// Translates a bracket member: a class, a character or a range.
+    fn bracket_member(&mut self) -> Option<()> {
         if let Some(inner) = self.rest.strip_prefix("[:")
             && let Some(end) = inner.find(":]")
         {
             let name = &inner[..end];
-            if !NAMED.contains(&name.strip_prefix('^').unwrap_or(name)) {
+            if !NAMED_CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
                 return None;
             }
             self.copy(end + 4);
             return Some(());
         }
         if let Some(escaped) = self.rest.strip_prefix('\\').and_then(|rest| rest.chars().next()) {
-            if let Some((negated, class)) = perl(escaped) {
+            if let Some((negated, class)) = perl_class(escaped) {
                 self.skip(2);
                 self.out.push_str(&if negated { format!("[^{class}]") } else { class.to_owned() });
                 return Some(());
@@ -280,11 +284,11 @@ impl Reader<'_> {
                 return self.property();
             }
         }
-        let low = self.letter()?;
+        let low = self.parse_char()?;
         let is_range = self.rest.len() > 1 && self.rest.starts_with('-') && !self.rest.starts_with("-]");
         let high = if is_range {
             self.skip(1);
-            self.letter()?
+            self.parse_char()?
         } else {
             low
         };
@@ -296,8 +300,8 @@ impl Reader<'_> {
     }
 }
 
-/// A class of Perl by its letter, and whether it is the negated one.
-fn perl(letter: char) -> Option<(bool, &'static str)> {
+/// The Perl class of an escape letter, and whether it is negated.
+fn perl_class(letter: char) -> Option<(bool, &'static str)> {
     let class = match letter.to_ascii_lowercase() {
         'd' => DIGITS,
         'w' => WORD,
@@ -307,10 +311,10 @@ fn perl(letter: char) -> Option<(bool, &'static str)> {
     Some((letter.is_ascii_uppercase(), class))
 }
 
-/// `{n}`, `{n,}` or `{n,m}` at the start of a text: its numbers and its length.
-fn repetition(text: &str) -> Option<(u32, Option<u32>, usize)> {
+/// Parses `{n}`, `{n,}` or `{n,m}` at the start of a text: its bounds and its length.
+fn parse_repetition(text: &str) -> Option<(u32, Option<u32>, usize)> {
     let end = text.find('}')?;
-    // Digits too many for a number are more than enough.
+    // Digits that overflow are over the limit anyway.
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         is_number.then(|| digits.parse().unwrap_or(u32::MAX))
@@ -329,14 +333,14 @@ mod tests {
 
     use super::*;
 
-    /// None: it is no pattern.
-    fn found(pattern: &str, text: &str) -> Option<bool> {
-        let regex = compile(pattern, &mut Budget::default(), "p").unwrap()?;
+    /// None if the pattern is invalid.
+    fn matches(pattern: &str, text: &str) -> Option<bool> {
+        let regex = compile(pattern, &mut CompileBudget::default(), "p").unwrap()?;
         Some(regex.is_match(text))
     }
 
     #[test]
-    fn classes_and_word_boundaries_know_ascii_only() {
+    fn classes_and_word_boundaries_are_ascii_only() {
         for (pattern, text, want) in [
             (r"^\w+$", "José", false),
             (r"^\w+$", "Jose_1", true),
@@ -359,12 +363,12 @@ mod tests {
             (r"^[\P{Greek}]$", "α", false),
             ("^.$", "é", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
     #[test]
-    fn braces_and_quotes_are_themselves_where_they_mean_nothing() {
+    fn braces_and_quotes_can_be_literals() {
         for (pattern, text, want) in [
             ("/users/{id}", "/users/{id}/edit", true),
             ("^{", "{a", true),
@@ -380,7 +384,7 @@ mod tests {
             (r"^\x41\x{42}\103$", "ABC", true),
             (r"^\<a\>\-\_$", "<a>-_", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
@@ -400,12 +404,12 @@ mod tests {
             (r"^[\]\\]+$", r"]\", true),
             ("^[a-c#]+$", "b#", true),
         ] {
-            assert_eq!(found(pattern, text), Some(want), "{pattern} on {text}");
+            assert_eq!(matches(pattern, text), Some(want), "{pattern} on {text}");
         }
     }
 
     #[test]
-    fn what_the_dialect_lacks_is_no_pattern() {
+    fn unsupported_syntax_is_invalid() {
         for pattern in [
             "(",
             ")",
@@ -431,18 +435,18 @@ mod tests {
             "(?",
             r"\p{",
         ] {
-            assert_eq!(found(pattern, "a"), None, "{pattern}");
+            assert_eq!(matches(pattern, "a"), None, "{pattern}");
         }
     }
 
     #[test]
-    fn a_pattern_that_is_too_large_is_refused_and_not_taken_for_none() {
+    fn a_too_large_pattern_is_an_error_and_not_invalid() {
         let mail = r"^[\w.+-]{1,64}@[\w-]{1,255}\.\w{2,}$";
-        assert_eq!(found(mail, "jane.doe@example.com"), Some(true));
-        let error = compile("((a{100}){100}){100}", &mut Budget::default(), "p").unwrap_err();
+        assert_eq!(matches(mail, "jane.doe@example.com"), Some(true));
+        let error = compile("((a{100}){100}){100}", &mut CompileBudget::default(), "p").unwrap_err();
         assert!(error.detail.contains("at most 1048576 bytes"), "{error}");
         let long = "a".repeat(limits::REGEX_BYTES + 1);
-        assert!(compile(&long, &mut Budget::default(), "p").is_err());
-        assert!(compile(&long[1..], &mut Budget::default(), "p").is_ok());
+        assert!(compile(&long, &mut CompileBudget::default(), "p").is_err());
+        assert!(compile(&long[1..], &mut CompileBudget::default(), "p").is_ok());
     }
 }

@@ -1,18 +1,18 @@
-//! Which actions and cohorts a record or a setting refers to.
+//! Collects the ids of the actions and cohorts that a record or setting references.
 //!
-//! Must stay true: finding them never fails, whatever the shape; nothing that a calculation will look up is missed, so
-//! it may find more than is used.
+//! Must stay true: collecting never fails, whatever the JSON shape; the result is a superset of what a calculation looks
+//! up.
 
 use serde_json::{Map, Value};
 
 use crate::definitions::{Action, Cohort, Mentions};
 use crate::query::whole;
 
-/// The types of filters and criteria whose value is a cohort.
+/// Types of filters and criteria whose value is a cohort id.
 const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"];
 
 impl Action {
-    /// What its steps refer to.
+    /// The ids that its steps reference.
     pub fn mentions(&self) -> Mentions {
         let mut mentions = Mentions::default();
         self.steps.iter().for_each(|step| mentions.take(step));
@@ -21,7 +21,7 @@ impl Action {
 }
 
 impl Cohort {
-    /// What its rules refer to; a static cohort has none.
+    /// The ids that its rules reference; none for a static cohort.
     pub fn mentions(&self) -> Mentions {
         let mut mentions = Mentions::default();
         if !self.is_static {
@@ -33,7 +33,7 @@ impl Cohort {
 }
 
 impl Mentions {
-    /// Adds what filters, steps or criteria refer to.
+    /// Adds the ids that filters, steps or criteria reference, at any depth of `value`.
     pub fn take(&mut self, value: &Value) {
         match value {
             Value::Array(list) => list.iter().for_each(|item| self.take(item)),
@@ -45,7 +45,7 @@ impl Mentions {
         }
     }
 
-    /// Adds what `other` has.
+    /// Adds the ids of `other`.
     pub fn extend(&mut self, other: Mentions) {
         self.actions.extend(other.actions);
         self.cohorts.extend(other.cohorts);
@@ -69,7 +69,7 @@ impl Mentions {
     }
 }
 
-/// The ids in a value: a number, its text, or a list of them.
+/// The ids in a value: a number, a numeric string, or a list of these.
 fn ids(value: Option<&Value>) -> Vec<u64> {
     let list = match value {
         Some(Value::Array(list)) => list.as_slice(),

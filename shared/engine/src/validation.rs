@@ -1,7 +1,7 @@
-//! Whether a definition can be asked about, judged before it is stored.
+//! Validates actions and cohorts before they are stored.
 //!
-//! Must stay true: the judges are those that compile a question, so what passes here is refused by no calculation, as
-//! long as what it refers to stays.
+//! Must stay true: validation runs the code that compiles queries, so no calculation rejects a definition that passed, as
+//! long as the definitions that it references still exist.
 
 use chrono::{DateTime, Utc};
 
@@ -13,17 +13,17 @@ use crate::error::CalcResult;
 use crate::plan::ProjectContext;
 
 impl Action {
-    /// Refuses steps that no calculation takes, naming the step. The project's definitions have what they refer to.
+    /// An error naming the first step that no calculation accepts. `project.definitions` must have the referenced
+    /// definitions.
     pub fn check(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<()> {
-        action::judge(self, &mut Compiler::new(project, now))
+        action::validate(self, &mut Compiler::new(project, now))
     }
 }
 
 impl ProjectContext {
-    /// Refuses the rules of cohort `id` of the definitions where no calculation takes them; so it does when the cohort
-    /// leads back to itself.
+    /// An error if no calculation accepts the rules of cohort `id`, or if the cohort references itself.
     pub fn check_cohort(&self, id: u64, now: DateTime<Utc>) -> CalcResult<()> {
-        cohort::judge(id, &mut Compiler::new(self, now))
+        cohort::validate(id, &mut Compiler::new(self, now))
     }
 }
 
@@ -51,17 +51,17 @@ mod tests {
         "2024-01-01T00:00:00Z".parse().unwrap()
     }
 
-    fn refused(steps: Value) -> Option<String> {
+    fn invalid_attr(steps: Value) -> Option<String> {
         let steps = steps.as_array().unwrap().clone();
         let action = Action { name: "a".to_owned(), steps };
         action.check(&project(Definitions::default()), now()).err().map(|error| error.attr.unwrap())
     }
 
     #[test]
-    fn a_step_that_cannot_be_asked_about_is_named() {
-        assert_eq!(refused(json!([])), None);
+    fn an_invalid_step_is_named() {
+        assert_eq!(invalid_attr(json!([])), None);
         assert_eq!(
-            refused(json!([{"event": "a", "url": "/x", "url_matching": "regex"}, {"event": null}])),
+            invalid_attr(json!([{"event": "a", "url": "/x", "url_matching": "regex"}, {"event": null}])),
             None
         );
         for (step, attr) in [
@@ -71,14 +71,14 @@ mod tests {
             (json!({"event": "$autocapture", "selector": "a >"}), "steps__1"),
             (json!({"properties": [{"key": "id", "type": "cohort", "value": 7}]}), "steps__1"),
         ] {
-            assert_eq!(refused(json!([{"event": "a"}, step])).as_deref(), Some(attr), "{step}");
+            assert_eq!(invalid_attr(json!([{"event": "a"}, step])).as_deref(), Some(attr), "{step}");
         }
         let many = vec![json!({"event": "a"}); crate::limits::ACTION_STEPS + 1];
-        assert_eq!(refused(Value::Array(many)).as_deref(), Some("steps"));
+        assert_eq!(invalid_attr(Value::Array(many)).as_deref(), Some("steps"));
     }
 
     #[test]
-    fn a_cohort_that_leads_back_to_itself_is_refused() {
+    fn a_cyclic_cohort_is_rejected() {
         let of = |id: u64| json!({"properties": {"type": "AND", "values": [{"type": "cohort", "key": "id", "value": id}]}});
         let cohort = |filters: Value| Cohort { name: "c".to_owned(), filters, ..Cohort::default() };
         let person = json!({"properties": {"type": "AND", "values": [

@@ -1,18 +1,18 @@
-//! The place of an instant among others that ascend: the last of them that is not after it.
+//! Interpolation search in ascending bucket starts: finds the last start that is not after an instant.
 //!
-//! Must stay true: they stand about as dense everywhere, so that a place is guessed by their rate and moved to the right
-//! one; there are few steps to go, mostly none.
+//! Must stay true: bucket starts are about evenly spaced, so the index estimated from the average spacing is off by few
+//! steps, mostly none.
 
 use crate::scan::Micros;
 
-/// Instants that ascend.
+/// Ascending start instants of buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Places {
+pub(crate) struct BucketStarts {
     starts: Vec<Micros>,
     rate: u64,
 }
 
-impl Places {
+impl BucketStarts {
     pub(crate) fn new(starts: Vec<Micros>) -> Self {
         let rate = match (starts.first(), starts.last()) {
             (Some(first), Some(last)) if last > first => {
@@ -28,38 +28,38 @@ impl Places {
         &self.starts
     }
 
-    /// The place of an instant; none when all are after it.
+    /// The bucket index of an instant; none if all starts are after it.
     #[inline]
     pub(crate) fn find(&self, at: Micros) -> Option<usize> {
-        (at >= *self.starts.first()?).then(|| Finder { starts: &self.starts, rate: self.rate }.find(at))
+        (at >= *self.starts.first()?).then(|| BucketFinder { starts: &self.starts, rate: self.rate }.find(at))
     }
 
-    /// For loops over many instants; none when there are no places.
-    pub(crate) fn finder(&self) -> Option<Finder<'_>> {
-        (!self.starts.is_empty()).then_some(Finder { starts: &self.starts, rate: self.rate })
+    /// A finder for loops over many instants; none without buckets.
+    pub(crate) fn finder(&self) -> Option<BucketFinder<'_>> {
+        (!self.starts.is_empty()).then_some(BucketFinder { starts: &self.starts, rate: self.rate })
     }
 }
 
-/// Finds places.
+/// Finds bucket indexes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Finder<'a> {
-    /// One at least.
+pub(crate) struct BucketFinder<'a> {
+    /// At least one.
     starts: &'a [Micros],
-    /// How many there are a microsecond, on average, times 2^64.
+    /// Average number of buckets per microsecond, times 2^64.
     rate: u64,
 }
 
-impl Finder<'static> {
-    /// One place for all time.
-    pub(crate) const EVER: Self = Self { starts: &[Micros::MIN], rate: 0 };
+impl BucketFinder<'static> {
+    /// A single bucket for all time.
+    pub(crate) const SINGLE: Self = Self { starts: &[Micros::MIN], rate: 0 };
 }
 
-impl Finder<'_> {
+impl BucketFinder<'_> {
     pub(crate) fn first(self) -> Micros {
         self.starts.first().copied().unwrap_or(Micros::MAX)
     }
 
-    /// The place of an instant; the first one when all are after it.
+    /// The bucket index of an instant; 0 if all starts are after it.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "loops over rows keep its few numbers in registers")]
     pub(crate) fn find(self, at: Micros) -> usize {
@@ -86,20 +86,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_where_a_search_ends(
+        fn finds_the_same_index_as_binary_search(
             mut starts in prop::collection::btree_set(prop_oneof![-50_i64..50, any::<i64>()], 0..12),
             near in -60_i64..60, far in any::<i64>(),
         ) {
             starts.retain(|start| *start > Micros::MIN / 2 && *start < Micros::MAX / 2);
             let starts: Vec<Micros> = starts.into_iter().collect();
-            let places = Places::new(starts.clone());
+            let bucket_starts = BucketStarts::new(starts.clone());
             for at in starts.iter().copied().chain([near, far, Micros::MIN, Micros::MAX]) {
                 let want = starts.partition_point(|start| *start <= at).checked_sub(1);
-                prop_assert_eq!(places.find(at), want);
-                if let Some(finder) = places.finder() {
+                prop_assert_eq!(bucket_starts.find(at), want);
+                if let Some(finder) = bucket_starts.finder() {
                     prop_assert_eq!(finder.find(at), want.unwrap_or(0));
                 }
-                prop_assert_eq!(Finder::EVER.find(at), 0);
+                prop_assert_eq!(BucketFinder::SINGLE.find(at), 0);
             }
         }
     }
@@ -107,11 +107,12 @@ mod tests {
     #[test]
     fn days_are_found_at_their_edges() {
         let day = 86_400_000_000;
-        let places = Places::new((0..400).map(|index| 1_767_225_600_000_000 + index * day).collect());
-        for (index, start) in places.starts().iter().enumerate() {
-            assert_eq!(places.find(*start), Some(index));
-            assert_eq!(places.find(start + day - 1), Some(index));
-            assert_eq!(places.find(start - 1), index.checked_sub(1));
+        let bucket_starts =
+            BucketStarts::new((0..400).map(|index| 1_767_225_600_000_000 + index * day).collect());
+        for (index, start) in bucket_starts.starts().iter().enumerate() {
+            assert_eq!(bucket_starts.find(*start), Some(index));
+            assert_eq!(bucket_starts.find(start + day - 1), Some(index));
+            assert_eq!(bucket_starts.find(start - 1), index.checked_sub(1));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the events of one person have to look like.
+//! Behaviour patterns: conditions on the sequence of events of one person.
 //!
-//! Must stay true: the events of a person come ordered by time; whoever has no event at all shows nothing.
+//! Must stay true: the events of a person are ordered by time; a person without events matches no pattern.
 
 use chrono::{Days, Months};
 use chrono_tz::Tz;
@@ -8,26 +8,26 @@ use chrono_tz::Tz;
 use crate::dates::zone;
 use crate::scan::Micros;
 
-/// An event that a criterion names.
+/// An event that matches the first or second event of a criterion.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct MatchedEvent {
     pub(super) actor: u32,
     pub(super) time: Micros,
-    /// It is the criterion's event.
+    /// Matches the criterion's event.
     pub(super) first: bool,
-    /// It is the event that has to follow.
+    /// Matches the event that has to follow, in a sequence.
     pub(super) second: bool,
 }
 
-/// A number of events.
+/// A condition on the number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum CountCondition {
     Exactly(u64),
     AtLeast(u64),
     AtMost(u64),
 }
 
-impl Count {
+impl CountCondition {
     fn holds(self, count: usize) -> bool {
         let count = count as u64;
         match self {
@@ -38,38 +38,38 @@ impl Count {
     }
 }
 
-/// What is looked for among events that lie in the time of the scan.
+/// A condition on the events within the time range of the scan.
 #[derive(Debug, Clone)]
-pub(super) enum Pattern {
-    /// So many.
-    Times(Count),
-    /// None before an instant.
+pub(super) enum BehaviourPattern {
+    /// The number of events meets the condition.
+    Times(CountCondition),
+    /// No event before `since`.
     First { since: Micros },
-    /// One of the one kind and, after it and no later than so far from it, one of the other.
-    Sequence { within: Span },
-    /// Some, but none from an instant on.
+    /// A first event, then a second event after it and at most `within` later.
+    Sequence { within: CalendarDuration },
+    /// No event from `since` on.
     Stopped { since: Micros },
-    /// Some before the one instant, none up to the other, some from there on.
+    /// Events before `from`, none from there to `again`, and events from `again` on.
     Restarted { from: Micros, again: Micros },
-    /// So many in so many of the periods between edges; a period may have none at all.
-    Regularly { edges: Vec<Micros>, count: Count, periods: usize },
+    /// The count condition holds in at least `periods` of the periods between `edges`. It may hold for zero events.
+    Regularly { edges: Vec<Micros>, count: CountCondition, periods: usize },
 }
 
-impl Pattern {
-    /// Whether the events of one person, at least one, show it.
-    pub(super) fn is_shown(&self, rows: &[Seen]) -> bool {
-        let before = |instant: Micros| rows.partition_point(|seen| seen.time < instant);
+impl BehaviourPattern {
+    /// Whether the events of one person match. `rows` is not empty.
+    pub(super) fn matches(&self, rows: &[MatchedEvent]) -> bool {
+        let before = |instant: Micros| rows.partition_point(|event| event.time < instant);
         match self {
             Self::Times(count) => count.holds(rows.len()),
             Self::First { since } => before(*since) == 0,
-            Self::Sequence { within } => follows(rows, within),
+            Self::Sequence { within } => has_sequence(rows, within),
             Self::Stopped { since } => before(*since) == rows.len(),
             Self::Restarted { from, again } => {
                 let old = before(*from);
                 old > 0 && before(*again) == old && old < rows.len()
             }
             Self::Regularly { edges, count, periods } => {
-                let until = |edge: Micros| rows.partition_point(|seen| seen.time <= edge);
+                let until = |edge: Micros| rows.partition_point(|event| event.time <= edge);
                 let full = edges.windows(2).filter(|edges| count.holds(until(edges[1]) - until(edges[0])));
                 full.count() >= *periods
             }
@@ -77,16 +77,16 @@ impl Pattern {
     }
 }
 
-/// A distance on the calendar of a zone.
+/// A calendar duration in a time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct CalendarDuration {
     pub(super) months: u32,
     pub(super) days: u32,
     pub(super) zone: Tz,
 }
 
-impl Span {
-    /// The instant so far after another: the same wall-clock time, on the last day of a month that is too short.
+impl CalendarDuration {
+    /// The instant this duration after another: the same wall-clock time, clamped to the last day of the month.
     fn after(self, instant: Micros) -> Micros {
         let local = zone::from_micros(instant, self.zone).naive_local();
         let end = local
@@ -96,14 +96,14 @@ impl Span {
     }
 }
 
-/// Whether a first event has one after it, in time, that is the second. What happens at the same instant does not follow.
-fn follows(rows: &[Seen], within: &Span) -> bool {
+/// Whether a second event follows a first event within the duration. Events of the same instant do not follow each other.
+fn has_sequence(rows: &[MatchedEvent], within: &CalendarDuration) -> bool {
     let mut until = Micros::MIN;
-    rows.chunk_by(|left, right| left.time == right.time).any(|tick| {
-        let time = tick[0].time;
-        let found = time <= until && tick.iter().any(|seen| seen.second);
-        if tick.iter().any(|seen| seen.first) {
-            // Where clocks are put back a later event may have an earlier end.
+    rows.chunk_by(|left, right| left.time == right.time).any(|instant| {
+        let time = instant[0].time;
+        let found = time <= until && instant.iter().any(|event| event.second);
+        if instant.iter().any(|event| event.first) {
+            // When clocks go back, a later event may have an earlier end.
             until = until.max(within.after(time));
         }
         found
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(rows: &[(Micros, &str)]) -> Vec<Seen> {
-        let row = |(time, kinds): &(Micros, &str)| Seen {
+    fn seen(rows: &[(Micros, &str)]) -> Vec<MatchedEvent> {
+        let row = |(time, kinds): &(Micros, &str)| MatchedEvent {
             actor: 0,
             time: *time,
             first: kinds.contains('a'),
@@ -128,12 +128,12 @@ mod tests {
 
     const DAY: Micros = 86_400_000_000;
 
-    fn days(days: u32) -> Pattern {
-        Pattern::Sequence { within: Span { months: 0, days, zone: Tz::UTC } }
+    fn days(days: u32) -> BehaviourPattern {
+        BehaviourPattern::Sequence { within: CalendarDuration { months: 0, days, zone: Tz::UTC } }
     }
 
     #[test]
-    fn a_sequence_wants_two_events_in_time() {
+    fn a_sequence_needs_two_events_within_the_duration() {
         for (rows, shown) in [
             (vec![(0, "a"), (10, "b")], true),
             (vec![(0, "a"), (11, "b")], false),
@@ -147,12 +147,12 @@ mod tests {
             (vec![(0, "a")], false),
         ] {
             let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
-            assert_eq!(days(10).is_shown(&seen(&rows)), shown, "{rows:?}");
+            assert_eq!(days(10).matches(&seen(&rows)), shown, "{rows:?}");
         }
     }
 
     #[test]
-    fn a_sequence_counts_time_on_the_calendar() {
+    fn a_sequence_uses_calendar_durations() {
         let at =
             |text: &str| chrono::DateTime::parse_from_rfc3339(text).unwrap_or_default().timestamp_micros();
         for (months, days, zone, first, second, shown) in [
@@ -166,9 +166,9 @@ mod tests {
             (0, 1, Tz::America__New_York, "2024-03-09T17:00:00Z", "2024-03-10T16:00:01Z", false),
             (u32::MAX, u32::MAX, Tz::UTC, "2024-01-01T00:00:00Z", "9999-01-01T00:00:00Z", true),
         ] {
-            let pattern = Pattern::Sequence { within: Span { months, days, zone } };
+            let pattern = BehaviourPattern::Sequence { within: CalendarDuration { months, days, zone } };
             assert_eq!(
-                pattern.is_shown(&seen(&[(at(first), "a"), (at(second), "b")])),
+                pattern.matches(&seen(&[(at(first), "a"), (at(second), "b")])),
                 shown,
                 "{first} {second}"
             );
@@ -177,35 +177,36 @@ mod tests {
 
     #[test]
     fn stops_and_restarts_look_at_three_times() {
-        let shown = |pattern: &Pattern, times: &[Micros]| {
-            pattern.is_shown(&seen(&times.iter().map(|time| (*time, "a")).collect::<Vec<_>>()))
+        let shown = |pattern: &BehaviourPattern, times: &[Micros]| {
+            pattern.matches(&seen(&times.iter().map(|time| (*time, "a")).collect::<Vec<_>>()))
         };
-        let stopped = Pattern::Stopped { since: 10 };
+        let stopped = BehaviourPattern::Stopped { since: 10 };
         assert!(shown(&stopped, &[3]) && shown(&stopped, &[9]));
         assert!(!shown(&stopped, &[10]) && !shown(&stopped, &[3, 11]));
-        let restarted = Pattern::Restarted { from: 10, again: 20 };
+        let restarted = BehaviourPattern::Restarted { from: 10, again: 20 };
         assert!(shown(&restarted, &[9, 20]) && shown(&restarted, &[1, 2, 30]));
         for times in [&[9][..], &[20], &[9, 10, 20], &[9, 19, 20], &[10, 20], &[9, 19]] {
             assert!(!shown(&restarted, times), "{times:?}");
         }
-        let first = Pattern::First { since: 10 };
+        let first = BehaviourPattern::First { since: 10 };
         assert!(shown(&first, &[10, 11]) && !shown(&first, &[9, 11]));
     }
 
     #[test]
     fn regular_events_fill_periods() {
-        let regular = |count, periods| Pattern::Regularly { edges: vec![0, 10, 20, 30], count, periods };
+        let regular =
+            |count, periods| BehaviourPattern::Regularly { edges: vec![0, 10, 20, 30], count, periods };
         let rows = seen(&[(1, "a"), (10, "a"), (11, "a"), (30, "a")]);
         // Two, one and one.
-        assert!(regular(Count::AtLeast(1), 3).is_shown(&rows));
-        assert!(regular(Count::AtLeast(2), 1).is_shown(&rows));
-        assert!(!regular(Count::AtLeast(2), 2).is_shown(&rows));
-        assert!(regular(Count::Exactly(1), 2).is_shown(&rows));
-        assert!(!regular(Count::Exactly(1), 3).is_shown(&rows));
+        assert!(regular(CountCondition::AtLeast(1), 3).matches(&rows));
+        assert!(regular(CountCondition::AtLeast(2), 1).matches(&rows));
+        assert!(!regular(CountCondition::AtLeast(2), 2).matches(&rows));
+        assert!(regular(CountCondition::Exactly(1), 2).matches(&rows));
+        assert!(!regular(CountCondition::Exactly(1), 3).matches(&rows));
         // A period without any event is one with few.
-        assert!(regular(Count::AtMost(1), 3).is_shown(&seen(&[(1, "a")])));
-        assert!(regular(Count::AtMost(0), 2).is_shown(&seen(&[(1, "a")])));
-        assert!(!regular(Count::AtMost(0), 3).is_shown(&seen(&[(1, "a")])));
+        assert!(regular(CountCondition::AtMost(1), 3).matches(&seen(&[(1, "a")])));
+        assert!(regular(CountCondition::AtMost(0), 2).matches(&seen(&[(1, "a")])));
+        assert!(!regular(CountCondition::AtMost(0), 3).matches(&seen(&[(1, "a")])));
     }
 
     proptest! {
@@ -220,7 +221,7 @@ mod tests {
                 one != other && rows[one].1.contains('a') && rows[other].1.contains('b') && (1..=i64::from(within)).contains(&apart)
             }));
             let rows: Vec<_> = rows.into_iter().map(|(day, kinds)| (day * DAY, kinds)).collect();
-            prop_assert_eq!(days(within).is_shown(&seen(&rows)), pair);
+            prop_assert_eq!(days(within).matches(&seen(&rows)), pair);
         }
     }
 }

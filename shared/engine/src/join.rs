@@ -1,8 +1,10 @@
-//! What is known beside events: properties of persons and groups, lists of cohorts, sessions; and its join to rows.
+//! Joins person properties, group properties, cohort membership and sessions to events.
 //!
-//! A plan says what it needs ([`Needs`]); whoever runs it gathers that ([`Facts`]) and joins it to the partitions. Must
-//! stay true: after the join every value that a calculation reads is a column of its row, so that filters, breakdowns
-//! and expressions look nowhere else; facts are those of now, whatever the time of the event.
+//! A plan lists the data that it reads ([`Needs`]). The caller loads it ([`Facts`]), and the plan joins it to the scanned
+//! partitions.
+//!
+//! Must stay true: after the join every value that a calculation reads is a column of its run, so filters, breakdowns and
+//! expressions have one source; joined values are current ones, whatever the time of the event.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry;
@@ -12,87 +14,85 @@ use std::hash::Hash;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::codes::Codes;
+use crate::dictionary_encoder::Codes;
 use crate::error::CalcResult;
-use crate::scan::{Column, ColumnKey, FactKey, MISSING, Partition, Run, ScanRequest};
+use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Partition, Run, ScanRequest};
 use crate::text::text_length;
 use crate::work::WorkBudget;
 
-/// What has to be known for a calculation.
+/// The data that a plan reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needs {
-    /// The events.
+    /// The main event scan.
     pub scan: ScanRequest,
-    /// What is joined to their rows.
-    pub facts: BTreeSet<FactKey>,
-    /// Properties of persons by their key; some are read by cohorts only.
+    /// The columns joined to its rows.
+    pub facts: BTreeSet<JoinedColumnKey>,
+    /// Keys of person properties; some are only read by cohorts.
     pub persons: BTreeSet<String>,
-    /// Properties of groups by their key, by the index of their type.
+    /// Keys of group properties, by group type index.
     pub groups: BTreeMap<u8, BTreeSet<String>>,
-    /// All properties of persons are needed, whatever their key: [`Properties::whole`].
+    /// All person properties are needed as one object: [`Properties::whole`].
     pub whole_persons: bool,
-    /// The same of the groups of these types.
+    /// Group types whose properties are needed as one object.
     pub whole_groups: BTreeSet<u8>,
-    /// Distinct ids whose persons are needed.
+    /// Distinct ids to resolve to persons.
     pub distinct_ids: BTreeSet<String>,
-    /// Static cohorts whose lists are needed.
+    /// Static cohorts whose member lists are needed.
     pub rosters: BTreeSet<u64>,
-    /// Events from which sessions are made; none when no session is asked for.
+    /// The scan from which sessions are built; none if no session field is read.
     pub sessions: Option<ScanRequest>,
-    /// The fields of sessions that are asked for.
+    /// The session fields that are read.
     pub(crate) session_fields: BTreeSet<String>,
-    /// For each behaviour that a cohort asks of its members, the events that tell of it. Each may ask
-    /// for those before it.
+    /// One scan for each behavioural cohort criterion. A criterion may depend on those before it.
     pub behaviours: Vec<ScanRequest>,
 }
 
 impl Needs {
-    /// The scans beside that of the question itself, in the order in which [`Facts::further`] has their
-    /// partitions.
+    /// The scans beside the main scan, in the order of their partitions in [`Facts::further`].
     pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
         self.sessions.iter().chain(&self.behaviours)
     }
 }
 
-/// What was gathered. [`crate::Plan::join`] makes sessions and behaviours of the further scans.
+/// The loaded join data. [`crate::Plan::join`] computes `sessions` and `behaviours` from `further`.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// Properties of persons.
+    /// Person properties.
     pub persons: Properties<Uuid>,
-    /// Properties of groups, by the index of their type.
+    /// Group properties, by group type index.
     pub groups: BTreeMap<u8, Properties<String>>,
-    /// The persons of distinct ids, merges applied.
+    /// Canonical person id of each distinct id.
     pub named: HashMap<String, Uuid>,
-    /// Members of static cohorts: persons, merges applied.
+    /// Canonical person ids of the members of each static cohort.
     pub rosters: BTreeMap<u64, HashSet<Uuid>>,
     /// The partitions of each of [`Needs::further_scans`].
     pub further: Vec<Vec<Partition>>,
-    /// Fields of sessions, by their id.
+    /// Session fields, by session id.
     pub sessions: Properties<String>,
-    /// For each behaviour, who showed it.
+    /// For each behavioural criterion, the persons that match it.
     pub behaviours: Vec<HashSet<Uuid>>,
 }
 
-/// Properties of persons, groups or sessions, column by column.
+/// Properties of persons, groups or sessions, stored by column.
 #[derive(Debug)]
 pub struct Properties<Id> {
     rows: HashMap<Id, u32>,
-    columns: BTreeMap<String, Growing>,
-    /// All properties of each as one object, in the order of the rows, where they are wanted.
+    columns: BTreeMap<String, ColumnBuilder>,
+    /// All properties of each row as one object; none if not needed.
     whole: Option<Vec<Value>>,
 }
 
-/// A column to which rows are added.
+/// A dictionary-encoded column under construction.
 #[derive(Debug, Default)]
-struct Growing {
+struct ColumnBuilder {
     codes: Vec<u32>,
     values: Vec<Value>,
     known: Codes<Value>,
-    /// What the values take, about: each is there twice.
+    /// Approximate memory of the values; each is stored twice.
     value_bytes: usize,
 }
 
-impl Growing {
+impl ColumnBuilder {
     fn add(&mut self, value: Option<&Value>) {
         let code = value.map_or(MISSING, |value| {
             self.known.get(value).unwrap_or_else(|| {
@@ -112,18 +112,18 @@ impl<Id> Default for Properties<Id> {
 }
 
 impl<Id: Eq + Hash> Properties<Id> {
-    /// Nobody yet, of whom these keys will be known.
+    /// An empty table with these property keys as columns.
     pub fn new(keys: &BTreeSet<String>) -> Self {
-        let columns = keys.iter().map(|key| (key.clone(), Growing::default())).collect();
+        let columns = keys.iter().map(|key| (key.clone(), ColumnBuilder::default())).collect();
         Self { rows: HashMap::new(), columns, whole: None }
     }
 
-    /// Nobody yet, of whom these keys and all properties together will be known.
+    /// An empty table with these property keys as columns, and a column with all properties as one object.
     pub fn whole(keys: &BTreeSet<String>) -> Self {
         Self { whole: Some(Vec::new()), ..Self::new(keys) }
     }
 
-    /// Adds somebody, once: of who is known already nothing changes. Properties of other keys are passed over.
+    /// Adds a row. Does nothing if the id is already present. Properties with other keys are ignored.
     pub fn add(&mut self, id: Id, properties: &Map<String, Value>) {
         let Ok(row) = u32::try_from(self.rows.len()) else { return };
         match self.rows.entry(id) {
@@ -138,12 +138,12 @@ impl<Id: Eq + Hash> Properties<Id> {
         }
     }
 
-    /// What the values of all columns take in memory, about.
+    /// Approximate memory of the values of all columns, in bytes.
     pub(crate) fn value_bytes(&self) -> usize {
         self.columns.values().map(|column| column.value_bytes).sum()
     }
 
-    /// All properties of several, in their order.
+    /// The properties objects of several ids, in their order.
     pub(crate) fn objects<'a, Q: Eq + Hash + ?Sized + 'a>(
         &self,
         ids: impl Iterator<Item = Option<&'a Q>>,
@@ -156,12 +156,12 @@ impl<Id: Eq + Hash> Properties<Id> {
         Column::gathered(ids.map(|id| code(id).unwrap_or(MISSING)), values)
     }
 
-    /// Everybody.
+    /// All ids, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = &Id> {
         self.rows.keys()
     }
 
-    /// A property of somebody.
+    /// One property of one id.
     pub fn value<Q: Eq + Hash + ?Sized>(&self, id: &Q, key: &str) -> Option<&Value>
     where
         Id: Borrow<Q>,
@@ -171,7 +171,7 @@ impl<Id: Eq + Hash> Properties<Id> {
         column.values.get(usize::try_from(*column.codes.get(row)?).ok()?)
     }
 
-    /// One property of several, in their order.
+    /// One property of several ids, in their order.
     pub fn column<'a, Q: Eq + Hash + ?Sized + 'a>(
         &self,
         ids: impl Iterator<Item = Option<&'a Q>>,
@@ -190,35 +190,37 @@ impl<Id: Eq + Hash> Properties<Id> {
     }
 }
 
-/// Joins facts to the rows of a partition of persons. `members` are the
-/// answers of cohorts, one for each actor.
+/// Adds the joined columns of `keys` to all runs of a person partition. `members` has, for each cohort, whether each
+/// actor is a member.
 pub(crate) fn join(
     partition: &mut Partition,
-    wanted: &BTreeSet<FactKey>,
+    keys: &BTreeSet<JoinedColumnKey>,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
-    for key in wanted {
-        let of_actors = of_actors(&partition.actors, key, facts, members);
+    for key in keys {
+        let of_actors = column_of_actors(&partition.actors, key, facts, members);
         for run in &mut partition.runs {
             work.check()?;
             work.consume(run.actors.len())?;
             let column = match (key, &of_actors) {
-                (_, Some(column)) => spread(column, &run.actors),
-                (FactKey::Group(index, property), None) => {
+                (_, Some(column)) => expand_to_rows(column, &run.actors),
+                (JoinedColumnKey::Group(index, property), None) => {
                     let groups = facts.groups.get(index);
                     groups
-                        .map(|groups| by_text(run, &group_column(*index), groups, property))
+                        .map(|groups| lookup_property(run, &group_column(*index), groups, property))
                         .unwrap_or_default()
                 }
-                (FactKey::GroupProperties(index), None) => {
+                (JoinedColumnKey::GroupProperties(index), None) => {
                     let groups = facts.groups.get(index);
                     groups
-                        .map(|groups| objects_by_text(run, &group_column(*index), groups))
+                        .map(|groups| lookup_objects(run, &group_column(*index), groups))
                         .unwrap_or_default()
                 }
-                (FactKey::Session(field), None) => by_text(run, &session_column(), &facts.sessions, field),
+                (JoinedColumnKey::Session(field), None) => {
+                    lookup_property(run, &session_column(), &facts.sessions, field)
+                }
                 _ => Column::default(),
             };
             run.facts.insert(key.clone(), column);
@@ -227,50 +229,52 @@ pub(crate) fn join(
     Ok(())
 }
 
-/// The column of events that names the group of a type.
+/// The event column with the group key of a group type.
 pub(crate) fn group_column(index: u8) -> ColumnKey {
     ColumnKey::Property(format!("$group_{index}"))
 }
 
-/// The column of events that names their session.
+/// The event column with the session id.
 pub(crate) fn session_column() -> ColumnKey {
     ColumnKey::Property("$session_id".to_owned())
 }
 
-/// What is known of each actor; none for what depends on the row.
-fn of_actors(
+/// The column with one value per actor; none if the value depends on the row.
+fn column_of_actors(
     actors: &[Uuid],
-    key: &FactKey,
+    key: &JoinedColumnKey,
     facts: &Facts,
     members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {
-        FactKey::PersonId => Some(Column::new(
+        JoinedColumnKey::PersonId => Some(Column::new(
             (0..).take(actors.len()).collect(),
             actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
         )),
-        FactKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
-        FactKey::Member(cohort) => Some(Column::new(
+        JoinedColumnKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
+        JoinedColumnKey::InCohort(cohort) => Some(Column::new(
             match members.get(cohort) {
                 Some(answers) => answers.iter().map(|answer| u32::from(*answer)).collect(),
                 None => vec![0; actors.len()],
             },
             vec![Value::Bool(false), Value::Bool(true)],
         )),
-        FactKey::Named(ids) => {
+        JoinedColumnKey::HasDistinctId(ids) => {
             let named: HashSet<&Uuid> = ids.iter().filter_map(|id| facts.named.get(id)).collect();
             Some(Column::new(
                 actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
                 vec![Value::Bool(false), Value::Bool(true)],
             ))
         }
-        FactKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
-        FactKey::Group(..) | FactKey::GroupProperties(_) | FactKey::Session(_) => None,
+        JoinedColumnKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
+        JoinedColumnKey::Group(..) | JoinedColumnKey::GroupProperties(_) | JoinedColumnKey::Session(_) => {
+            None
+        }
     }
 }
 
-/// A column of actors as a column of rows.
-fn spread(column: &Column, actors: &[u32]) -> Column {
+/// Expands a column of actors to a column of rows.
+fn expand_to_rows(column: &Column, actors: &[u32]) -> Column {
     let code = |actor: &u32| {
         let actor = usize::try_from(*actor).ok()?;
         column.codes.get(actor).copied()
@@ -278,19 +282,19 @@ fn spread(column: &Column, actors: &[u32]) -> Column {
     Column::gathered(actors.iter().map(|actor| code(actor).unwrap_or(MISSING)), &column.values)
 }
 
-/// All properties of those whom a column of the run names.
-fn objects_by_text(run: &Run, names: &ColumnKey, known: &Properties<String>) -> Column {
+/// The properties objects of the ids in column `names` of the run.
+fn lookup_objects(run: &Run, names: &ColumnKey, known: &Properties<String>) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(crate::text::text_of).collect::<Vec<_>>();
-    spread(&known.objects(texts.iter().map(Option::as_deref)), &names.codes)
+    expand_to_rows(&known.objects(texts.iter().map(Option::as_deref)), &names.codes)
 }
 
-/// What is known of those whom a column of the run names.
-fn by_text(run: &Run, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
+/// Property `key` of the ids in column `names` of the run.
+fn lookup_property(run: &Run, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(crate::text::text_of).collect::<Vec<_>>();
     let of_names = known.column(texts.iter().map(Option::as_deref), key);
-    spread(&of_names, &names.codes)
+    expand_to_rows(&of_names, &names.codes)
 }
 
 #[cfg(test)]
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_added_again_stays_who_they_are() {
+    fn adding_an_id_again_changes_nothing() {
         let mut known = Properties::whole(&BTreeSet::from(["plan".to_owned()]));
         for (id, properties) in [
             ("a", json!({"plan": "free"})),

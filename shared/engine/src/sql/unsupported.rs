@@ -1,9 +1,9 @@
-//! Names for the SQL that expressions do not support, for refusals.
+//! Names of unsupported SQL constructs, for error texts.
 
 use sqlparser::ast::Expr;
 
-/// What to call an expression in a refusal.
-pub(super) fn construct(expr: &Expr) -> String {
+/// The name of an unsupported expression.
+pub(super) fn construct_name(expr: &Expr) -> String {
     let name = match expr {
         Expr::UnaryOp { op, .. } => return format!("the operator {op}"),
         Expr::Case { .. } => "case",
