@@ -133,8 +133,12 @@ impl Count<'_> {
         text(event.properties.get(&format!("$group_{index}"))).filter(|key| !key.is_empty())
     }
 
+    /// First times count persons in every project, other counts what the project counts.
     fn person(&self, event: &Event) -> String {
-        self.history.actor(&event.id)
+        match self.math {
+            Math::FirstTime => self.history.person(&event.id),
+            _ => self.history.actor(&event.id),
+        }
     }
 
     /// One number a bucket, or one in all. `any` are all events of the series' name, whatever its filters.
