@@ -84,6 +84,8 @@ pub struct Count<'a> {
     pub history: &'a History,
     pub range: &'a Range,
     pub math: Math,
+    /// As requested; the range of a total value has days.
+    pub interval: &'static str,
     pub total: bool,
     /// Each actor counts in its first bucket only.
     pub once: bool,
@@ -102,8 +104,8 @@ fn number(value: Option<&Value>) -> Option<f64> {
 impl Count<'_> {
     fn k(&self) -> Option<i64> {
         match self.math {
-            Math::Rolling(7) if matches!(self.range.calendar.interval, "week" | "month") => None,
-            Math::Rolling(30) if self.range.calendar.interval == "month" => None,
+            Math::Rolling(7) if matches!(self.interval, "week" | "month") => None,
+            Math::Rolling(30) if self.interval == "month" => None,
             Math::Rolling(days) => Some(days),
             _ => None,
         }

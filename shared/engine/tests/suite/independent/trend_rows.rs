@@ -41,6 +41,7 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
         history,
         range,
         math: series.math,
+        interval: question.asked.interval,
         total: question.asked.total,
         once: question.is_cumulative(),
         running: question.is_cumulative(),
