@@ -69,8 +69,8 @@ impl History {
         if self.by_distinct_id { id.to_owned() } else { self.person(id) }
     }
 
-    /// Whose event it is: a listed person, or whoever an unknown id is.
-    fn person(&self, id: &str) -> String {
+    /// The person of a distinct id; an unknown id is a person of its own.
+    pub fn person(&self, id: &str) -> String {
         let known = self.persons.iter().position(|person| person.ids.iter().any(|own| own == id));
         known.map_or_else(|| id.to_owned(), |index| format!("person {index}"))
     }

@@ -84,6 +84,8 @@ pub struct Count<'a> {
     pub history: &'a History,
     pub range: &'a Range,
     pub math: Math,
+    /// As requested; the range of a total value has days.
+    pub interval: &'static str,
     pub total: bool,
     /// Each actor counts in its first bucket only.
     pub once: bool,
@@ -102,8 +104,8 @@ fn number(value: Option<&Value>) -> Option<f64> {
 impl Count<'_> {
     fn k(&self) -> Option<i64> {
         match self.math {
-            Math::Rolling(7) if matches!(self.range.calendar.interval, "week" | "month") => None,
-            Math::Rolling(30) if self.range.calendar.interval == "month" => None,
+            Math::Rolling(7) if matches!(self.interval, "week" | "month") => None,
+            Math::Rolling(30) if self.interval == "month" => None,
             Math::Rolling(days) => Some(days),
             _ => None,
         }
@@ -133,8 +135,12 @@ impl Count<'_> {
         text(event.properties.get(&format!("$group_{index}"))).filter(|key| !key.is_empty())
     }
 
+    /// First times count persons in every project, other counts what the project counts.
     fn person(&self, event: &Event) -> String {
-        self.history.actor(&event.id)
+        match self.math {
+            Math::FirstTime => self.history.person(&event.id),
+            _ => self.history.actor(&event.id),
+        }
     }
 
     /// One number a bucket, or one in all. `any` are all events of the series' name, whatever its filters.

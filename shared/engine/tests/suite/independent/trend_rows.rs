@@ -41,6 +41,7 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
         history,
         range,
         math: series.math,
+        interval: question.asked.interval,
         total: question.asked.total,
         once: question.is_cumulative(),
         running: question.is_cumulative(),
@@ -74,9 +75,9 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
         by_value.entry(values.collect()).or_default().push(event);
     }
     let tied = |event: &&Event| {
-        let mut others = events
-            .iter()
-            .filter(|other| other.time == event.time && history.actor(&other.id) == history.actor(&event.id));
+        let mut others = events.iter().filter(|other| {
+            other.time == event.time && history.person(&other.id) == history.person(&event.id)
+        });
         others.any(|other| source.values(history, other) != source.values(history, event))
     };
     if series.math == Math::FirstTime && events.iter().any(tied) {
