@@ -14,7 +14,7 @@ const BODY: &str = "The project's token comes in the body, in the query string o
     an event, a list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), \
     or a form whose field `data` has it, as JSON or base64. It is stored whole or not at all. Any type of \
     body is read as JSON, unless it is such a form.";
-/// What the newer form leaves out of a batch.
+/// Why events of a batch are dropped in the newer format.
 const DROPPED: [&str; 7] = [
     "missing_event_name",
     "event_name_too_long",
@@ -48,7 +48,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What every path of capture answers, with the token in the query string or in a header.
+/// A capture operation, with the project token in the query string or a header.
 fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
         .query_param("token", text(), "The project's token, where the body has none; `api_key` likewise.")

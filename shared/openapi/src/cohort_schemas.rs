@@ -1,7 +1,6 @@
-//! Schemas of cohorts: what is sent, what is shown.
+//! Schemas of cohorts: requests and responses.
 //!
-//! A schema says what rules look like; that they can be calculated it cannot say, so rules that it lets
-//! through may be a 400.
+//! A schema only validates the shape of rules. The server also compiles them, so valid JSON may still be a 400.
 
 use serde_json::{Value, json};
 
@@ -68,13 +67,13 @@ fn person() -> Value {
     json!({"type": "string", "pattern": pattern})
 }
 
-/// What counts as true in a body.
+/// Values that count as true in a body.
 fn yes() -> Value {
     let words = "^ *([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1) *$";
     any_of([constant(json!(true)), constant(json!(1)), json!({"type": "string", "pattern": words})])
 }
 
-/// What counts as false in a body.
+/// Values that count as false in a body.
 fn no() -> Value {
     let words = "^ *([Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0) *$";
     any_of([constant(json!(false)), constant(json!(0)), json!({"type": "string", "pattern": words})])
@@ -100,7 +99,7 @@ fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
     sent
 }
 
-/// A cohort with rules. Those of one that is deleted are not judged.
+/// A cohort with rules. Rules of a deleted cohort are not validated.
 fn of_rules() -> Value {
     let none = || list_max(0, any());
     let mut sent = sent(
@@ -117,7 +116,7 @@ fn of_rules() -> Value {
     sent
 }
 
-/// A cohort of members. Rules of one mean nothing.
+/// A static cohort. Its rules are ignored.
 fn of_members() -> Value {
     sent(
         &["is_static"],

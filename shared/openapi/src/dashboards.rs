@@ -1,4 +1,4 @@
-//! Dashboards: what insights lie on, and how.
+//! Dashboards and their tiles.
 
 use crate::operation::Operation;
 use crate::record_operations::{RecordKind, THIS};
@@ -75,7 +75,7 @@ fn got() -> Operation {
         .error(400, "A parameter is not acceptable, or the insights are too large for one answer.")
 }
 
-/// With what says how the insights on it are shown.
+/// Adds the parameters that control the results of the dashboard's insights.
 fn calculated(operation: Operation) -> Operation {
     operation
         .query_param(

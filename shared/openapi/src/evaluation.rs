@@ -1,4 +1,4 @@
-//! Flags evaluated for one person, and what browser libraries load beside: for callers with a project token.
+//! Flag evaluation for one person, and the configuration of browser SDKs. Authorized by a project token.
 
 use serde_json::{Value, json};
 
@@ -262,7 +262,7 @@ fn browser_configuration() -> Value {
     configuration
 }
 
-/// An answer of one shape, with the configuration beside it or not.
+/// A response, with or without the SDK configuration.
 fn shape<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let mut shape = object_with_optional(fields, configuration());
     let common = [("requestId", uuid()), ("evaluatedAt", integer())];

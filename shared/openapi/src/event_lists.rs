@@ -12,7 +12,7 @@ const TAG: &str = "Events";
 const QUERY: Security = Security::Scope("query:read");
 const EVENT_DEFINITIONS: Security = Security::Scope("event_definition:read");
 const PROPERTY_DEFINITIONS: Security = Security::Scope("property_definition:read");
-/// Why a list is refused.
+/// Description of the 400 response of a list.
 const REFUSED: &str = "A parameter is not acceptable, as `attr` says, or there is too much to look through.";
 
 /// The operations.
@@ -41,7 +41,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A text or a number; what is neither is shown as text.
+/// A text or a number; other values are converted to text.
 fn value() -> Value {
     json!({"type": ["string", "number"]})
 }
@@ -131,7 +131,7 @@ fn property_definition_schema() -> Value {
     ])
 }
 
-/// With a parameter that cannot be left out.
+/// Adds a required query parameter.
 fn requires(operation: Operation, name: &'static str, description: &'static str) -> Operation {
     let mut operation = operation.query_param(
         name,

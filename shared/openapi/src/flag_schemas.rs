@@ -1,4 +1,4 @@
-//! Schemas of feature flags: what is sent, what is shown, what SDKs poll.
+//! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::schema::{
     with_description,
 };
 
-/// What is said of the time of a flag's latest call.
+/// Description of the time of a flag's latest call.
 const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` with the flag's key, or the time that was set, if later.";
 
 /// The operators that a property may have.
@@ -78,13 +78,13 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What counts as true or false in a body.
+/// Values that count as booleans in a body.
 fn flag_boolean() -> Value {
     let words = r"^\s*([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|[Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0|1)\s*$";
     any_of([boolean(), json!({"enum": [0, 1]}), json!({"type": "string", "pattern": words})])
 }
 
-/// What counts as a whole number in a body.
+/// Values that count as whole numbers in a body.
 fn flag_integer() -> Value {
     any_of([integer(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+(\.0*)?\s*$"})])
 }
@@ -93,7 +93,7 @@ fn percentage() -> Value {
     json!({"type": "number", "minimum": 0, "maximum": 100})
 }
 
-/// Filters whose conditions have properties of this form. Other keys are kept as they come.
+/// Filters whose conditions have properties of this schema. Other keys are stored unchanged.
 fn filters(property: Value) -> Value {
     let other = || nullable(list_max(1000, input(&[], [("properties", list_max(200, any_object()))])));
     let condition = input(
@@ -144,7 +144,7 @@ fn filters_created() -> Value {
     json!({"allOf": [schema_ref("FlagFiltersSent"), at_least_one]})
 }
 
-/// Filters without `groups` leave those that are stored.
+/// Filters of an update; without `groups` the stored groups stay.
 fn filters_changed() -> Value {
     json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersSent")})
 }
@@ -242,7 +242,7 @@ fn status() -> Value {
     ])
 }
 
-/// The 404 of a status: a status and an error at once.
+/// The 404 of a status: status and error fields in one object.
 fn unknown() -> Value {
     object([
         ("status", constant(json!("unknown"))),

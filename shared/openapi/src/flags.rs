@@ -1,4 +1,4 @@
-//! Feature flags: records, their log, their values for persons, and the documents that SDKs poll.
+//! Feature flags: records, activity log, evaluation, and the definitions that SDKs poll.
 
 use serde_json::json;
 

@@ -144,8 +144,8 @@ fn spelled_only(pattern: &str) -> Value {
     json!({"type": "string", "pattern": format!("^({pattern})$")})
 }
 
-/// What a correlation has. A breakdown and a layout mean nothing. What it looks at is judged only where there
-/// are steps.
+/// The fields of a correlation. Breakdown and layout are ignored. The correlation fields are only validated if there are
+/// steps.
 pub(crate) fn correlation() -> Vec<Field> {
     let own = vec![
         Field::free(

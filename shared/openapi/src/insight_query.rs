@@ -1,8 +1,8 @@
-//! Query nodes: the question of an insight as it is sent.
+//! Query nodes of insights, as sent in requests.
 //!
-//! Must stay true: what is judged here is what a write judges: known fields of trends and funnels, whatever
-//! else a node has. Nodes of other kinds are kept as they come. Conditions and wrapped nodes are followed one
-//! level; a write follows them further, so that what a schema lets through may still be refused there.
+//! Must stay true: the schema validates the fields that a write validates: the known fields of trends and funnels. Nodes of
+//! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
+//! levels, so a body that matches the schema may still be rejected.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::schema::{
 
 const INTERVALS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
 const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
-const JUDGED: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
+const VALIDATED_KINDS: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
 const DISPLAYS: [&str; 12] = [
     "ActionsLineGraph",
     "ActionsBar",
@@ -119,7 +119,7 @@ fn event_query() -> Value {
     input(
         &["kind", "series"],
         [
-            ("kind", enum_of(&JUDGED)),
+            ("kind", enum_of(&VALIDATED_KINDS)),
             ("series", list(schema_ref("InsightSeries"))),
             ("dateRange", date_range),
             ("interval", nullable(enum_of(&INTERVALS))),
@@ -193,7 +193,7 @@ fn conditions() -> Value {
 
 /// A condition on a property, or a group of conditions.
 fn condition() -> Value {
-    // It is kept with an insight, though no question on events can be asked with it.
+    // It can be stored with an insight, but queries on events do not support it.
     let operators = [&OPERATORS[..], &["flag_evaluates_to"]].concat();
     input(
         &[],
@@ -218,9 +218,9 @@ fn wrapper(source: Value) -> Value {
     input(&["kind", "source"], [("kind", enum_of(&WRAPPERS)), ("source", source)])
 }
 
-/// A node of a kind that is kept and not calculated. What it is wrapped around is judged like any node.
+/// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
 fn other() -> Value {
-    let known: Vec<&str> = JUDGED.into_iter().chain(WRAPPERS).collect();
+    let known: Vec<&str> = VALIDATED_KINDS.into_iter().chain(WRAPPERS).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
         schema_ref("InsightQueryOfEvents"),

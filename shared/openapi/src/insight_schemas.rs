@@ -1,4 +1,4 @@
-//! Schemas of insights: what is sent, what is shown, how one is shared.
+//! Schemas of insights: requests, responses and sharing.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn sent() -> Value {
     )
 }
 
-/// What both forms show.
+/// The common fields of both formats.
 fn common() -> Value {
     object([
         ("id", id()),
@@ -107,7 +107,7 @@ fn common() -> Value {
     ])
 }
 
-/// The full form. `color` and `layouts` are those of its tile, where it is shown as part of a dashboard.
+/// The full format. `color` and `layouts` are those of its tile, in a dashboard response.
 fn insight() -> Value {
     let level = || json!({"type": "integer", "enum": [21, 37]});
     let mut insight = extend_object(

@@ -32,7 +32,7 @@ fn post(id: &'static str, path: &'static str, summary: &'static str, security: S
     Operation::new(id, "POST", path, TAG, summary, security)
 }
 
-/// With the parameters that say when numbers are calculated.
+/// Adds the parameters that control when results are calculated.
 fn calculated(operation: Operation) -> Operation {
     operation
         .query_param(
@@ -49,7 +49,7 @@ fn calculated(operation: Operation) -> Operation {
         )
 }
 
-/// With filters that are laid over those of the insight for this answer.
+/// Adds the parameters that override the insight's filters for this response.
 fn overridden(operation: Operation) -> Operation {
     operation
         .query_param(
@@ -137,7 +137,7 @@ fn listed() -> Operation {
         .with_csv()
 }
 
-/// With the parameters that say which insights a list shows, and in which order.
+/// Adds the filter and order parameters of the insight list.
 fn filtered(operation: Operation) -> Operation {
     const NUMBER: &str = r"(0|[1-9][0-9]{0,14})";
     const STRING: &str = r#""([^"\\\x00-\x1f]|\\["\\/bfnrt])*""#;

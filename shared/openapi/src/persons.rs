@@ -1,4 +1,4 @@
-//! Persons of a project, and the people behind the numbers of answers.
+//! Persons of a project, and the actors behind data points of results.
 
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ fn persons() -> Vec<Operation> {
     ]
 }
 
-/// What a path below the persons answers.
+/// The responses of a path below `persons`.
 fn answering(operation: Operation, body: Option<&str>) -> Operation {
     let operation = operation.paginated();
     let operation = match body {

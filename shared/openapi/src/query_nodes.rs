@@ -50,7 +50,7 @@ fn request() -> Value {
     with_example(request, json!({"query": {"kind": "TrendsQuery", "series": series}}))
 }
 
-/// A question, in at most three wrappers. One without series is answered without results.
+/// A query node, in at most three wrappers. A query without series has no results.
 fn node() -> Value {
     let kinds = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
     let wrapper =
@@ -69,7 +69,7 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
-/// What both kinds have, with at most so many series; where there are none, some fields are not judged.
+/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
 fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
     let dates =
         fields([("date_from", optional_text()), ("date_to", optional_text()), ("explicitDate", switch())]);
@@ -225,7 +225,7 @@ fn action_node() -> Value {
     node
 }
 
-/// What voids a path between two steps, counted from 0.
+/// An exclusion between two steps, counted from 0.
 fn exclusion() -> Value {
     let of = |required: &[&str], kinds: &[&str], own: (&str, Value)| {
         input(

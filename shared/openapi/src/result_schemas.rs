@@ -1,5 +1,5 @@
-//! What calculations find: series of trends, steps of funnels, funnels over time, times to convert,
-//! correlations, and word of calculations in the background.
+//! Schemas of results: trend series, funnel steps, funnels over time, conversion times, correlations, and the status of
+//! background calculations.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
 
-/// A link, which is null where it would be too long or the answer has too many.
+/// A link; null if it is too long or the response has too many links.
 fn link() -> Value {
     nullable(text())
 }
@@ -62,7 +62,7 @@ fn trend_value() -> Value {
     any_of([text(), id(), list_max(3, text())])
 }
 
-/// What a series of a trend has in either form, and what it may have.
+/// The common fields of trend series, and `own`.
 fn series_of<const N: usize>(own: [(&str, Value); N]) -> Value {
     let common = object_with_optional(
         [
@@ -125,7 +125,7 @@ fn group_type() -> Value {
     json!({"type": "integer", "minimum": 0, "maximum": 4})
 }
 
-/// The link to the people of a bucket, and what it says beyond the question.
+/// The link to the actors of a bucket, with its additional filter fields.
 fn people_of_bucket() -> Value {
     let filter = object_with_optional(
         [
@@ -151,7 +151,7 @@ fn event_id() -> Value {
     any_of([json!({"type": ["string", "null"]}), id()])
 }
 
-/// The question as it was understood.
+/// The normalized query.
 fn trend_filter() -> Value {
     object_with_optional(
         [
@@ -220,8 +220,8 @@ fn entity() -> Value {
     )
 }
 
-/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and where
-/// the order of steps does not matter. Times are in seconds, null where nobody took the step after another.
+/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and in
+/// unordered funnels. Times are in seconds, null if no actor took the step after another.
 fn funnel_step() -> Value {
     object([
         ("action_id", event_id()),
@@ -263,7 +263,7 @@ fn time_to_convert() -> Value {
     object([("bins", list(bin)), ("average_conversion_time", nullable(number()))])
 }
 
-/// What distinguishes those who get through. `skewed`: there are too few of one kind to say much.
+/// A correlation result. `skewed`: there are too few successes or failures for a meaningful result.
 fn correlation() -> Value {
     let element = object([
         ("text", nullable(text())),
@@ -293,7 +293,7 @@ fn correlation() -> Value {
     object([("events", list_max(20, row)), ("skewed", boolean())])
 }
 
-/// Word of a calculation in the background; `results` only where it is asked for by its name.
+/// The status of a background calculation; `results` only if it is requested by its id.
 pub(crate) fn query_status(results: Value) -> Value {
     let progress = object([
         ("bytes_read", count()),
@@ -322,7 +322,7 @@ pub(crate) fn query_status(results: Value) -> Value {
     ])
 }
 
-/// The answer to a query node. Without a result yet, all but `cache_key` and `query_status` say nothing.
+/// The response to a query node. Before the result is available, only `cache_key` and `query_status` have values.
 fn query_answer() -> Value {
     object([
         ("results", nullable(schema_ref("InsightResult"))),

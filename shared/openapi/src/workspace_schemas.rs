@@ -1,8 +1,7 @@
-//! Schemas of dashboards and actions: what is sent, what is shown.
+//! Schemas of dashboards and actions: requests and responses.
 //!
-//! A schema cannot say that `filters` and `steps` have 262,144 bytes at most and a tile's `layouts` 4,096,
-//! that a tile is on the dashboard, or that a step can be asked about; so a body that it lets through may
-//! be a 400.
+//! A schema cannot express that `filters` and `steps` have at most 262,144 bytes and a tile's `layouts` 4,096, that a tile
+//! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
 use serde_json::{Value, json};
 
@@ -45,7 +44,7 @@ fn empty_object() -> Value {
     json!({"type": "object", "maxProperties": 0})
 }
 
-/// What says nothing.
+/// Values that count as empty.
 pub(crate) fn nothing() -> Value {
     json!({"enum": [null, "", [], {}]})
 }
@@ -148,7 +147,7 @@ fn tags() -> Value {
     with_description(list(text_max(255)), "At most 100 different ones.")
 }
 
-/// What a change says of a tile: where it stands, and its colour.
+/// The fields of a tile in an update: layout and colour.
 fn tile_sent() -> Value {
     input(
         &["id"],
@@ -187,7 +186,7 @@ fn action() -> Value {
     ])
 }
 
-/// A step: an event belongs to it where everything holds that it says.
+/// A step: an event matches it if all conditions hold.
 fn step() -> Value {
     let matching = || nullable(enum_of(&MATCHINGS));
     object([
