@@ -1,9 +1,9 @@
 //! Actions: named sets of events.
 
 use crate::operation::Operation;
-use crate::workspace::{Kind, THIS};
+use crate::record_operations::{RecordKind, THIS};
 
-const ACTIONS: Kind = Kind {
+const ACTIONS: RecordKind = RecordKind {
     tag: "Actions",
     list: "/api/projects/{project_id}/actions/",
     one: "/api/projects/{project_id}/actions/{id}/",
@@ -18,34 +18,34 @@ const JUDGED: &str = "Steps that no calculation could ask about are refused, suc
 /// The operations.
 pub fn operations() -> Vec<Operation> {
     let sent = ("ActionSent", "Action");
-    let change = |id, method| ACTIONS.changed(id, method, "Change an action", sent);
+    let change = |id, method| ACTIONS.update_operation(id, method, "Change an action", sent);
     let of_all = ("listActionActivity", "List what was done to actions");
     let of_one = ("listActivityOfAction", "List what was done to an action");
     [
         ACTIONS
-            .listed(
+            .list_operation(
                 "listActions",
                 "List the actions that are not deleted",
                 "What the name or a tag contains, in any case.",
                 "Action",
             )
-            .described("The newest first."),
+            .with_description("The newest first."),
         ACTIONS
-            .created("createAction", "Create an action", sent)
-            .described(JUDGED)
+            .create_operation("createAction", "Create an action", sent)
+            .with_description(JUDGED)
             .link("get", "getAction", &THIS)
             .link("update", "updateAction", &THIS)
             .link("replace", "replaceAction", &THIS)
             .link("activity", "listActivityOfAction", &THIS),
-        ACTIONS.got("getAction", "Get an action, a deleted one too", "Action"),
-        change("updateAction", "PATCH").described(
+        ACTIONS.get_operation("getAction", "Get an action, a deleted one too", "Action"),
+        change("updateAction", "PATCH").with_description(
             "Fields that are not sent stay; steps that are sent take the place of all. `deleted` deletes an \
              action so that it can be restored.",
         ),
-        change("replaceAction", "PUT").described("As PATCH."),
-        ACTIONS.not_deleted("deleteAction", "Refused: actions are deleted by a change"),
+        change("replaceAction", "PUT").with_description("As PATCH."),
+        ACTIONS.delete_not_allowed("deleteAction", "Refused: actions are deleted by a change"),
     ]
     .into_iter()
-    .chain(ACTIONS.logs(of_all, of_one))
+    .chain(ACTIONS.activity_logs(of_all, of_one))
     .collect()
 }

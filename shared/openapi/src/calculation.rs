@@ -1,18 +1,18 @@
-//! Calculations: query nodes and calculations in the background, funnels, trends and correlations on demand.
+//! Calculations: query nodes, background calculations, and ad-hoc funnels, trends and correlations.
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::{about_the_request, asked_by, trend};
+use crate::calculation_input::{trend, with_query_fields, with_request_options};
 use crate::funnel_input::{correlation, funnel};
 use crate::operation::{Operation, Security};
 use crate::query_nodes;
 use crate::result_schemas::query_status;
-use crate::schema::{any_of, boolean, constant, instant, list_to, named, nullable, object, text};
+use crate::schema::{any_of, boolean, constant, instant, list_max, nullable, object, schema_ref, text};
 
 const TAG: &str = "Calculation";
 const READ: Security = Security::Scope("insight:read");
 const QUERY: Security = Security::Scope("query:read");
-/// What a schema cannot say of a question.
+/// Description of rules that the schema cannot express.
 const REFUSED: &str = "The question is not acceptable: `attr` names the field where one is at fault. So are \
     steps that are not there, actions and cohorts that are not known, expressions and formulas that cannot \
     be read, and ranges with too many buckets; or the answer is larger than an answer can be.";
@@ -22,16 +22,16 @@ pub fn operations() -> Vec<Operation> {
     [queries(), funnels(), correlations(), trends()].into_iter().flatten().collect()
 }
 
-/// The schemas of answers.
+/// The schemas of responses.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![("QueryNothing", nothing()), ("FinishedQuery", finished()), ("QueryWord", word())]
 }
 
-/// The answer to a node without series.
+/// The response to a node without series.
 fn nothing() -> Value {
     let null = || constant(Value::Null);
     object([
-        ("results", list_to(0, json!({}))),
+        ("results", list_max(0, json!({}))),
         ("timezone", text()),
         ("is_cached", constant(json!(false))),
         ("last_refresh", instant()),
@@ -42,87 +42,91 @@ fn nothing() -> Value {
     ])
 }
 
-/// A calculation that ended well. `results` is null where its result is kept no longer.
+/// A successful calculation. `results` is null after its result has expired.
 fn finished() -> Value {
-    object([("query_status", query_status(nullable(named("QueryAnswer"))))])
+    object([("query_status", query_status(nullable(schema_ref("QueryAnswer"))))])
 }
 
-/// How a calculation goes, or why it failed.
+/// The state of a calculation, or why it failed.
 fn word() -> Value {
-    object([("query_status", named("QueryStatus"))])
+    object([("query_status", schema_ref("QueryStatus"))])
 }
 
 fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
-    let ask = Operation::new("query", "POST", ALL, TAG, "Calculate a trend or a funnel", QUERY).described(
-        "Without a fresh result it is calculated; what takes too long goes on in the background, and \
+    let ask = Operation::new("query", "POST", ALL, TAG, "Calculate a trend or a funnel", QUERY)
+        .with_description(
+            "Without a fresh result it is calculated; what takes too long goes on in the background, and \
          `query_status` says so. Its result is shared with insights of the same query.",
-    );
-    let mut ask = query_nodes::by_query(ask).takes(named("QueryRequest")).gives(
+        );
+    let mut ask = query_nodes::by_query(ask).json_body(schema_ref("QueryRequest")).response(
         200,
         "The result, or word of the calculation.",
-        any_of([named("QueryAnswer"), named("QueryNothing")]),
+        any_of([schema_ref("QueryAnswer"), schema_ref("QueryNothing")]),
     );
-    say(&mut ask, 400, REFUSED);
+    set_response_description(&mut ask, 400, REFUSED);
     let follow = Operation::new("getQuery", "GET", ONE, TAG, "Tell how a calculation goes", QUERY)
-        .described("`id` is the caller's own name for it, or its `cache_key`.")
-        .gives(200, "It ended well.", named("FinishedQuery"))
-        .gives(202, "It has not ended.", named("QueryWord"))
-        .gives(
+        .with_description("`id` is the caller's own name for it, or its `cache_key`.")
+        .response(200, "It ended well.", schema_ref("FinishedQuery"))
+        .response(202, "It has not ended.", schema_ref("QueryWord"))
+        .response(
             400,
             "The question was refused, which `error_message` explains, or the answer is larger than an \
              answer can be.",
-            any_of([named("QueryWord"), named("Error")]),
+            any_of([schema_ref("QueryWord"), schema_ref("Error")]),
         )
-        .gives(500, "It failed.", any_of([named("QueryWord"), named("Error")]));
+        .response(500, "It failed.", any_of([schema_ref("QueryWord"), schema_ref("Error")]));
     vec![
         ask,
         follow,
         Operation::new("cancelQuery", "DELETE", ONE, TAG, "Cancel a calculation", QUERY)
-            .described("It stops where nobody else waits for it. What is not there is cancelled already.")
-            .empty(204, "Nobody waits for it under this name."),
+            .with_description(
+                "It stops where nobody else waits for it. What is not there is cancelled already.",
+            )
+            .empty_response(204, "Nobody waits for it under this name."),
     ]
 }
 
-/// Another text for a status.
-pub(crate) fn say(operation: &mut Operation, status: u16, description: &'static str) {
-    for (_, answer) in operation.answers.iter_mut().filter(|(known, _)| *known == status) {
+/// Replaces the description of a response.
+pub(crate) fn set_response_description(operation: &mut Operation, status: u16, description: &'static str) {
+    for (_, answer) in operation.responses.iter_mut().filter(|(known, _)| *known == status) {
         answer.description = description;
     }
 }
 
-/// What a path below the insights answers, with or without a body.
+/// The response of a path below `insights`, with or without a request body.
 fn answering(operation: Operation, body: Option<&str>, answer: Value) -> Operation {
-    let operation = about_the_request(operation);
+    let operation = with_request_options(operation);
     let operation = match body {
-        Some(name) => operation.takes(named(name)),
-        None => operation.refuses(400, REFUSED),
+        Some(name) => operation.json_body(schema_ref(name)),
+        None => operation.error(400, REFUSED),
     };
-    let mut operation = operation.gives(200, "The result.", answer);
-    say(&mut operation, 400, REFUSED);
-    say(&mut operation, 404, "There is no such project, or no such form of an answer.");
-    operation.tables()
+    let mut operation = operation.response(200, "The result.", answer);
+    set_response_description(&mut operation, 400, REFUSED);
+    set_response_description(&mut operation, 404, "There is no such project, or no such form of an answer.");
+    operation.with_csv()
 }
 
 fn funnels() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/funnel/";
     let answer = || {
         object([
-            ("result", named("FunnelResult")),
+            ("result", schema_ref("FunnelResult")),
             ("timezone", text()),
             ("last_refresh", instant()),
             ("is_cached", boolean()),
         ])
     };
     let get = Operation::new("getFunnel", "GET", PATH, TAG, "Calculate a funnel", READ)
-        .described("Without events and actions the result is empty.");
-    let post = Operation::new("calculateFunnel", "POST", PATH, TAG, "Calculate a funnel", READ).described(
-        "Fields may come in the query string too; the body wins, but for `properties`. In a body \
+        .with_description("Without events and actions the result is empty.");
+    let post = Operation::new("calculateFunnel", "POST", PATH, TAG, "Calculate a funnel", READ)
+        .with_description(
+            "Fields may come in the query string too; the body wins, but for `properties`. In a body \
          lists and objects may be JSON texts.",
-    );
+        );
     vec![
-        answering(asked_by(get, funnel()), None, answer()),
+        answering(with_query_fields(get, funnel()), None, answer()),
         answering(post, Some("FunnelQuestion"), answer()),
     ]
 }
@@ -132,19 +136,19 @@ fn correlations() -> Vec<Operation> {
     const SUMMARY: &str = "Find what distinguishes those who get through a funnel";
     let answer = || {
         object([
-            ("result", named("CorrelationResult")),
+            ("result", schema_ref("CorrelationResult")),
             ("last_refresh", instant()),
             ("is_cached", boolean()),
         ])
     };
     let get = Operation::new("getCorrelation", "GET", PATH, TAG, SUMMARY, READ)
-        .described("Without events and actions nothing is found.");
-    let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ).described(
+        .with_description("Without events and actions nothing is found.");
+    let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ).with_description(
         "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
          Without events and actions nothing is found.",
     );
     vec![
-        answering(asked_by(get, correlation()), None, answer()),
+        answering(with_query_fields(get, correlation()), None, answer()),
         answering(post, Some("CorrelationQuestion"), answer()).body_optional(),
     ]
 }
@@ -153,7 +157,7 @@ fn trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/trend/";
     let answer = || {
         object([
-            ("result", named("TrendResult")),
+            ("result", schema_ref("TrendResult")),
             ("timezone", text()),
             ("last_refresh", instant()),
             ("is_cached", boolean()),
@@ -162,22 +166,23 @@ fn trends() -> Vec<Operation> {
     };
     let exported = |operation: Operation| {
         operation
-            .query("export_insight_id", text(), "Of a table: the insight that its first line links to.")
-            .query("export_name", text(), "Of a table: what its file is called.")
-            .query(
+            .query_param("export_insight_id", text(), "Of a table: the insight that its first line links to.")
+            .query_param("export_name", text(), "Of a table: what its file is called.")
+            .query_param(
                 "offset",
                 text(),
                 "How many series come before the page. All are answered whatever it says.",
             )
     };
-    let get = Operation::new("getTrend", "GET", PATH, TAG, "Calculate a trend", READ)
-        .described("Without events and actions the result is empty. A table has a row for each series.");
-    let post = Operation::new("calculateTrend", "POST", PATH, TAG, "Calculate a trend", READ).described(
+    let get = Operation::new("getTrend", "GET", PATH, TAG, "Calculate a trend", READ).with_description(
+        "Without events and actions the result is empty. A table has a row for each series.",
+    );
+    let post = Operation::new("calculateTrend", "POST", PATH, TAG, "Calculate a trend", READ).with_description(
         "Fields may come in the query string too; the body wins, but for `properties`. In a body lists and \
          objects may be JSON texts. A table has a row for each series.",
     );
     vec![
-        answering(exported(asked_by(get, trend())), None, answer()),
+        answering(exported(with_query_fields(get, trend())), None, answer()),
         answering(exported(post), Some("TrendQuestion"), answer()),
     ]
 }

@@ -1,90 +1,102 @@
-//! What trends, funnels and correlations are asked by: the fields of legacy requests, in a body or in a query
-//! string, and what all questions have in common.
+//! Request fields of trends, funnels and correlations: the fields of legacy requests, in a body or in a query string, and
+//! the common fields of all queries.
 //!
-//! In a query string every value is a text, lists and objects as JSON; bodies may have them so too.
+//! In a query string every value is a text, with lists and objects as JSON; bodies may have them as JSON texts too.
 
 use serde_json::{Map, Value, json};
 
 use crate::conditions::nothing;
 use crate::operation::{Operation, Parameter};
-use crate::schema::{any, any_of, id, input, list_to, named, nullable, one_of, said, text, text_to};
+use crate::schema::{
+    any, any_of, enum_of, id, input, list_max, nullable, schema_ref, text, text_max, with_description,
+};
 
-/// Blanks around a value mean nothing, and a blank text is as good as none.
+/// Surrounding blanks are ignored, and a blank text counts as missing.
 const BLANK: &str = r"[ \t\r\n]*";
-/// Most bytes of a name.
+/// Maximum bytes of a name.
 pub(crate) const NAME_MAX: usize = 4_096;
 
 /// One field of a request.
 pub(crate) struct Field {
     name: &'static str,
-    /// In a body.
+    /// Schema in a body.
     body: Value,
-    /// In a query string.
+    /// Schema in a query string.
     query: Value,
-    says: &'static str,
+    description: &'static str,
 }
 
 impl Field {
-    pub(crate) fn new(name: &'static str, body: Value, query: Value, says: &'static str) -> Field {
-        Field { name, body, query, says }
+    pub(crate) fn new(name: &'static str, body: Value, query: Value, description: &'static str) -> Field {
+        Field { name, body, query, description }
     }
 
     /// A text.
-    pub(crate) fn text(name: &'static str, says: &'static str) -> Field {
-        Field::new(name, optional_text(), text_to(NAME_MAX), says)
+    pub(crate) fn text(name: &'static str, description: &'static str) -> Field {
+        Field::new(name, optional_text(), text_max(NAME_MAX), description)
     }
 
-    /// What is judged only in the company of another field, or not at all.
-    pub(crate) fn free(name: &'static str, says: &'static str) -> Field {
-        Field::new(name, any(), text(), says)
+    /// A field that is only validated together with another field, or not at all.
+    pub(crate) fn free(name: &'static str, description: &'static str) -> Field {
+        Field::new(name, any(), text(), description)
     }
 
-    /// The same field, not judged in a query string: what it goes with may be missing there.
+    /// Disables validation in the query string, where the field that it depends on may be missing.
     pub(crate) fn free_in_query(self) -> Field {
         Field { query: text(), ..self }
     }
 
-    /// A switch.
-    pub(crate) fn switch(name: &'static str, says: &'static str) -> Field {
-        Field::new(name, switch(), text(), says)
+    /// A boolean.
+    pub(crate) fn switch(name: &'static str, description: &'static str) -> Field {
+        Field::new(name, switch(), text(), description)
     }
 
     /// One of several texts.
-    pub(crate) fn choice(name: &'static str, texts: &[&str], says: &'static str) -> Field {
+    pub(crate) fn choice(name: &'static str, texts: &[&str], description: &'static str) -> Field {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
-        Field::new(name, nullable(one_of(&texts)), one_of(&texts), says)
+        Field::new(name, nullable(enum_of(&texts)), enum_of(&texts), description)
     }
 
-    /// One of several texts, however they are written.
-    pub(crate) fn any_case(name: &'static str, texts: &[&str], end: &str, says: &'static str) -> Field {
+    /// One of several texts, case-insensitive.
+    pub(crate) fn any_case(
+        name: &'static str,
+        texts: &[&str],
+        end: &str,
+        description: &'static str,
+    ) -> Field {
         let pattern = any_case(texts, end);
-        Field::new(name, nullable(pattern.clone()), pattern, says)
+        Field::new(name, nullable(pattern.clone()), pattern, description)
     }
 
-    /// A whole number in these bounds; as a text it matches `pattern`.
-    pub(crate) fn whole(name: &'static str, bounds: (i64, i64), pattern: &str, says: &'static str) -> Field {
-        Field::new(name, whole(bounds, pattern), spelled(pattern), says)
+    /// A whole number in these bounds; in a query string it matches `pattern`.
+    pub(crate) fn whole(
+        name: &'static str,
+        bounds: (i64, i64),
+        pattern: &str,
+        description: &'static str,
+    ) -> Field {
+        Field::new(name, whole(bounds, pattern), spelled(pattern), description)
     }
 
     /// A list or an object, as JSON in a query string.
-    pub(crate) fn json(name: &'static str, body: Value, says: &'static str) -> Field {
+    pub(crate) fn json(name: &'static str, body: Value, description: &'static str) -> Field {
         let query = json!({"type": "string", "contentMediaType": "application/json"});
-        Field::new(name, body, query, says)
+        Field::new(name, body, query, description)
     }
 }
 
-/// A text or nothing.
+/// A text, or missing.
 pub(crate) fn optional_text() -> Value {
-    nullable(text_to(NAME_MAX))
+    nullable(text_max(NAME_MAX))
 }
 
-/// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case; other texts and numbers mean
+/// A boolean: true, 1, and the texts true, 1, yes, on, y and t in any case; other texts and numbers mean
 /// false.
 pub(crate) fn switch() -> Value {
     json!({"type": ["boolean", "number", "string", "null"]})
 }
 
-/// One of several names in any case, with `end` behind them, blank or nothing.
+/// One of several names, case-insensitive and followed by `end`; or blank, or missing.
 pub(crate) fn any_case(texts: &[&str], end: &str) -> Value {
     let letter = |letter: char| format!("[{}{letter}]", letter.to_ascii_uppercase());
     let texts: Vec<String> = texts.iter().map(|text| text.chars().map(letter).collect()).collect();
@@ -95,7 +107,7 @@ pub(crate) fn spelled(pattern: &str) -> Value {
     json!({"type": "string", "pattern": format!("^{BLANK}({pattern})?{BLANK}$")})
 }
 
-/// A whole number in these bounds, its text, or nothing.
+/// A whole number in these bounds, its text, or missing.
 pub(crate) fn whole((least, most): (i64, i64), pattern: &str) -> Value {
     any_of([
         json!({"type": "null"}),
@@ -104,7 +116,7 @@ pub(crate) fn whole((least, most): (i64, i64), pattern: &str) -> Value {
     ])
 }
 
-/// The index of a type of groups.
+/// A group type index.
 pub(crate) fn group_type() -> Value {
     whole((0, 4), "0*[0-4]")
 }
@@ -116,7 +128,7 @@ pub(crate) const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month
 pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
     ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
 
-/// What `math` says.
+/// The description of `math`.
 pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and for what is not known), \
     `dau`, `weekly_active`, `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, \
     `hogql`; `sum`, `avg`, `min`, `max`, `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with \
@@ -129,12 +141,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         (
             "TrendQuestion",
-            exemplified(question(trend(), 26, true), json!({"events": views, "date_from": "-30d"})),
+            with_example(query_body(trend(), 26, true), json!({"events": views, "date_from": "-30d"})),
         ),
         (
             "TrendPeopleQuestion",
-            exemplified(
-                question(joined([trend(), trend_point()]), 26, true),
+            with_example(
+                query_body(joined([trend(), trend_point()]), 26, true),
                 json!({"events": views, "entity_order": 0}),
             ),
         ),
@@ -143,29 +155,31 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// With an example.
+/// Adds an example.
 #[must_use]
-pub(crate) fn exemplified(mut schema: Value, example: Value) -> Value {
+pub(crate) fn with_example(mut schema: Value, example: Value) -> Value {
     schema["examples"] = json!([example]);
     schema
 }
 
-/// All of these fields.
+/// Concatenates lists of fields.
 pub(crate) fn joined<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
     lists.into_iter().flatten().collect()
 }
 
-/// A body of these fields, with at most so many series, of which one at least has to be there where
-/// `is_asked`.
-pub(crate) fn question(fields: Vec<Field>, series: usize, is_asked: bool) -> Value {
+/// A body of these fields, with at most `series` series, and at least one if `is_asked`.
+pub(crate) fn query_body(fields: Vec<Field>, series: usize, is_asked: bool) -> Value {
     let mut question = input(&[], []);
-    let shown: Map<String, Value> =
-        fields.into_iter().map(|field| (field.name.to_owned(), said(field.body, field.says))).collect();
+    let shown: Map<String, Value> = fields
+        .into_iter()
+        .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
+        .collect();
     question["properties"] = shown.into();
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
-        // What is no object is passed over.
-        let entry = any_of([named(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-        question["properties"][name] = any_of([list_to(series, entry), nothing()]);
+        // Entries that are not objects are ignored.
+        let entry =
+            any_of([schema_ref(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
+        question["properties"][name] = any_of([list_max(series, entry), nothing()]);
     }
     if is_asked {
         let has = |name: &str, entry: Value| {
@@ -180,14 +194,14 @@ pub(crate) fn question(fields: Vec<Field>, series: usize, is_asked: bool) -> Val
     question
 }
 
-/// With the same fields in the query string.
-pub(crate) fn asked_by(mut operation: Operation, fields: Vec<Field>) -> Operation {
+/// Adds the fields as query parameters.
+pub(crate) fn with_query_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
     let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
     for field in [series("events"), series("actions")].into_iter().chain(fields) {
         operation.parameters.push(Parameter {
             place: "query",
             name: field.name,
-            description: field.says,
+            description: field.description,
             schema: field.query,
             required: false,
         });
@@ -195,19 +209,19 @@ pub(crate) fn asked_by(mut operation: Operation, fields: Vec<Field>) -> Operatio
     operation
 }
 
-/// A series of a question, in the form of requests or of nodes: what both forms have, and `own`.
+/// A series, in a legacy request or in a query node: the common fields, and `own`.
 pub(crate) fn series<const N: usize>(required: &[&str], own: [(&str, Value); N]) -> Value {
     let mut series = input(required, own);
     for (name, schema) in [
         ("name", optional_text()),
         ("custom_name", optional_text()),
-        ("math", said(optional_text(), MATH)),
+        ("math", with_description(optional_text(), MATH)),
         ("math_property", optional_text()),
         ("math_property_type", optional_text()),
         ("math_hogql", optional_text()),
         ("math_group_type_index", group_type()),
-        ("properties", named("EventConditions")),
-        ("optionalInFunnel", said(any(), "Whether the step may be left out.")),
+        ("properties", schema_ref("EventConditions")),
+        ("optionalInFunnel", with_description(any(), "Whether the step may be left out.")),
     ] {
         series["properties"][name] = schema;
     }
@@ -215,27 +229,33 @@ pub(crate) fn series<const N: usize>(required: &[&str], own: [(&str, Value); N])
 }
 
 fn with_id(id: Value) -> Value {
-    series(&[], [("id", id), ("order", said(any(), "Series are ordered by it; actions come before events."))])
+    series(
+        &[],
+        [
+            ("id", id),
+            ("order", with_description(any(), "Series are ordered by it; actions come before events.")),
+        ],
+    )
 }
 
-/// An event by its name; without one every event is meant.
+/// An event by name; all events without a name.
 fn event_series() -> Value {
     with_id(json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX}))
 }
 
-/// An action by its number. One without is passed over.
+/// An action by id. Entries without an id are ignored.
 fn action_series() -> Value {
     let number =
         any_of([id(), json!({"type": "string", "pattern": format!("^{BLANK}[0-9]{{1,15}}{BLANK}$")})]);
     with_id(any_of([number, json!({"type": "null"})]))
 }
 
-/// What all questions have but for their breakdown.
+/// The common fields of all queries, without the breakdown.
 pub(crate) fn common() -> Vec<Field> {
     vec![
         Field::json(
             "properties",
-            named("EventConditions"),
+            schema_ref("EventConditions"),
             "What restricts all events. In a query string it wins.",
         ),
         Field::switch("filter_test_accounts", "Whether the project's conditions on test accounts hold too."),
@@ -254,7 +274,7 @@ pub(crate) fn common() -> Vec<Field> {
     ]
 }
 
-/// What is no breakdown.
+/// Values that mean no breakdown.
 pub(crate) fn no_breakdown() -> Value {
     any_of([nothing(), json!({"enum": [false, [], {}]})])
 }
@@ -266,15 +286,15 @@ pub(crate) fn breakdown_key() -> Value {
 
 /// Several keys with their types.
 pub(crate) fn breakdown_parts() -> Value {
-    any_of([list_to(3, part()), no_breakdown()])
+    any_of([list_max(3, part()), no_breakdown()])
 }
 
-/// A breakdown. Its other fields are judged only where there is one.
+/// The breakdown fields. The others are only validated if there is a breakdown.
 pub(crate) fn breakdown() -> Vec<Field> {
     vec![
         Field::new(
             "breakdown",
-            // What is none of these is a key too, spelled as JSON.
+            // Any other value is a key too, as JSON text.
             any(),
             text(),
             "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at \
@@ -303,16 +323,22 @@ pub(crate) fn part() -> Value {
     input(
         &["property"],
         [
-            ("property", any_of([breakdown_key(), list_to(50, breakdown_key())])),
-            ("type", nullable(one_of(&types))),
-            ("group_type_index", said(any(), "Of groups: the index of their type, 0 to 4.")),
-            ("normalize_url", said(any(), "Whether `/`, `?` and `#` at the end of values do not count.")),
-            ("histogram_bin_count", said(any(), "Of numbers in a trend: into how many bins, 1 to 1000.")),
+            ("property", any_of([breakdown_key(), list_max(50, breakdown_key())])),
+            ("type", nullable(enum_of(&types))),
+            ("group_type_index", with_description(any(), "Of groups: the index of their type, 0 to 4.")),
+            (
+                "normalize_url",
+                with_description(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
+            ),
+            (
+                "histogram_bin_count",
+                with_description(any(), "Of numbers in a trend: into how many bins, 1 to 1000."),
+            ),
         ],
     )
 }
 
-/// What a trend has.
+/// The fields of a trend.
 pub(crate) fn trend() -> Vec<Field> {
     let display =
         json!({"type": ["string", "null"], "maxLength": NAME_MAX, "not": {"const": "CalendarHeatmap"}});
@@ -337,7 +363,7 @@ pub(crate) fn trend() -> Vec<Field> {
     joined([common(), breakdown(), own])
 }
 
-/// Which number of a trend is meant.
+/// The fields that select a data point of a trend.
 pub(crate) fn trend_point() -> Vec<Field> {
     let index = "0*([01]?[0-9]|2[0-5])";
     let order = any_of([
@@ -354,14 +380,18 @@ pub(crate) fn trend_point() -> Vec<Field> {
     ]
 }
 
-/// What is said of a calculation besides its question.
-pub(crate) fn about_the_request(operation: Operation) -> Operation {
+/// Adds the request options that are not part of the query.
+pub(crate) fn with_request_options(operation: Operation) -> Operation {
     operation
-        .query("refresh", text(), "`true` or `force_blocking` calculates anew; others take a fresh result.")
-        .query(
+        .query_param(
+            "refresh",
+            text(),
+            "`true` or `force_blocking` calculates anew; others take a fresh result.",
+        )
+        .query_param(
             "client_query_id",
-            text_to(1_000),
+            text_max(1_000),
             "The caller's own name for the calculation: 1000 bytes at most.",
         )
-        .query("cache_invalidation_key", text(), "Tells the same question apart from itself.")
+        .query_param("cache_invalidation_key", text(), "Tells the same question apart from itself.")
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::exemplified;
+use crate::calculation_input::with_example;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
-    any, any_object, any_of, constant, input, instant, list_to, map, named, nullable, object, one_of, said,
-    text,
+    any, any_object, any_of, constant, enum_of, input, instant, list_max, map, nullable, object, schema_ref,
+    text, with_description,
 };
 
 const TAG: &str = "Capture";
@@ -14,7 +14,7 @@ const BODY: &str = "The project's token comes in the body, in the query string o
     an event, a list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), \
     or a form whose field `data` has it, as JSON or base64. It is stored whole or not at all. Any type of \
     body is read as JSON, unless it is such a form.";
-/// What the newer form leaves out of a batch.
+/// Why events of a batch are dropped in the newer format.
 const DROPPED: [&str; 7] = [
     "missing_event_name",
     "event_name_too_long",
@@ -48,35 +48,35 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What every path of capture answers, with the token in the query string or in a header.
+/// A capture operation, with the project token in the query string or a header.
 fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
-        .query("token", text(), "The project's token, where the body has none; `api_key` likewise.")
-        .query("api_key", text(), "As `token`.")
-        .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
-        .refuses(401, "There is no token, it is not known, or the events have several.");
+        .query_param("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query_param("api_key", text(), "As `token`.")
+        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
+        .error(401, "There is no token, it is not known, or the events have several.");
     operation.parameters.push(Parameter {
         place: "header",
         name: "Content-Encoding",
         description: "`gzip` where the body is; it is recognised without too.",
-        schema: one_of(&["gzip", "x-gzip", "identity", ""]),
+        schema: enum_of(&["gzip", "x-gzip", "identity", ""]),
         required: false,
     });
     operation
 }
 
 fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
-    let mut operation = open(id, path, summary).described(BODY).query(
+    let mut operation = open(id, path, summary).with_description(BODY).query_param(
         "_",
         text(),
         "The client's clock when it sends, in milliseconds since 1970.",
     );
     operation.body = vec![
-        ("application/json", named("CaptureBody")),
-        ("application/x-www-form-urlencoded", named("CaptureForm")),
+        ("application/json", schema_ref("CaptureBody")),
+        ("application/x-www-form-urlencoded", schema_ref("CaptureForm")),
     ];
     operation.body_required = true;
-    answers(operation).gives(200, "All is stored.", object([("status", constant(json!(1)))]))
+    answers(operation).response(200, "All is stored.", object([("status", constant(json!(1)))]))
 }
 
 /// Events in the query string.
@@ -89,11 +89,11 @@ fn from_query() -> Operation {
         "Capture events of the query string, as browser libraries send them where they are told to",
         Security::Open,
     )
-    .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How `data` is packed.")
-    .query("token", text(), "The project's token, where `data` has none; `api_key` likewise.")
-    .query("api_key", text(), "As `token`.")
-    .query("_", text(), "The client's clock when it sends, in milliseconds since 1970.")
-    .refuses(401, "There is no token, it is not known, or the events have several.");
+    .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How `data` is packed.")
+    .query_param("token", text(), "The project's token, where `data` has none; `api_key` likewise.")
+    .query_param("api_key", text(), "As `token`.")
+    .query_param("_", text(), "The client's clock when it sends, in milliseconds since 1970.")
+    .error(401, "There is no token, it is not known, or the events have several.");
     operation.parameters.push(Parameter {
         place: "query",
         name: "data",
@@ -101,14 +101,14 @@ fn from_query() -> Operation {
         schema: json!({"type": "string", "minLength": 1}),
         required: true,
     });
-    answers(operation).gives(200, "All is stored.", object([("status", constant(json!(1)))]))
+    answers(operation).response(200, "All is stored.", object([("status", constant(json!(1)))]))
 }
 
 /// The refusals of a body.
 fn answers(operation: Operation) -> Operation {
     operation
-        .refuses(400, "The body cannot be read, or an event is not acceptable; `attr` names the field.")
-        .refuses(
+        .error(400, "The body cannot be read, or an event is not acceptable; `attr` names the field.")
+        .error(
             413,
             "More than 6,000,000 bytes, 20,000,000 when unpacked, 20,000 events, or 900 KiB of an event.",
         )
@@ -132,23 +132,23 @@ fn optional_uuid() -> Value {
 fn event() -> Value {
     let milliseconds =
         json!({"type": ["number", "null"], "exclusiveMinimum": -1e14, "exclusiveMaximum": 1e14});
-    let changes = || said(any(), "Moves into the properties.");
+    let changes = || with_description(any(), "Moves into the properties.");
     let mut event = input(
         &["event"],
         [
-            ("event", said(text(), "The name; cut at 200 characters.")),
+            ("event", with_description(text(), "The name; cut at 200 characters.")),
             (
                 "distinct_id",
-                said(
+                with_description(
                     any(),
                     "Whose event: a text that is not blank, or what its JSON is; cut at 200 characters.",
                 ),
             ),
-            ("$distinct_id", said(any(), "As `distinct_id`.")),
+            ("$distinct_id", with_description(any(), "As `distinct_id`.")),
             ("properties", any_object()),
             ("timestamp", nullable(text())),
-            ("offset", said(milliseconds, "How long before it was sent, in milliseconds.")),
-            ("uuid", said(optional_uuid(), "An event that came before under it counts once.")),
+            ("offset", with_description(milliseconds, "How long before it was sent, in milliseconds.")),
+            ("uuid", with_description(optional_uuid(), "An event that came before under it counts once.")),
             ("$set", changes()),
             ("$set_once", changes()),
             ("$unset", changes()),
@@ -162,11 +162,11 @@ fn event() -> Value {
 }
 
 fn sent_at() -> Value {
-    said(nullable(text()), "The client's clock when it sends, by which times are corrected.")
+    with_description(nullable(text()), "The client's clock when it sends, by which times are corrected.")
 }
 
 fn body() -> Value {
-    let mut events = list_to(20_000, named("CapturedEvent"));
+    let mut events = list_max(20_000, schema_ref("CapturedEvent"));
     events["minItems"] = json!(1);
     let fields =
         || [("api_key", any()), ("token", any()), ("sent_at", sent_at()), ("historical_migration", any())];
@@ -178,18 +178,18 @@ fn body() -> Value {
     let one = {
         let mut one = input(&[], fields());
         one["properties"]["batch"] = json!(false);
-        json!({"allOf": [named("CapturedEvent"), one]})
+        json!({"allOf": [schema_ref("CapturedEvent"), one]})
     };
     let event = json!({"event": "purchase", "distinct_id": "ann", "properties": {"price": 5}});
-    exemplified(any_of([batch, events, one]), json!({"api_key": "phc_token", "batch": [event]}))
+    with_example(any_of([batch, events, one]), json!({"api_key": "phc_token", "batch": [event]}))
 }
 
 fn form() -> Value {
     input(
         &["data"],
         [
-            ("data", said(text(), "The body, as JSON or base64.")),
-            ("compression", one_of(&["", "gzip", "gzip-js", "base64"])),
+            ("data", with_description(text(), "The body, as JSON or base64.")),
+            ("compression", enum_of(&["", "gzip", "gzip-js", "base64"])),
             ("api_key", text()),
             ("token", text()),
         ],
@@ -199,31 +199,35 @@ fn form() -> Value {
 fn analytics() -> Operation {
     let results = map(any_of([
         object([("result", constant(json!("ok")))]),
-        object([("result", constant(json!("drop"))), ("details", one_of(&DROPPED))]),
+        object([("result", constant(json!("drop"))), ("details", enum_of(&DROPPED))]),
     ]));
     let mut operation = open(
         "captureAnalyticsEvents",
         "/i/v1/analytics/events/",
         "Capture events and answer for each",
     )
-    .described(
+    .with_description(
         "The project's token comes as a bearer, in the query string or in the body, which may be gzip. \
          Every event has a uuid, by which the answer says whether it is stored or why not.",
     )
-    .header("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
-    .header("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
-    operation.body = vec![("application/json", named("AnalyticsBatch"))];
+    .header_param("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
+    .header_param("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
+    operation.body = vec![("application/json", schema_ref("AnalyticsBatch"))];
     operation.body_required = true;
-    answers(operation).gives(200, "What became of each event, by its uuid.", object([("results", results)]))
+    answers(operation).response(
+        200,
+        "What became of each event, by its uuid.",
+        object([("results", results)]),
+    )
 }
 
 fn analytics_batch() -> Value {
-    let mut events = list_to(20_000, named("AnalyticsEvent"));
+    let mut events = list_max(20_000, schema_ref("AnalyticsEvent"));
     events["minItems"] = json!(1);
     input(
         &["created_at", "batch"],
         [
-            ("created_at", said(instant(), "When the batch was made.")),
+            ("created_at", with_description(instant(), "When the batch was made.")),
             ("historical_migration", any()),
             ("api_key", any()),
             ("token", any()),
@@ -241,13 +245,13 @@ fn analytics_event() -> Value {
         &["uuid"],
         [
             ("uuid", json!({"type": "string", "format": "uuid"})),
-            ("event", said(any(), "The name, at most 200 characters.")),
-            ("distinct_id", said(any(), "Whose event, at most 200 characters.")),
+            ("event", with_description(any(), "The name, at most 200 characters.")),
+            ("distinct_id", with_description(any(), "Whose event, at most 200 characters.")),
             ("timestamp", nullable(text())),
             ("properties", any()),
             ("session_id", any()),
             ("window_id", any()),
-            ("options", said(any(), options)),
+            ("options", with_description(any(), options)),
         ],
     )
 }

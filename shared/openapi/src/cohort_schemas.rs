@@ -1,14 +1,13 @@
-//! Schemas of cohorts: what is sent, what is shown.
+//! Schemas of cohorts: requests and responses.
 //!
-//! A schema says what rules look like; that they can be calculated it cannot say, so rules that it lets
-//! through may be a 400.
+//! A schema only validates the shape of rules. The server also compiles them, so valid JSON may still be a 400.
 
 use serde_json::{Value, json};
 
 use crate::conditions::OPERATORS;
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, id, input, instant, list, list_to, named, nullable, number,
-    object, one_of, said, text, text_of, text_to,
+    any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
+    non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
 };
 use crate::workspace_schemas::{nothing, words};
 
@@ -27,7 +26,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let persons = json!({"type": "array", "items": person(), "minItems": 1, "maxItems": 1000});
     vec![
         ("Cohort", cohort()),
-        ("CohortCreate", any_of([named("CohortOfRules"), named("CohortOfMembers")])),
+        ("CohortCreate", any_of([schema_ref("CohortOfRules"), schema_ref("CohortOfMembers")])),
         ("CohortOfRules", of_rules()),
         ("CohortOfMembers", of_members()),
         ("CohortUpdate", update()),
@@ -50,14 +49,14 @@ fn cohort() -> Value {
         ("filters", any_object()),
         ("query", constant(Value::Null)),
         ("is_calculating", constant(json!(false))),
-        ("created_by", nullable(named("User"))),
+        ("created_by", nullable(schema_ref("User"))),
         ("created_at", instant()),
         ("last_calculation", nullable(instant())),
         ("errors_calculating", json!({"type": "integer", "minimum": 0})),
         ("count", nullable(json!({"type": "integer", "minimum": 0}))),
         ("is_static", boolean()),
         ("cohort_type", constant(Value::Null)),
-        ("experiment_set", list_to(0, any())),
+        ("experiment_set", list_max(0, any())),
     ])
 }
 
@@ -68,13 +67,13 @@ fn person() -> Value {
     json!({"type": "string", "pattern": pattern})
 }
 
-/// What counts as true in a body.
+/// Values that count as true in a body.
 fn yes() -> Value {
     let words = "^ *([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1) *$";
     any_of([constant(json!(true)), constant(json!(1)), json!({"type": "string", "pattern": words})])
 }
 
-/// What counts as false in a body.
+/// Values that count as false in a body.
 fn no() -> Value {
     let words = "^ *([Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0) *$";
     any_of([constant(json!(false)), constant(json!(0)), json!({"type": "string", "pattern": words})])
@@ -90,8 +89,8 @@ fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
             ("query", nothing()),
             ("name", words(400)),
             ("description", words(4000)),
-            ("groups", said(nullable(list(any())), groups)),
-            ("deleted", named("FlagBoolean")),
+            ("groups", with_description(nullable(list(any())), groups)),
+            ("deleted", schema_ref("FlagBoolean")),
         ],
     );
     for (name, schema) in more {
@@ -100,9 +99,9 @@ fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
     sent
 }
 
-/// A cohort with rules. Those of one that is deleted are not judged.
+/// A cohort with rules. Rules of a deleted cohort are not validated.
 fn of_rules() -> Value {
-    let none = || list_to(0, any());
+    let none = || list_max(0, any());
     let mut sent = sent(
         &[],
         [
@@ -113,25 +112,28 @@ fn of_rules() -> Value {
         ],
     );
     sent["if"] = json!({"properties": {"deleted": yes()}, "required": ["deleted"]});
-    sent["else"] = json!({"properties": {"filters": nullable(named("CohortRules"))}});
+    sent["else"] = json!({"properties": {"filters": nullable(schema_ref("CohortRules"))}});
     sent
 }
 
-/// A cohort of members. Rules of one mean nothing.
+/// A static cohort. Its rules are ignored.
 fn of_members() -> Value {
     sent(
         &["is_static"],
         [
             ("is_static", yes()),
             ("filters", nullable(any_object())),
-            ("_create_static_person_ids", said(list(person()), "Members by their ids.")),
+            ("_create_static_person_ids", with_description(list(person()), "Members by their ids.")),
             ("distinct_ids", distinct_ids()),
         ],
     )
 }
 
 fn distinct_ids() -> Value {
-    said(list(text_of(1000)), "Members by one of their distinct ids each: 1 to 1000 bytes.")
+    with_description(
+        list(non_empty_text_max(1000)),
+        "Members by one of their distinct ids each: 1 to 1000 bytes.",
+    )
 }
 
 /// Whether there are rules or members is known of the cohort, and has to stay so.
@@ -139,7 +141,7 @@ fn update() -> Value {
     sent(
         &[],
         [
-            ("is_static", named("FlagBoolean")),
+            ("is_static", schema_ref("FlagBoolean")),
             ("filters", nullable(any_object())),
             ("distinct_ids", distinct_ids()),
         ],
@@ -148,17 +150,17 @@ fn update() -> Value {
 
 /// A form: texts, and a table of members as a file. Only a cohort that is there can be known to have members.
 fn upload(is_new: bool) -> Value {
-    let file = said(
+    let file = with_description(
         json!({"type": "string", "format": "binary"}),
         "Comma-separated values in UTF-8. Only static cohorts take them.",
     );
     let mut form = input(
         &[],
         [
-            ("name", text_to(400)),
-            ("description", text_to(4000)),
-            ("is_static", named("FlagBoolean")),
-            ("deleted", named("FlagBoolean")),
+            ("name", text_max(400)),
+            ("description", text_max(4000)),
+            ("is_static", schema_ref("FlagBoolean")),
+            ("deleted", schema_ref("FlagBoolean")),
             ("csv", file),
         ],
     );
@@ -177,17 +179,18 @@ fn rules() -> Value {
         group["not"] = json!({"required": ["key"]});
         group
     };
-    let inner = group(any_of([named("CohortCriterion"), group(any_object())]));
-    let outer = group(any_of([named("CohortCriterion"), inner]));
+    let inner = group(any_of([schema_ref("CohortCriterion"), group(any_object())]));
+    let outer = group(any_of([schema_ref("CohortCriterion"), inner]));
     let none = json!({"type": ["object", "string", "number", "boolean", "null"], "maxProperties": 0});
-    let none = said(none, "Says nothing: `groups` are the rules, and without them nobody belongs.");
-    input(&["properties"], [("properties", any_of([outer, list(named("CohortCriterion")), none]))])
+    let none =
+        with_description(none, "Says nothing: `groups` are the rules, and without them nobody belongs.");
+    input(&["properties"], [("properties", any_of([outer, list(schema_ref("CohortCriterion")), none]))])
 }
 
 /// A criterion: a property of the person, another cohort, or what the person did. `negation` takes away whom
 /// it meets.
 fn criterion() -> Value {
-    let key = || any_of([text_of(4096), number()]);
+    let key = || any_of([non_empty_text_max(4096), number()]);
     let property = |required: &[&str], operator, value| {
         let person = constant(json!("person"));
         input(
@@ -196,32 +199,32 @@ fn criterion() -> Value {
         )
     };
     let value = json!({"type": ["string", "number", "boolean", "array", "object"]});
-    let compared = property(&["key", "value"], nullable(one_of(&OPERATORS)), value);
-    let is_there = property(&["key", "operator"], one_of(&["is_set", "is_not_set"]), any());
+    let compared = property(&["key", "value"], nullable(enum_of(&OPERATORS)), value);
+    let is_there = property(&["key", "operator"], enum_of(&["is_set", "is_not_set"]), any());
     let kinds = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
     let cohort = input(
         &["type", "value"],
-        [("type", one_of(&kinds)), ("value", named("FlagInteger")), ("negation", any())],
+        [("type", enum_of(&kinds)), ("value", schema_ref("FlagInteger")), ("negation", any())],
     );
     any_of([compared, is_there, cohort, behaviour()])
 }
 
 fn behaviour() -> Value {
-    let unit = || one_of(&["day", "week", "month", "year"]);
-    let times = || named("FlagInteger");
-    let source = || one_of(&["events", "actions"]);
+    let unit = || enum_of(&["day", "week", "month", "year"]);
+    let times = || schema_ref("FlagInteger");
+    let source = || enum_of(&["events", "actions"]);
     input(
         &["type", "key", "value"],
         [
             ("type", constant(json!("behavioral"))),
-            ("key", any_of([text_of(4096), id()])),
+            ("key", any_of([non_empty_text_max(4096), id()])),
             ("event_type", source()),
-            ("value", one_of(&BEHAVIOURS)),
+            ("value", enum_of(&BEHAVIOURS)),
             ("event_filters", nullable(list(any_object()))),
             ("explicit_datetime", nullable(text())),
             ("time_value", times()),
             ("time_interval", unit()),
-            ("operator", nullable(one_of(&["eq", "exact", "gte", "gt", "lte", "lt"]))),
+            ("operator", nullable(enum_of(&["eq", "exact", "gte", "gt", "lte", "lt"]))),
             ("operator_value", nullable(times())),
             ("seq_event", any_of([text(), id()])),
             ("seq_event_type", source()),

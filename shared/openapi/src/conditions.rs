@@ -1,10 +1,11 @@
-//! Conditions on the properties of events and persons: as questions have them, and as answers show them
-//! again.
+//! Property filters: as sent in queries, and as returned in responses.
 
 use serde_json::{Value, json};
 
 use crate::calculation_input::NAME_MAX;
-use crate::schema::{any, any_of, constant, id, input, list, named, nullable, object, one_of, record, text};
+use crate::schema::{
+    any, any_of, constant, enum_of, id, input, list, nullable, object, object_with_optional, schema_ref, text,
+};
 
 /// The operators of a condition on events and persons.
 pub(crate) const OPERATORS: [&str; 33] = [
@@ -42,12 +43,12 @@ pub(crate) const OPERATORS: [&str; 33] = [
     "semver_caret",
     "semver_wildcard",
 ];
-/// Those that compare numbers, as the length of a session is one.
+/// Operators that compare numbers, such as the session duration.
 const OF_NUMBERS: [&str; 12] =
     ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
 const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
 const COHORTS: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
-/// Types of conditions that are about something else than events, which is refused.
+/// Filter types that do not apply to events, which are an error.
 const ELSEWHERE: [&str; 8] = [
     "behavioral",
     "recording",
@@ -59,7 +60,7 @@ const ELSEWHERE: [&str; 8] = [
     "revenue_analytics",
 ];
 const DURATION: &str = "$session_duration";
-/// What sessions have besides how long they are.
+/// Session fields beside the duration.
 const OF_SESSIONS: [&str; 25] = [
     "$start_timestamp",
     "$end_timestamp",
@@ -98,12 +99,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// One of these, or null.
+/// One of these texts, or null.
 fn null_or(texts: &[&str]) -> Value {
-    nullable(one_of(texts))
+    nullable(enum_of(texts))
 }
 
-/// The index of a type of groups, as a number or as text.
+/// A group type index, as a number or text.
 pub(crate) fn group_type() -> Value {
     any_of([
         json!({"type": "null"}),
@@ -112,14 +113,20 @@ pub(crate) fn group_type() -> Value {
     ])
 }
 
-/// What restricts events: a list of which all hold, a group, one condition, or the older form: values by the
-/// key, an operator after two underscores. JSON of any of these is taken as a text too.
+/// Property filters: a list (AND), a group, a single condition, or the legacy form with values by `key__operator`. Each is
+/// accepted as JSON text too.
 fn conditions() -> Value {
     let older = json!({
         "type": "object",
         "properties": {"key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}}},
     });
-    any_of([nothing(), list(member()), named("EventConditionGroup"), named("EventCondition"), older])
+    any_of([
+        nothing(),
+        list(member()),
+        schema_ref("EventConditionGroup"),
+        schema_ref("EventCondition"),
+        older,
+    ])
 }
 
 /// Null or blank.
@@ -128,7 +135,7 @@ pub(crate) fn nothing() -> Value {
 }
 
 fn member() -> Value {
-    any_of([named("EventCondition"), named("EventConditionGroup")])
+    any_of([schema_ref("EventCondition"), schema_ref("EventConditionGroup")])
 }
 
 fn group() -> Value {
@@ -137,11 +144,10 @@ fn group() -> Value {
         group["properties"]["key"] = json!(false);
         group
     };
-    any_of([group(&["values"], nullable(one_of(&["AND", "OR"]))), group(&["type"], one_of(&["AND", "OR"]))])
+    any_of([group(&["values"], nullable(enum_of(&["AND", "OR"]))), group(&["type"], enum_of(&["AND", "OR"]))])
 }
 
-/// A condition on what `type` says: a property of the event when it says nothing. One that lacks what it
-/// needs, and one on what is not known, restrict nothing.
+/// A condition on the object in `type`, by default the event. Incomplete conditions and unknown types are ignored.
 fn condition() -> Value {
     let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&OPERATORS));
     let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
@@ -154,10 +160,10 @@ fn condition() -> Value {
     any_of([
         optional_type(own),
         of_group,
-        typed("element", one_of(&["text", "href"]), null_or(&OPERATORS)),
-        typed("element", one_of(&["tag_name", "selector"]), null_or(&["exact", "is_not"])),
-        typed("event_metadata", one_of(&of_events), null_or(&OPERATORS)),
-        typed("session", one_of(&OF_SESSIONS), null_or(&OPERATORS)),
+        typed("element", enum_of(&["text", "href"]), null_or(&OPERATORS)),
+        typed("element", enum_of(&["tag_name", "selector"]), null_or(&["exact", "is_not"])),
+        typed("event_metadata", enum_of(&of_events), null_or(&OPERATORS)),
+        typed("session", enum_of(&OF_SESSIONS), null_or(&OPERATORS)),
         duration,
         of_cohort(),
         input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
@@ -185,16 +191,16 @@ fn optional_type(mut condition: Value) -> Value {
     condition
 }
 
-/// Whether the person is in a cohort, or with `negation` or `not_in` is not.
+/// A cohort condition; negated with `negation` or `not_in`.
 fn of_cohort() -> Value {
     let spelled = json!({"type": "string", "pattern": r"^[ \t\r\n]*[0-9]{1,18}[ \t\r\n]*$"});
     let id = any_of([id(), spelled]);
     let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
     let value = any_of([json!({"type": "null"}), id, one]);
-    input(&["key", "type"], [("type", one_of(&COHORTS)), ("value", value), ("negation", any())])
+    input(&["key", "type"], [("type", enum_of(&COHORTS)), ("value", value), ("negation", any())])
 }
 
-/// What is about something else, but has nothing to compare with.
+/// A condition of another type without a value, which is ignored.
 fn without_value() -> Value {
     let operators: Vec<&str> =
         OPERATORS.into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
@@ -202,7 +208,7 @@ fn without_value() -> Value {
     input(
         &["key", "type"],
         [
-            ("type", one_of(&["element", "event_metadata", "session"])),
+            ("type", enum_of(&["element", "event_metadata", "session"])),
             ("operator", null_or(&operators)),
             ("value", null()),
             ("values", null()),
@@ -210,7 +216,7 @@ fn without_value() -> Value {
     )
 }
 
-/// What is of no type that is known here or elsewhere.
+/// A condition of an unknown type, which is ignored.
 fn of_unknown() -> Value {
     let here =
         ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
@@ -229,25 +235,25 @@ fn without_key() -> Value {
     condition
 }
 
-/// Conditions as answers show them: a list of which all hold, or a group.
+/// Property filters in responses: a list (AND) or a group.
 pub(crate) fn echoed_conditions() -> Value {
-    any_of([list(named("ShownCondition")), named("ShownCondition")])
+    any_of([list(schema_ref("ShownCondition")), schema_ref("ShownCondition")])
 }
 
 fn shown() -> Value {
     let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
     any_of([
-        record(
-            [("key", text()), ("operator", one_of(&OPERATORS)), ("type", one_of(&kinds))],
+        object_with_optional(
+            [("key", text()), ("operator", enum_of(&OPERATORS)), ("type", enum_of(&kinds))],
             [("group_type_index", json!({"type": "integer", "minimum": 0, "maximum": 4})), ("value", any())],
         ),
         object([
             ("key", constant(json!("id"))),
-            ("operator", one_of(&["in", "not_in"])),
+            ("operator", enum_of(&["in", "not_in"])),
             ("type", constant(json!("cohort"))),
             ("value", id()),
         ]),
         object([("key", text()), ("type", constant(json!("hogql")))]),
-        object([("type", one_of(&["AND", "OR"])), ("values", list(named("ShownCondition")))]),
+        object([("type", enum_of(&["AND", "OR"])), ("values", list(schema_ref("ShownCondition")))]),
     ])
 }

@@ -1,16 +1,15 @@
-//! What of the API is deprecated, and what takes its place. `docs/deprecated.md` says the same to people.
+//! Deprecated operations and fields, with their replacements. `docs/deprecated.md` lists the same.
 
 use serde_json::{Value, json};
 
-/// Operations by id, and the one to use instead.
+/// Deprecated operation ids and their replacements.
 const OPERATIONS: [(&str, &str); 3] = [
     ("decide", "POST /flags/"),
     ("getNoDecision", "GET /flags/"),
     ("getLocalEvaluationOfToken", "GET /flags/definitions/"),
 ];
 
-/// Fields of bodies and answers, and parameters of the same name: the schema or field that they belong to (empty: any),
-/// the name, and the field to use instead.
+/// Deprecated fields and parameters: the schema or field that they belong to (empty: any), the name, and the replacement.
 const FIELDS: [(&str, &str, &str); 10] = [
     ("", "funnel_window_days", "funnel_window_interval"),
     ("", "super_groups", "feature_enrollment"),
@@ -24,7 +23,7 @@ const FIELDS: [(&str, &str, &str); 10] = [
     ("InsightRow", "filters", "query"),
 ];
 
-/// Marks what is deprecated in `document`.
+/// Marks deprecated operations and fields in `document`.
 pub fn mark(document: &mut Value) {
     let paths = document["paths"].as_object_mut().into_iter().flatten();
     for (_, operation) in paths.filter_map(|(_, methods)| methods.as_object_mut()).flatten() {
@@ -68,7 +67,7 @@ fn mark_fields(node: &mut Value, owner: &str) {
     }
 }
 
-/// What takes the place of the field `name` of `owner`, if it is deprecated.
+/// The replacement of field `name` of `owner`; none if it is not deprecated.
 fn replacement(owner: &str, name: &str) -> Option<&'static str> {
     let found = FIELDS.iter().find(|(of, known, _)| *known == name && (of.is_empty() || *of == owner));
     found.map(|(_, _, instead)| *instead)

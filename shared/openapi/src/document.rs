@@ -1,10 +1,10 @@
-//! The document that operations and schemas make.
+//! Assembles the OpenAPI document from operations and schemas.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Answer, Operation, Parameter, Security, components, deprecated, operations};
+use crate::{Operation, Parameter, Response, Security, components, deprecated, operations};
 
 const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
     Every path is served with and without its trailing slash. What lies below `/api/projects/{project_id}/` is served \
@@ -14,13 +14,13 @@ const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
     Answers longer than 4,500,000 bytes are packed for those who send `Accept-Encoding: gzip`; what a function behind a \
     gateway could not answer (6 MB) is refused by a 400.";
 
-/// The document of release `version`.
+/// The OpenAPI document for release `version`.
 pub fn document(version: &str) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     let all = operations();
     for operation in &all {
         let methods = paths.entry(operation.path).or_default();
-        methods.insert(operation.method.to_lowercase(), shown(operation));
+        methods.insert(operation.method.to_lowercase(), operation_object(operation));
     }
     let mut tags: Vec<&str> = Vec::new();
     for operation in &all {
@@ -56,19 +56,19 @@ pub fn document(version: &str) -> Value {
     document
 }
 
-fn shown(operation: &Operation) -> Value {
-    let answers: BTreeMap<String, Value> = operation
-        .answers
+fn operation_object(operation: &Operation) -> Value {
+    let responses: BTreeMap<String, Value> = operation
+        .responses
         .iter()
-        .map(|(status, it)| (status.to_string(), answer(*status, it, operation)))
+        .map(|(status, it)| (status.to_string(), response_object(*status, it, operation)))
         .collect();
-    let mut shown = json!({
+    let mut object = json!({
         "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "responses": answers,
+        "responses": responses,
     });
-    let (who, security) = match &operation.security {
+    let (required_scope, security) = match &operation.security {
         Security::Scope(scope) => (format!("Scope: `{scope}`."), None),
         Security::AnyKey => ("Any key.".to_owned(), None),
         Security::Or(scope, other) => {
@@ -76,18 +76,18 @@ fn shown(operation: &Operation) -> Value {
         }
         Security::Open => ("No key is needed.".to_owned(), Some(json!([]))),
     };
-    shown["description"] = [operation.description, &who].join(" ").trim().into();
+    object["description"] = [operation.description, &required_scope].join(" ").trim().into();
     if let Some(security) = security {
-        shown["security"] = security;
+        object["security"] = security;
     }
     if !operation.parameters.is_empty() {
-        shown["parameters"] = operation.parameters.iter().map(parameter).collect();
+        object["parameters"] = operation.parameters.iter().map(parameter).collect();
     }
     if !operation.body.is_empty() {
-        shown["requestBody"] =
+        object["requestBody"] =
             json!({"required": operation.body_required, "content": content(&operation.body)});
     }
-    shown
+    object
 }
 
 fn parameter(parameter: &Parameter) -> Value {
@@ -105,16 +105,16 @@ fn content(of: &[(&'static str, Value)]) -> Value {
     Value::Object(media.collect())
 }
 
-fn answer(status: u16, answer: &Answer, operation: &Operation) -> Value {
-    let mut shown = json!({"description": answer.description});
-    if answer.may_be_empty {
-        // There is no way to say that a body may be missing; where there is one, it is an error's.
-        shown["x-may-be-empty"] = true.into();
-    } else if !answer.content.is_empty() {
-        shown["content"] = content(&answer.content);
+fn response_object(status: u16, response: &Response, operation: &Operation) -> Value {
+    let mut object = json!({"description": response.description});
+    if response.may_be_empty {
+        // OpenAPI cannot express that a body may be missing. If there is one, it is an error.
+        object["x-may-be-empty"] = true.into();
+    } else if !response.content.is_empty() {
+        object["content"] = content(&response.content);
     }
-    if answer.retry_after {
-        shown["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+    if response.retry_after {
+        object["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
     }
     if status < 300 && !operation.links.is_empty() {
         let links = operation.links.iter().map(|link| {
@@ -122,9 +122,9 @@ fn answer(status: u16, answer: &Answer, operation: &Operation) -> Value {
                 link.parameters.iter().map(|(name, found)| ((*name).to_owned(), json!(found))).collect();
             (link.name.to_owned(), json!({"operationId": link.operation, "parameters": parameters}))
         });
-        shown["links"] = Value::Object(links.collect());
+        object["links"] = Value::Object(links.collect());
     }
-    shown
+    object
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_what_is_referred_to_is_there() {
+    fn names_are_unique_and_references_resolve() {
         let all = operations();
         let ids: BTreeSet<&str> = all.iter().map(|operation| operation.id).collect();
         assert_eq!(ids.len(), all.len());
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(routes.len(), all.len());
         for operation in &all {
             assert!(operation.path.starts_with('/'), "{}", operation.path);
-            let statuses: BTreeSet<u16> = operation.answers.iter().map(|(status, _)| *status).collect();
-            assert_eq!(statuses.len(), operation.answers.len(), "{}", operation.id);
+            let statuses: BTreeSet<u16> = operation.responses.iter().map(|(status, _)| *status).collect();
+            assert_eq!(statuses.len(), operation.responses.len(), "{}", operation.id);
             let is_refusal = operation.summary.starts_with("Refused: ");
             assert_eq!(statuses.iter().any(|status| *status < 400), !is_refusal, "{}", operation.id);
             for link in &operation.links {

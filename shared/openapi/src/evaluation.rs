@@ -1,12 +1,12 @@
-//! Flags evaluated for one person, and what browser libraries load beside: for callers with a project token.
+//! Flag evaluation for one person, and the configuration of browser SDKs. Authorized by a project token.
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::exemplified;
+use crate::calculation_input::with_example;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, id, input, integer, list, list_to, map, named, nullable,
-    number, object, one_of, record, said, text, text_to, uuid,
+    any, any_object, any_of, boolean, constant, enum_of, id, input, integer, list, list_max, map, nullable,
+    number, object, object_with_optional, schema_ref, text, text_max, uuid, with_description,
 };
 
 const TAG: &str = "Evaluation";
@@ -24,11 +24,11 @@ pub fn operations() -> Vec<Operation> {
         evaluate("decide", "/decide/", "Evaluate feature flags for one person, for older SDKs"),
         nothing("getNoDecision", "/decide/"),
         get("getArrayConfig", "/array/{token}/config/", "Get the configuration of a browser library")
-            .gives(200, "The configuration.", named("BrowserConfiguration"))
-            .refuses(404, "No project has this token."),
+            .response(200, "The configuration.", schema_ref("BrowserConfiguration"))
+            .error(404, "No project has this token."),
         get("getArrayConfigScript", "/array/{token}/config.js", "Get the configuration as a script")
-            .gives_as(200, "The script.", "application/javascript", text())
-            .refuses(404, "No project has this token."),
+            .response_as(200, "The script.", "application/javascript", text())
+            .error(404, "No project has this token."),
         empty_list("listSurveys", "/api/surveys/", "List surveys: none are kept here", "surveys"),
         empty_list(
             "listEarlyAccessFeatures",
@@ -41,16 +41,16 @@ pub fn operations() -> Vec<Operation> {
             "/ofrep/v1/evaluate/flags/",
             "Evaluate all feature flags, for OpenFeature",
         )
-        .header("If-None-Match", text(), "The `ETag` of the answer that is known.")
-        .gives(200, "The flags by key, with an `ETag`.", named("OpenFeatureFlags"))
-        .empty(304, "The flags are those that are known."),
+        .header_param("If-None-Match", text(), "The `ETag` of the answer that is known.")
+        .response(200, "The flags by key, with an `ETag`.", schema_ref("OpenFeatureFlags"))
+        .empty_response(304, "The flags are those that are known."),
         ofrep(
             "evaluateOpenFeatureFlag",
             "/ofrep/v1/evaluate/flags/{key}/",
             "Evaluate one feature flag, for OpenFeature",
         )
-        .gives(200, "The flag.", named("OpenFeatureFlag"))
-        .gives(500, "What the flag needs could not be read.", open_feature_refusal()),
+        .response(200, "The flag.", schema_ref("OpenFeatureFlag"))
+        .response(500, "What the flag needs could not be read.", open_feature_refusal()),
     ]
 }
 
@@ -76,7 +76,7 @@ fn post(id: &'static str, path: &'static str, summary: &'static str) -> Operatio
 }
 
 fn versioned(operation: Operation) -> Operation {
-    operation.query("v", text(), "The version of the answer; what is no integer means 1.").query(
+    operation.query_param("v", text(), "The version of the answer; what is no integer means 1.").query_param(
         "config",
         text(),
         "`true`, `1` or empty: with the configuration of browser libraries.",
@@ -85,33 +85,33 @@ fn versioned(operation: Operation) -> Operation {
 
 fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = versioned(post(id, path, summary))
-        .described(BODY)
-        .query("compression", one_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
-        .query("only_evaluate_survey_feature_flags", text(), "`true`: only flags made for surveys.")
-        .query("token", text(), "The project's token, where the body has none; `api_key` likewise.")
-        .query("api_key", text(), "As `token`.");
-    operation.body = vec![("application/json", named("EvaluationRequest"))];
+        .with_description(BODY)
+        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
+        .query_param("only_evaluate_survey_feature_flags", text(), "`true`: only flags made for surveys.")
+        .query_param("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query_param("api_key", text(), "As `token`.");
+    operation.body = vec![("application/json", schema_ref("EvaluationRequest"))];
     operation.body_required = true;
     operation
-        .gives(200, "The flags, in the shape of the version.", named("FlagEvaluations"))
-        .refuses(400, "The body cannot be read, or a field is not acceptable; `attr` names it.")
-        .refuses(401, "There is no token, or no project has it.")
-        .refuses(413, "More than 1 MiB, or 4 MiB when unpacked.")
-        .refuses(500, "The answer is larger than 4.5 MB.")
+        .response(200, "The flags, in the shape of the version.", schema_ref("FlagEvaluations"))
+        .error(400, "The body cannot be read, or a field is not acceptable; `attr` names it.")
+        .error(401, "There is no token, or no project has it.")
+        .error(413, "More than 1 MiB, or 4 MiB when unpacked.")
+        .error(500, "The answer is larger than 4.5 MB.")
 }
 
 fn nothing(id: &'static str, path: &'static str) -> Operation {
-    versioned(get(id, path, "Get the configuration of browser libraries, and no flag")).gives(
+    versioned(get(id, path, "Get the configuration of browser libraries, and no flag")).response(
         200,
         "No flag, and the configuration.",
-        named("FlagEvaluations"),
+        schema_ref("FlagEvaluations"),
     )
 }
 
 fn empty_list(id: &'static str, path: &'static str, summary: &'static str, name: &'static str) -> Operation {
     let mut operation = get(id, path, summary)
-        .gives(200, "An empty list.", object([(name, list_to(0, any()))]))
-        .refuses(401, "There is no token, or no project has it.");
+        .response(200, "An empty list.", object([(name, list_max(0, any()))]))
+        .error(401, "There is no token, or no project has it.");
     operation.parameters.push(Parameter {
         place: "query",
         name: "token",
@@ -123,26 +123,29 @@ fn empty_list(id: &'static str, path: &'static str, summary: &'static str, name:
 }
 
 fn ofrep(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
-    let mut operation =
-        post(id, path, summary).described(OPEN_FEATURE).header("X-API-Key", text(), "The project's token.");
-    operation.body = vec![("application/json", named("OpenFeatureContext"))];
+    let mut operation = post(id, path, summary).with_description(OPEN_FEATURE).header_param(
+        "X-API-Key",
+        text(),
+        "The project's token.",
+    );
+    operation.body = vec![("application/json", schema_ref("OpenFeatureContext"))];
     operation.body_required = true;
     // Those of the protocol in place of the common ones.
-    operation.answers.retain(|(status, _)| ![404, 429].contains(status));
+    operation.responses.retain(|(status, _)| ![404, 429].contains(status));
     operation
-        .gives(400, "The body cannot be read, or the context is not acceptable.", open_feature_refusal())
-        .refuses(401, "There is no token, or no project has it.")
-        .gives(404, "There is no such flag for this caller.", open_feature_refusal())
-        .gives(413, "More than 1 MiB, or 4 MiB when unpacked.", open_feature_refusal())
-        .gives(429, "The project's quota is used up.", open_feature_refusal())
+        .response(400, "The body cannot be read, or the context is not acceptable.", open_feature_refusal())
+        .error(401, "There is no token, or no project has it.")
+        .response(404, "There is no such flag for this caller.", open_feature_refusal())
+        .response(413, "More than 1 MiB, or 4 MiB when unpacked.", open_feature_refusal())
+        .response(429, "The project's quota is used up.", open_feature_refusal())
 }
 
 fn distinct_id() -> Value {
-    said(any_of([text(), number()]), "Who; cut at 200 characters.")
+    with_description(any_of([text(), number()]), "Who; cut at 200 characters.")
 }
 
 fn identifier(description: &str) -> Value {
-    said(nullable(text_to(400)), description)
+    with_description(nullable(text_max(400)), description)
 }
 
 fn by_type() -> Value {
@@ -151,25 +154,28 @@ fn by_type() -> Value {
 
 fn request() -> Value {
     let groups = json!({"type": ["object", "null"],
-        "additionalProperties": any_of([text_to(400), json!({"type": ["number", "boolean", "null", "array", "object"]})])});
+        "additionalProperties": any_of([text_max(400), json!({"type": ["number", "boolean", "null", "array", "object"]})])});
     let keys = json!({"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 1000});
     let contexts = nullable(list(text()));
     let mut request = input(
         &[],
         [
-            ("token", said(nullable(text()), "The project's token.")),
+            ("token", with_description(nullable(text()), "The project's token.")),
             ("api_key", nullable(text())),
             ("$token", nullable(text())),
             ("distinct_id", distinct_id()),
             ("$anon_distinct_id", identifier("The id before a login.")),
             ("$device_id", identifier("For flags that are evaluated by device.")),
-            ("groups", said(groups, "Keys of groups by group type.")),
-            ("person_properties", said(nullable(any_object()), "Over the stored ones.")),
-            ("group_properties", said(by_type(), "By group type, over the stored ones.")),
-            ("flag_keys", said(keys, "Only these flags and all that they depend on.")),
+            ("groups", with_description(groups, "Keys of groups by group type.")),
+            ("person_properties", with_description(nullable(any_object()), "Over the stored ones.")),
+            ("group_properties", with_description(by_type(), "By group type, over the stored ones.")),
+            ("flag_keys", with_description(keys, "Only these flags and all that they depend on.")),
             ("evaluation_contexts", contexts),
-            ("evaluation_runtime", said(nullable(text()), "`client`, `server` or `all`.")),
-            ("disable_flags", said(nullable(boolean()), "No flag, and no `distinct_id` is needed.")),
+            ("evaluation_runtime", with_description(nullable(text()), "`client`, `server` or `all`.")),
+            (
+                "disable_flags",
+                with_description(nullable(boolean()), "No flag, and no `distinct_id` is needed."),
+            ),
         ],
     );
     // Without flags the id is not looked at.
@@ -178,7 +184,7 @@ fn request() -> Value {
         {"required": ["$distinct_id"]},
         {"required": ["disable_flags"], "properties": {"disable_flags": {"const": true}}},
     ]);
-    exemplified(
+    with_example(
         request,
         json!({"token": "phc_token", "distinct_id": "ann", "person_properties": {"plan": "pro"}}),
     )
@@ -196,7 +202,7 @@ fn reason() -> Value {
         "store_unavailable",
         "override_unavailable",
     ];
-    object([("code", one_of(&codes)), ("condition_index", nullable(integer())), ("description", text())])
+    object([("code", enum_of(&codes)), ("condition_index", nullable(integer())), ("description", text())])
 }
 
 fn evaluated_flag() -> Value {
@@ -207,7 +213,7 @@ fn evaluated_flag() -> Value {
         ("payload", nullable(text())),
         ("has_experiment", boolean()),
     ]);
-    record(
+    object_with_optional(
         [
             ("key", text()),
             ("enabled", boolean()),
@@ -215,7 +221,13 @@ fn evaluated_flag() -> Value {
             ("reason", reason()),
             ("metadata", metadata),
         ],
-        [("failed", said(constant(json!(true)), "There is no value, because something could not be read."))],
+        [(
+            "failed",
+            with_description(
+                constant(json!(true)),
+                "There is no value, because something could not be read.",
+            ),
+        )],
     )
 }
 
@@ -227,7 +239,7 @@ fn configuration() -> [(&'static str, Value); 16] {
         ("isAuthenticated", off()),
         ("config", object([("enable_collect_everything", boolean())])),
         ("toolbarParams", object([])),
-        ("siteApps", list_to(0, any())),
+        ("siteApps", list_max(0, any())),
         ("sessionRecording", off()),
         ("surveys", off()),
         ("heatmaps", off()),
@@ -242,7 +254,7 @@ fn configuration() -> [(&'static str, Value); 16] {
 }
 
 fn browser_configuration() -> Value {
-    let mut configuration = record(configuration(), []);
+    let mut configuration = object_with_optional(configuration(), []);
     configuration["properties"]["token"] = text();
     if let Some(required) = configuration["required"].as_array_mut() {
         required.push("token".into());
@@ -250,9 +262,9 @@ fn browser_configuration() -> Value {
     configuration
 }
 
-/// An answer of one shape, with the configuration beside it or not.
+/// A response, with or without the SDK configuration.
 fn shape<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let mut shape = record(fields, configuration());
+    let mut shape = object_with_optional(fields, configuration());
     let common = [("requestId", uuid()), ("evaluatedAt", integer())];
     for (name, schema) in common {
         shape["properties"][name] = schema;
@@ -265,9 +277,9 @@ fn shape<const N: usize>(fields: [(&str, Value); N]) -> Value {
 }
 
 fn evaluations() -> Value {
-    let values = || map(named("FeatureFlagValue"));
+    let values = || map(schema_ref("FeatureFlagValue"));
     any_of([
-        shape([("errorsWhileComputingFlags", boolean()), ("flags", map(named("EvaluatedFlag")))]),
+        shape([("errorsWhileComputingFlags", boolean()), ("flags", map(schema_ref("EvaluatedFlag")))]),
         shape([
             ("errorsWhileComputingFlags", boolean()),
             ("featureFlags", values()),
@@ -289,27 +301,27 @@ fn context() -> Value {
             ("$anon_distinct_id", identifier("The id before a login.")),
         ],
     );
-    let context = said(fields, "Other members are properties of the person.");
-    exemplified(input(&["context"], [("context", context)]), json!({"context": {"targetingKey": "ann"}}))
+    let context = with_description(fields, "Other members are properties of the person.");
+    with_example(input(&["context"], [("context", context)]), json!({"context": {"targetingKey": "ann"}}))
 }
 
 fn open_feature_refusal() -> Value {
-    record([("errorCode", text()), ("errorDetails", text())], [("key", text())])
+    object_with_optional([("errorCode", text()), ("errorDetails", text())], [("key", text())])
 }
 
 fn open_feature_flag() -> Value {
     let reasons = ["STATIC", "TARGETING_MATCH", "SPLIT", "DISABLED", "UNKNOWN"];
-    let metadata = record(
+    let metadata = object_with_optional(
         [("id", id()), ("version", integer()), ("reason", text())],
         [("condition_index", integer()), ("payload", text())],
     );
-    record(
-        [("key", text()), ("variant", text()), ("reason", one_of(&reasons)), ("metadata", metadata)],
-        [("value", said(any(), "Left out where the default of the code is to be used."))],
+    object_with_optional(
+        [("key", text()), ("variant", text()), ("reason", enum_of(&reasons)), ("metadata", metadata)],
+        [("value", with_description(any(), "Left out where the default of the code is to be used."))],
     )
 }
 
 fn open_feature_flags() -> Value {
-    let flag = any_of([named("OpenFeatureFlag"), open_feature_refusal()]);
+    let flag = any_of([schema_ref("OpenFeatureFlag"), open_feature_refusal()]);
     object([("flags", list(flag)), ("metadata", object([("flags", integer())]))])
 }

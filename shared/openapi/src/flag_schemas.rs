@@ -1,13 +1,14 @@
-//! Schemas of feature flags: what is sent, what is shown, what SDKs poll.
+//! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
 use serde_json::{Value, json};
 
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, extended, id, input, instant, integer, list, list_to, map,
-    named, nullable, number, object, one_of, record, said, text, text_to,
+    any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, integer, list,
+    list_max, map, nullable, number, object, object_with_optional, schema_ref, text, text_max,
+    with_description,
 };
 
-/// What is said of the time of a flag's latest call.
+/// Description of the time of a flag's latest call.
 const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` with the flag's key, or the time that was set, if later.";
 
 /// The operators that a property may have.
@@ -57,7 +58,7 @@ const IDENTIFIERS: [&str; 2] = ["distinct_id", "device_id"];
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("FeatureFlag", flag()),
-        ("FeatureFlagCreate", sent(&["key"], named("FlagFiltersCreated"))),
+        ("FeatureFlagCreate", sent(&["key"], schema_ref("FlagFiltersCreated"))),
         ("FeatureFlagUpdate", sent(&[], filters_changed())),
         ("FeatureFlagReplace", sent(&["key"], filters_changed())),
         ("FlagBoolean", flag_boolean()),
@@ -77,13 +78,13 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What counts as true or false in a body.
+/// Values that count as booleans in a body.
 fn flag_boolean() -> Value {
     let words = r"^\s*([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|[Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0|1)\s*$";
     any_of([boolean(), json!({"enum": [0, 1]}), json!({"type": "string", "pattern": words})])
 }
 
-/// What counts as a whole number in a body.
+/// Values that count as whole numbers in a body.
 fn flag_integer() -> Value {
     any_of([integer(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+(\.0*)?\s*$"})])
 }
@@ -92,24 +93,24 @@ fn percentage() -> Value {
     json!({"type": "number", "minimum": 0, "maximum": 100})
 }
 
-/// Filters whose conditions have properties of this form. Other keys are kept as they come.
+/// Filters whose conditions have properties of this schema. Other keys are stored unchanged.
 fn filters(property: Value) -> Value {
-    let other = || nullable(list_to(1000, input(&[], [("properties", list_to(200, any_object()))])));
+    let other = || nullable(list_max(1000, input(&[], [("properties", list_max(200, any_object()))])));
     let condition = input(
         &[],
         [
-            ("properties", list_to(200, property)),
+            ("properties", list_max(200, property)),
             ("rollout_percentage", nullable(percentage())),
             ("variant", nullable(text())),
         ],
     );
     let variant =
         input(&["key", "rollout_percentage"], [("key", text()), ("rollout_percentage", percentage())]);
-    let variants = input(&["variants"], [("variants", list_to(200, variant))]);
+    let variants = input(&["variants"], [("variants", list_max(200, variant))]);
     input(
         &["groups"],
         [
-            ("groups", list_to(1000, condition)),
+            ("groups", list_max(1000, condition)),
             (
                 "multivariate",
                 any_of([variants, json!({"type": "null"}), json!({"type": "object", "maxProperties": 0})]),
@@ -131,8 +132,8 @@ fn property() -> Value {
         &["key", "type"],
         [
             ("key", key),
-            ("type", one_of(&["person", "cohort", "flag", "group"])),
-            ("operator", nullable(one_of(&OPERATORS))),
+            ("type", enum_of(&["person", "cohort", "flag", "group"])),
+            ("operator", nullable(enum_of(&OPERATORS))),
             ("value", any()),
         ],
     )
@@ -140,41 +141,41 @@ fn property() -> Value {
 
 fn filters_created() -> Value {
     let at_least_one = json!({"properties": {"groups": {"minItems": 1}}});
-    json!({"allOf": [named("FlagFiltersSent"), at_least_one]})
+    json!({"allOf": [schema_ref("FlagFiltersSent"), at_least_one]})
 }
 
-/// Filters without `groups` leave those that are stored.
+/// Filters of an update; without `groups` the stored groups stay.
 fn filters_changed() -> Value {
-    json!({"type": "object", "if": {"required": ["groups"]}, "then": named("FlagFiltersSent")})
+    json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersSent")})
 }
 
 /// The fields that a body may have.
 fn sent(required: &[&str], filters: Value) -> Value {
-    let truth = || named("FlagBoolean");
-    let maybe = || nullable(named("FlagBoolean"));
+    let truth = || schema_ref("FlagBoolean");
+    let maybe = || nullable(schema_ref("FlagBoolean"));
     let key = json!({"type": "string", "pattern": r"^\s*[A-Za-z0-9_-]{1,400}\s*$"});
     input(
         required,
         [
-            ("name", any_of([text_to(10_000), number()])),
+            ("name", any_of([text_max(10_000), number()])),
             ("key", any_of([key, integer()])),
             ("filters", filters),
             ("deleted", truth()),
             ("active", truth()),
             ("created_at", instant()),
-            ("version", named("FlagInteger")),
+            ("version", schema_ref("FlagInteger")),
             ("original_flag", any()),
             ("ensure_experience_continuity", maybe()),
             ("rollback_conditions", any()),
             ("performed_rollback", maybe()),
             ("tags", list(text())),
-            ("analytics_dashboards", list_to(500, named("FlagInteger"))),
+            ("analytics_dashboards", list_max(500, schema_ref("FlagInteger"))),
             ("has_enriched_analytics", maybe()),
-            ("creation_context", nullable(one_of(&CONTEXTS))),
+            ("creation_context", nullable(enum_of(&CONTEXTS))),
             ("is_remote_configuration", maybe()),
             ("has_encrypted_payloads", maybe()),
-            ("evaluation_runtime", nullable(one_of(&RUNTIMES))),
-            ("bucketing_identifier", nullable(one_of(&IDENTIFIERS))),
+            ("evaluation_runtime", nullable(enum_of(&RUNTIMES))),
+            ("bucketing_identifier", nullable(enum_of(&IDENTIFIERS))),
             ("last_called_at", nullable(text())),
             ("_should_create_usage_dashboard", truth()),
         ],
@@ -182,19 +183,19 @@ fn sent(required: &[&str], filters: Value) -> Value {
 }
 
 fn flag() -> Value {
-    let none = || list_to(0, any());
+    let none = || list_max(0, any());
     let head = object([
         ("id", id()),
         ("name", text()),
         ("key", text()),
-        ("filters", named("FlagFilters")),
+        ("filters", schema_ref("FlagFilters")),
         ("deleted", boolean()),
         ("active", boolean()),
-        ("created_by", nullable(named("User"))),
+        ("created_by", nullable(schema_ref("User"))),
         ("created_at", instant()),
         ("updated_at", instant()),
         ("version", integer()),
-        ("last_modified_by", nullable(named("User"))),
+        ("last_modified_by", nullable(schema_ref("User"))),
         ("is_simple_flag", boolean()),
         ("rollout_percentage", nullable(percentage())),
         ("ensure_experience_continuity", nullable(boolean())),
@@ -204,24 +205,24 @@ fn flag() -> Value {
         ("rollback_conditions", any()),
         ("performed_rollback", nullable(boolean())),
     ]);
-    extended(
+    extend_object(
         head,
         [
             ("can_edit", boolean()),
-            ("tags", list_to(100, text())),
+            ("tags", list_max(100, text())),
             ("evaluation_tags", none()),
             ("evaluation_contexts", none()),
             ("usage_dashboard", nullable(id())),
             ("analytics_dashboards", list(id())),
             ("has_enriched_analytics", nullable(boolean())),
-            ("user_access_level", one_of(&["manager", "editor", "viewer"])),
-            ("creation_context", nullable(one_of(&CONTEXTS))),
+            ("user_access_level", enum_of(&["manager", "editor", "viewer"])),
+            ("creation_context", nullable(enum_of(&CONTEXTS))),
             ("is_remote_configuration", nullable(boolean())),
             ("has_encrypted_payloads", nullable(boolean())),
-            ("status", one_of(&["ACTIVE", "STALE", "DELETED"])),
-            ("evaluation_runtime", nullable(one_of(&RUNTIMES))),
-            ("bucketing_identifier", nullable(one_of(&IDENTIFIERS))),
-            ("last_called_at", said(nullable(instant()), LAST_CALLED)),
+            ("status", enum_of(&["ACTIVE", "STALE", "DELETED"])),
+            ("evaluation_runtime", nullable(enum_of(&RUNTIMES))),
+            ("bucketing_identifier", nullable(enum_of(&IDENTIFIERS))),
+            ("last_called_at", with_description(nullable(instant()), LAST_CALLED)),
         ],
     )
 }
@@ -234,14 +235,14 @@ fn status() -> Value {
         ("is_multivariate", boolean()),
     ]);
     object([
-        ("status", one_of(&["active", "stale", "deleted"])),
+        ("status", enum_of(&["active", "stale", "deleted"])),
         ("reason", text()),
         ("reason_states_rollout", boolean()),
         ("rollout", rollout),
     ])
 }
 
-/// The 404 of a status: a status and an error at once.
+/// The 404 of a status: status and error fields in one object.
 fn unknown() -> Value {
     object([
         ("status", constant(json!("unknown"))),
@@ -265,36 +266,36 @@ fn evaluation() -> Value {
         "missing_dependency",
     ];
     let evaluation = object([
-        ("reason", one_of(&reasons)),
+        ("reason", enum_of(&reasons)),
         ("condition_index", nullable(json!({"type": "integer", "minimum": 0}))),
         ("description", text()),
     ]);
-    object([("value", named("FeatureFlagValue")), ("evaluation", evaluation)])
+    object([("value", schema_ref("FeatureFlagValue")), ("evaluation", evaluation)])
 }
 
 fn minimal() -> Value {
-    record(
+    object_with_optional(
         [
             ("id", id()),
             ("team_id", id()),
             ("name", text()),
             ("key", text()),
-            ("filters", named("FlagFilters")),
+            ("filters", schema_ref("FlagFilters")),
             ("deleted", constant(json!(false))),
             ("active", boolean()),
             ("ensure_experience_continuity", nullable(boolean())),
             ("has_encrypted_payloads", boolean()),
             ("version", integer()),
-            ("evaluation_tags", list_to(0, any())),
-            ("evaluation_contexts", list_to(0, any())),
+            ("evaluation_tags", list_max(0, any())),
+            ("evaluation_contexts", list_max(0, any())),
         ],
-        [("evaluation_runtime", one_of(&RUNTIMES)), ("bucketing_identifier", one_of(&IDENTIFIERS))],
+        [("evaluation_runtime", enum_of(&RUNTIMES)), ("bucketing_identifier", enum_of(&IDENTIFIERS))],
     )
 }
 
 fn definitions() -> Value {
     object([
-        ("flags", list(named("MinimalFlag"))),
+        ("flags", list(schema_ref("MinimalFlag"))),
         ("group_type_mapping", map(text())),
         ("cohorts", map(any_object())),
     ])
@@ -305,26 +306,26 @@ fn cohort() -> Value {
         ("id", id()),
         ("name", text()),
         ("description", constant(json!(""))),
-        ("groups", list_to(0, any())),
+        ("groups", list_max(0, any())),
         ("deleted", constant(json!(false))),
         ("filters", object([("properties", json!({"type": "object", "maxProperties": 0}))])),
         ("query", constant(Value::Null)),
         ("is_calculating", constant(json!(false))),
-        ("created_by", named("User")),
+        ("created_by", schema_ref("User")),
         ("created_at", instant()),
         ("last_calculation", instant()),
         ("errors_calculating", constant(json!(0))),
         ("count", json!({"type": "integer", "minimum": 0})),
         ("is_static", constant(json!(true))),
-        ("experiment_set", list_to(0, any())),
+        ("experiment_set", list_max(0, any())),
     ])
 }
 
 fn question() -> Value {
-    let property = input(&[], [("operator", nullable(one_of(&OPERATORS)))]);
-    let condition = input(&[], [("properties", nullable(list_to(200, property)))]);
-    let index = json!({"allOf": [named("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
-    let filters = input(&[], [("groups", list_to(1000, condition.clone()))]);
+    let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
+    let condition = input(&[], [("properties", nullable(list_max(200, property)))]);
+    let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
+    let filters = input(&[], [("groups", list_max(1000, condition.clone()))]);
     input(
         &[],
         [

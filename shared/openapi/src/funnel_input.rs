@@ -1,45 +1,45 @@
-//! What funnels and correlations are asked by, and which of their people are meant.
+//! Request fields of funnels and correlations, and of the selection of their actors.
 
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, exemplified, group_type, joined, optional_text,
-    question, spelled,
+    ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, group_type, joined, optional_text, query_body,
+    spelled, with_example,
 };
 use crate::conditions::nothing;
-use crate::schema::{any_of, id, input, list_to, named, text};
+use crate::schema::{any_of, id, input, list_max, schema_ref, text};
 
 pub(crate) const VIZ_TYPES: [&str; 3] = ["steps", "trends", "time_to_convert"];
 pub(crate) const ORDERS: [&str; 3] = ["ordered", "strict", "unordered"];
 pub(crate) const ATTRIBUTIONS: [&str; 4] = ["first_touch", "last_touch", "all_events", "step"];
 pub(crate) const UNITS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
-/// A hundred years in seconds; of greater units fewer are taken.
+/// A hundred years in seconds; fewer of greater units.
 pub(crate) const WINDOW: (i64, i64) = (i64::MIN, 3_162_240_000);
-/// The first of two steps, and the last.
+/// Bounds of `from_step` and `to_step`.
 pub(crate) const FROM: ((i64, i64), &str) = ((0, 30), "0*([12]?[0-9]|30)");
 pub(crate) const TO: ((i64, i64), &str) = ((1, 31), "0*([1-9]|[12][0-9]|3[01])");
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     let of_one = joined([correlation(), correlation_point()]);
-    let mut people = question(of_one, 32, true);
+    let mut people = query_body(of_one, 32, true);
     people["required"] = json!(["funnel_correlation_person_converted"]);
     let steps = json!([{"id": "sign up", "order": 0}, {"id": "purchase", "order": 1}]);
     let person = json!({
         "events": steps, "funnel_correlation_person_converted": true,
         "funnel_correlation_person_entity": {"id": "invite"},
     });
-    let of_funnel = question(joined([funnel(), funnel_point()]), 32, true);
+    let of_funnel = query_body(joined([funnel(), funnel_point()]), 32, true);
     vec![
-        ("FunnelQuestion", exemplified(question(funnel(), 32, true), json!({"events": steps}))),
-        ("FunnelPeopleQuestion", exemplified(of_funnel, json!({"events": steps, "funnel_step": 1}))),
-        ("CorrelationQuestion", exemplified(question(correlation(), 32, false), json!({"events": steps}))),
-        ("CorrelationPeopleQuestion", exemplified(people, person)),
+        ("FunnelQuestion", with_example(query_body(funnel(), 32, true), json!({"events": steps}))),
+        ("FunnelPeopleQuestion", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
+        ("CorrelationQuestion", with_example(query_body(correlation(), 32, false), json!({"events": steps}))),
+        ("CorrelationPeopleQuestion", with_example(people, person)),
         ("FunnelExclusion", exclusion()),
     ]
 }
 
-/// What a funnel has.
+/// The fields of a funnel.
 pub(crate) fn funnel() -> Vec<Field> {
     let attribution = vec![
         Field::free("display", "`ActionsLineGraph` means over time, where `funnel_viz_type` says nothing."),
@@ -55,7 +55,7 @@ pub(crate) fn funnel() -> Vec<Field> {
     joined([common(), breakdown(), window(), steps(), attribution])
 }
 
-/// What is judged though there are no steps.
+/// The fields that are validated even without steps.
 fn window() -> Vec<Field> {
     vec![
         Field::choice(
@@ -92,12 +92,14 @@ fn window() -> Vec<Field> {
     ]
 }
 
-/// What is judged by the number of steps.
+/// The fields whose validity depends on the number of steps.
 fn steps() -> Vec<Field> {
-    // What is no object is passed over.
-    let entry =
-        any_of([named("FunnelExclusion"), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-    let exclusions = any_of([list_to(32, entry), nothing()]);
+    // Entries that are not objects are ignored.
+    let entry = any_of([
+        schema_ref("FunnelExclusion"),
+        json!({"type": ["string", "number", "boolean", "null", "array"]}),
+    ]);
+    let exclusions = any_of([list_max(32, entry), nothing()]);
     vec![
         Field::json("exclusions", exclusions, "Events between steps that void a path."),
         Field::whole("funnel_from_step", FROM.0, FROM.1, "The first step of shares and times, from 0.")
@@ -107,7 +109,7 @@ fn steps() -> Vec<Field> {
     ]
 }
 
-/// What voids a path between two steps, counted from 0.
+/// An exclusion between two steps, counted from 0.
 fn exclusion() -> Value {
     let entry = |kind: Value, of: Value| {
         input(
@@ -117,7 +119,7 @@ fn exclusion() -> Value {
                 ("id", of),
                 ("name", optional_text()),
                 ("custom_name", optional_text()),
-                ("properties", named("EventConditions")),
+                ("properties", schema_ref("EventConditions")),
                 ("funnel_from_step", whole_of(FROM)),
                 ("funnel_to_step", whole_of(TO)),
             ],
@@ -127,13 +129,13 @@ fn exclusion() -> Value {
     let action = any_of([id(), json!({"type": "string", "pattern": "^[0-9]{1,15}$"})]);
     let mut of_action = entry(json!({"const": "actions"}), action);
     of_action["required"] = json!(["funnel_from_step", "funnel_to_step", "type", "id"]);
-    // An action without an id is passed over.
+    // An action without an id is ignored.
     let of_nothing =
         input(&["type"], [("type", json!({"const": "actions"})), ("id", json!({"type": "null"}))]);
     any_of([entry(json!({"not": {"const": "actions"}}), event), of_action, of_nothing])
 }
 
-/// A step that has to be there.
+/// A required step number.
 pub(crate) fn whole_of(((least, most), pattern): ((i64, i64), &str)) -> Value {
     any_of([json!({"type": "integer", "minimum": least, "maximum": most}), spelled_only(pattern)])
 }
@@ -142,8 +144,8 @@ fn spelled_only(pattern: &str) -> Value {
     json!({"type": "string", "pattern": format!("^({pattern})$")})
 }
 
-/// What a correlation has. A breakdown and a layout mean nothing. What it looks at is judged only where there
-/// are steps.
+/// The fields of a correlation. Breakdown and layout are ignored. The correlation fields are only validated if there are
+/// steps.
 pub(crate) fn correlation() -> Vec<Field> {
     let own = vec![
         Field::free(

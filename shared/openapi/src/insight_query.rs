@@ -1,20 +1,20 @@
-//! Query nodes: the question of an insight as it is sent.
+//! Query nodes of insights, as sent in requests.
 //!
-//! Must stay true: what is judged here is what a write judges: known fields of trends and funnels, whatever
-//! else a node has. Nodes of other kinds are kept as they come. Conditions and wrapped nodes are followed one
-//! level; a write follows them further, so that what a schema lets through may still be refused there.
+//! Must stay true: the schema validates the fields that a write validates: the known fields of trends and funnels. Nodes of
+//! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
+//! levels, so a body that matches the schema may still be rejected.
 
 use serde_json::{Value, json};
 
 use crate::conditions::OPERATORS;
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, input, integer_in, list, named, nullable, number, one_of,
-    said, text,
+    any, any_object, any_of, boolean, constant, enum_of, input, integer_in, list, nullable, number,
+    schema_ref, text, with_description,
 };
 
 const INTERVALS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
 const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
-const JUDGED: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
+const VALIDATED_KINDS: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
 const DISPLAYS: [&str; 12] = [
     "ActionsLineGraph",
     "ActionsBar",
@@ -77,12 +77,16 @@ pub fn components() -> Vec<(&'static str, Value)> {
 
 /// A node as it may be written.
 fn node() -> Value {
-    any_of([named("InsightQueryOfEvents"), named("InsightQueryWrapped"), named("InsightQueryOther")])
+    any_of([
+        schema_ref("InsightQueryOfEvents"),
+        schema_ref("InsightQueryWrapped"),
+        schema_ref("InsightQueryOther"),
+    ])
 }
 
 /// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
 fn shown() -> Value {
-    said(input(&["kind"], [("kind", kind())]), "The node as it was sent, other fields included.")
+    with_description(input(&["kind"], [("kind", kind())]), "The node as it was sent, other fields included.")
 }
 
 fn kind() -> Value {
@@ -107,7 +111,7 @@ fn event_query() -> Value {
         ("explicitDate", nullable(boolean())),
     ]);
     let breakdown = part([
-        ("breakdown_type", nullable(one_of(&BREAKDOWN_TYPES))),
+        ("breakdown_type", nullable(enum_of(&BREAKDOWN_TYPES))),
         ("breakdowns", nullable(list(any()))),
         ("breakdown_limit", nullable(whole())),
     ]);
@@ -115,12 +119,12 @@ fn event_query() -> Value {
     input(
         &["kind", "series"],
         [
-            ("kind", one_of(&JUDGED)),
-            ("series", list(named("InsightSeries"))),
+            ("kind", enum_of(&VALIDATED_KINDS)),
+            ("series", list(schema_ref("InsightSeries"))),
             ("dateRange", date_range),
-            ("interval", nullable(one_of(&INTERVALS))),
+            ("interval", nullable(enum_of(&INTERVALS))),
             ("filterTestAccounts", nullable(boolean())),
-            ("properties", any_of([conditions(), named("InsightCondition"), json!({"type": "null"})])),
+            ("properties", any_of([conditions(), schema_ref("InsightCondition"), json!({"type": "null"})])),
             ("aggregation_group_type_index", nullable(whole())),
             ("samplingFactor", nullable(number())),
             ("breakdownFilter", breakdown),
@@ -133,16 +137,16 @@ fn event_query() -> Value {
 
 fn trends_filter() -> Value {
     part([
-        ("display", nullable(one_of(&DISPLAYS))),
+        ("display", nullable(enum_of(&DISPLAYS))),
         ("formula", nullable(text())),
         ("smoothingIntervals", nullable(whole())),
         ("showLegend", nullable(boolean())),
-        ("yAxisScaleType", nullable(one_of(&["linear", "log10"]))),
+        ("yAxisScaleType", nullable(enum_of(&["linear", "log10"]))),
     ])
 }
 
 fn funnels_filter() -> Value {
-    let word = |words: &[&str]| nullable(one_of(words));
+    let word = |words: &[&str]| nullable(enum_of(words));
     part([
         ("funnelVizType", word(&["steps", "trends", "time_to_convert", "flow"])),
         ("funnelOrderType", word(&["ordered", "strict", "unordered"])),
@@ -179,46 +183,47 @@ fn series() -> Value {
     action["properties"]["id"] = json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX});
     action["required"] = json!(["kind", "id"]);
     let mut other = fields();
-    other["properties"]["kind"] = one_of(&["EventsNode", "DataWarehouseNode", "GroupNode"]);
+    other["properties"]["kind"] = enum_of(&["EventsNode", "DataWarehouseNode", "GroupNode"]);
     any_of([action, other])
 }
 
 fn conditions() -> Value {
-    list(any_of([named("InsightCondition"), json!({"type": ["null", "boolean", "number", "string"]})]))
+    list(any_of([schema_ref("InsightCondition"), json!({"type": ["null", "boolean", "number", "string"]})]))
 }
 
 /// A condition on a property, or a group of conditions.
 fn condition() -> Value {
-    // It is kept with an insight, though no question on events can be asked with it.
+    // It can be stored with an insight, but queries on events do not support it.
     let operators = [&OPERATORS[..], &["flag_evaluates_to"]].concat();
     input(
         &[],
         [
-            ("type", nullable(one_of(&CONDITION_TYPES))),
-            ("operator", nullable(one_of(&operators))),
+            ("type", nullable(enum_of(&CONDITION_TYPES))),
+            ("operator", nullable(enum_of(&operators))),
             ("key", any()),
             ("value", any()),
-            ("values", said(any(), "The conditions of a group, where the type is AND or OR.")),
+            ("values", with_description(any(), "The conditions of a group, where the type is AND or OR.")),
         ],
     )
 }
 
 /// A node around another one.
 fn wrapped() -> Value {
-    let source = any_of([named("InsightQueryOfEvents"), named("InsightQueryOther"), wrapper(any_object())]);
-    said(wrapper(source), "At most eight nodes stand around each other.")
+    let source =
+        any_of([schema_ref("InsightQueryOfEvents"), schema_ref("InsightQueryOther"), wrapper(any_object())]);
+    with_description(wrapper(source), "At most eight nodes stand around each other.")
 }
 
 fn wrapper(source: Value) -> Value {
-    input(&["kind", "source"], [("kind", one_of(&WRAPPERS)), ("source", source)])
+    input(&["kind", "source"], [("kind", enum_of(&WRAPPERS)), ("source", source)])
 }
 
-/// A node of a kind that is kept and not calculated. What it is wrapped around is judged like any node.
+/// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
 fn other() -> Value {
-    let known: Vec<&str> = JUDGED.into_iter().chain(WRAPPERS).collect();
+    let known: Vec<&str> = VALIDATED_KINDS.into_iter().chain(WRAPPERS).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
-        named("InsightQueryOfEvents"),
+        schema_ref("InsightQueryOfEvents"),
         wrapper(any_object()),
         input(&["kind"], [("kind", kind.clone())]),
         json!({"type": ["null", "boolean", "number", "string", "array"]}),

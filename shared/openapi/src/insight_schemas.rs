@@ -1,11 +1,11 @@
-//! Schemas of insights: what is sent, what is shown, how one is shared.
+//! Schemas of insights: requests, responses and sharing.
 
 use serde_json::{Value, json};
 
 use crate::insight_query::whole;
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, extended, id, input, instant, json_text, list, list_to,
-    named, nullable, number, object, one_of, record, said, text, text_to,
+    any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, json_text, list,
+    list_max, nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
 };
 
 /// Settings of a shared insight that are on or off.
@@ -35,7 +35,7 @@ fn whole_sent() -> Value {
 /// Filters as they are sent. Of a list, as old clients send it, the first entry counts.
 fn filters() -> Value {
     let filters = || nullable(any_object());
-    said(
+    with_description(
         any_of([filters(), list(filters()), json_text(filters())]),
         "An object, or JSON text that holds one; at most 256 KiB and 64 levels deep.",
     )
@@ -43,29 +43,39 @@ fn filters() -> Value {
 
 /// The fields that a body may have.
 fn sent() -> Value {
-    let text = || nullable(any_of([text_to(400), number()]));
-    let truth = || named("FlagBoolean");
-    let query = any_of([named("InsightQuery"), json_text(named("InsightQuery")), json!({"type": "null"})]);
+    let text = || nullable(any_of([text_max(400), number()]));
+    let truth = || schema_ref("FlagBoolean");
+    let query =
+        any_of([schema_ref("InsightQuery"), json_text(schema_ref("InsightQuery")), json!({"type": "null"})]);
     input(
         &[],
         [
             ("name", text()),
             ("derived_name", text()),
             ("description", text()),
-            ("filters", named("InsightFilters")),
+            ("filters", schema_ref("InsightFilters")),
             (
                 "query",
-                said(query, "A query node, or its JSON as a text; at most 256 KiB and 64 levels deep."),
+                with_description(
+                    query,
+                    "A query node, or its JSON as a text; at most 256 KiB and 64 levels deep.",
+                ),
             ),
             ("order", nullable(whole_sent())),
             ("deleted", truth()),
             ("favorited", truth()),
             ("saved", truth()),
-            ("tags", said(list(text_to(255)), "At most 100 of them, kept in lower case and in order.")),
+            (
+                "tags",
+                with_description(
+                    list(text_max(255)),
+                    "At most 100 of them, kept in lower case and in order.",
+                ),
+            ),
             (
                 "dashboards",
-                said(
-                    list_to(40, whole_sent()),
+                with_description(
+                    list_max(40, whole_sent()),
                     "All dashboards that the insight is on; each has to be there.",
                 ),
             ),
@@ -73,34 +83,34 @@ fn sent() -> Value {
     )
 }
 
-/// What both forms show.
+/// The common fields of both formats.
 fn common() -> Value {
     object([
         ("id", id()),
         ("short_id", json!({"type": "string", "pattern": "^[A-Za-z0-9]{8}$"})),
-        ("name", nullable(text_to(400))),
-        ("derived_name", nullable(text_to(400))),
+        ("name", nullable(text_max(400))),
+        ("derived_name", nullable(text_max(400))),
         ("filters", any_object()),
-        ("query", nullable(named("InsightQueryShown"))),
+        ("query", nullable(schema_ref("InsightQueryShown"))),
         ("dashboards", list(id())),
-        ("dashboard_tiles", list(named("InsightTile"))),
-        ("description", nullable(text_to(400))),
+        ("dashboard_tiles", list(schema_ref("InsightTile"))),
+        ("description", nullable(text_max(400))),
         ("saved", boolean()),
-        ("tags", list_to(100, text())),
+        ("tags", list_max(100, text())),
         ("updated_at", instant()),
-        ("created_by", nullable(named("User"))),
+        ("created_by", nullable(schema_ref("User"))),
         ("created_at", instant()),
         ("last_modified_at", instant()),
         ("favorited", boolean()),
-        ("user_access_level", one_of(&["viewer", "editor", "manager"])),
+        ("user_access_level", enum_of(&["viewer", "editor", "manager"])),
         ("last_viewed_at", nullable(instant())),
     ])
 }
 
-/// The full form. `color` and `layouts` are those of its tile, where it is shown as part of a dashboard.
+/// The full format. `color` and `layouts` are those of its tile, in a dashboard response.
 fn insight() -> Value {
     let level = || json!({"type": "integer", "enum": [21, 37]});
-    let mut insight = extended(
+    let mut insight = extend_object(
         common(),
         [
             ("order", nullable(whole())),
@@ -108,20 +118,20 @@ fn insight() -> Value {
             ("last_refresh", nullable(instant())),
             ("cache_target_age", nullable(instant())),
             ("next_allowed_client_refresh", nullable(instant())),
-            ("result", nullable(named("InsightResult"))),
+            ("result", nullable(schema_ref("InsightResult"))),
             ("hasMore", nullable(boolean())),
             ("columns", constant(Value::Null)),
-            ("last_modified_by", nullable(named("User"))),
+            ("last_modified_by", nullable(schema_ref("User"))),
             ("is_sample", constant(json!(false))),
             ("effective_restriction_level", level()),
             ("effective_privilege_level", level()),
             ("timezone", nullable(text())),
             ("is_cached", boolean()),
-            ("query_status", nullable(named("QueryStatus"))),
+            ("query_status", nullable(schema_ref("QueryStatus"))),
             ("hogql", nullable(text())),
             ("types", constant(Value::Null)),
             ("filters_hash", nullable(text())),
-            ("alerts", list_to(0, any())),
+            ("alerts", list_max(0, any())),
         ],
     );
     insight["properties"]["color"] = nullable(text());
@@ -131,7 +141,7 @@ fn insight() -> Value {
 
 /// The short form, which never has numbers.
 fn row() -> Value {
-    extended(common(), [("last_refresh", constant(Value::Null)), ("refreshing", constant(json!(false)))])
+    extend_object(common(), [("last_refresh", constant(Value::Null)), ("refreshing", constant(json!(false)))])
 }
 
 /// A place on a dashboard; `deleted` is false where the insight was taken off and came back.
@@ -141,7 +151,7 @@ fn tile() -> Value {
 
 /// How an insight is shared.
 fn sharing() -> Value {
-    let mut settings = record([], [("theme", nullable(text_to(50)))]);
+    let mut settings = object_with_optional([], [("theme", nullable(text_max(50)))]);
     for name in SWITCHES {
         settings["properties"][name] = nullable(boolean());
     }
@@ -151,22 +161,25 @@ fn sharing() -> Value {
         ("access_token", json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{30}$"})),
         ("settings", nullable(settings)),
         ("password_required", constant(json!(false))),
-        ("share_passwords", list_to(0, any())),
+        ("share_passwords", list_max(0, any())),
     ])
 }
 
 fn sharing_sent() -> Value {
-    let mut settings = input(&[], [("theme", nullable(any_of([text_to(50), number()])))]);
+    let mut settings = input(&[], [("theme", nullable(any_of([text_max(50), number()])))]);
     for name in SWITCHES {
-        settings["properties"][name] = nullable(named("FlagBoolean"));
+        settings["properties"][name] = nullable(schema_ref("FlagBoolean"));
     }
-    input(&[], [("enabled", named("FlagBoolean")), ("settings", nullable(settings))])
+    input(&[], [("enabled", schema_ref("FlagBoolean")), ("settings", nullable(settings))])
 }
 
 fn viewed() -> Value {
-    let mut ids = list_to(100, whole_sent());
+    let mut ids = list_max(100, whole_sent());
     ids["minItems"] = 1.into();
-    input(&["insight_ids"], [("insight_ids", said(ids, "Those that are not there are passed over."))])
+    input(
+        &["insight_ids"],
+        [("insight_ids", with_description(ids, "Those that are not there are passed over."))],
+    )
 }
 
 fn cancelled() -> Value {

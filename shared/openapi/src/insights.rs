@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::flags::logged;
+use crate::flags::with_log_parameters;
 use crate::operation::{Operation, Security};
-use crate::schema::{any_object, any_of, json_text, list_to, named, page, text, text_to};
+use crate::schema::{any_object, any_of, json_text, list_max, page, schema_ref, text, text_max};
 
 const TAG: &str = "Insights";
 const LIST: &str = "/api/projects/{project_id}/insights/";
@@ -32,33 +32,37 @@ fn post(id: &'static str, path: &'static str, summary: &'static str, security: S
     Operation::new(id, "POST", path, TAG, summary, security)
 }
 
-/// With the parameters that say when numbers are calculated.
+/// Adds the parameters that control when results are calculated.
 fn calculated(operation: Operation) -> Operation {
     operation
-        .query(
+        .query_param(
             "refresh",
             text(),
             "When to calculate: `force_cache`, `blocking`, `async`, `lazy_async`, `force_blocking`, \
              `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; others mean \
              `force_cache`: only what is stored is shown.",
         )
-        .query(
+        .query_param(
             "client_query_id",
-            text_to(1000),
+            text_max(1000),
             "The caller's own name for the calculation, by which it can be cancelled; at most 1000 bytes.",
         )
 }
 
-/// With filters that are laid over those of the insight for this answer.
+/// Adds the parameters that override the insight's filters for this response.
 fn overridden(operation: Operation) -> Operation {
     operation
-        .query(
+        .query_param(
             "filters_override",
             json_text(any_object()),
             "A JSON object: `date_from`, `date_to`, `properties`, `breakdown_filter` for this answer alone.",
         )
-        .query("variables_override", json_text(any_object()), "A JSON object, without effect on numbers.")
-        .query(
+        .query_param(
+            "variables_override",
+            json_text(any_object()),
+            "A JSON object, without effect on numbers.",
+        )
+        .query_param(
             "sharing_access_token",
             text(),
             "The token of a public link, in place of a key: its insight alone is shown, as it is stored.",
@@ -68,21 +72,21 @@ fn overridden(operation: Operation) -> Operation {
 /// With the body of an insight.
 fn takes(operation: Operation) -> Operation {
     operation
-        .refuses(400, "A field is not acceptable, which `attr` names, or the question cannot be calculated.")
-        .takes(named("InsightInput"))
+        .error(400, "A field is not acceptable, which `attr` names, or the question cannot be calculated.")
+        .json_body(schema_ref("InsightInput"))
         .body_optional()
 }
 
 fn records() -> Vec<Operation> {
-    let either = || any_of([named("Insight"), named("InsightRow")]);
+    let either = || any_of([schema_ref("Insight"), schema_ref("InsightRow")]);
     let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
-        .described(
+        .with_description(
             "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in \
              the form that its query asks for.",
         )
-        .once();
+        .idempotent();
     let create = takes(create)
-        .gives(201, "The insight.", either())
+        .response(201, "The insight.", either())
         .link("get", "getInsight", &THIS)
         .link("update", "updateInsight", &THIS)
         .link("activity", "listActivityOfInsight", &THIS)
@@ -90,22 +94,22 @@ fn records() -> Vec<Operation> {
         .link("share", "updateInsightSharing", &THIS)
         .link("viewed", "noteInsightViewed", &THIS);
     let read = calculated(get("getInsight", ONE, "Get an insight", OPEN))
-        .query("basic", text(), "Whether the short form is wanted, which has no numbers.")
-        .query(
+        .query_param("basic", text(), "Whether the short form is wanted, which has no numbers.")
+        .query_param(
             "from_dashboard",
             text(),
             "The number of a dashboard that the insight is on: it is shown as it stands there.",
         );
-    let read = overridden(read).gives(200, "The insight.", either()).refuses(
+    let read = overridden(read).response(200, "The insight.", either()).error(
         400,
         "A parameter is not acceptable, the question cannot be calculated, or the answer is too large.",
     );
     let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
-    let update = calculated(update).described(
+    let update = calculated(update).with_description(
         "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a boolean, \
          brings a deleted one back.",
     );
-    let update = takes(update).gives(200, "The insight.", named("Insight"));
+    let update = takes(update).response(200, "The insight.", schema_ref("Insight"));
     let delete = Operation::new(
         "deleteInsight",
         "DELETE",
@@ -115,25 +119,25 @@ fn records() -> Vec<Operation> {
         WRITE,
     );
     let never = "Always, whether there is such an insight or not. Send `deleted: true` in a change.";
-    vec![listed(), create.tables(), read.tables(), update.tables(), delete.empty(405, never)]
+    vec![listed(), create.with_csv(), read.with_csv(), update.with_csv(), delete.empty_response(405, never)]
 }
 
 fn listed() -> Operation {
     let operation = get("listInsights", LIST, "List the insights that are not deleted", OPEN);
     let operation = filtered(operation)
-        .query("basic", text(), "Whether the short form is wanted, which has no numbers.")
-        .paged();
+        .query_param("basic", text(), "Whether the short form is wanted, which has no numbers.")
+        .paginated();
     overridden(calculated(operation))
-        .gives(
+        .response(
             200,
             "A page, in the full or in the short form.",
-            any_of([page(named("Insight")), page(named("InsightRow"))]),
+            any_of([page(schema_ref("Insight")), page(schema_ref("InsightRow"))]),
         )
-        .refuses(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
-        .tables()
+        .error(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+        .with_csv()
 }
 
-/// With the parameters that say which insights a list shows, and in which order.
+/// Adds the filter and order parameters of the insight list.
 fn filtered(operation: Operation) -> Operation {
     const NUMBER: &str = r"(0|[1-9][0-9]{0,14})";
     const STRING: &str = r#""([^"\\\x00-\x1f]|\\["\\/bfnrt])*""#;
@@ -141,27 +145,39 @@ fn filtered(operation: Operation) -> Operation {
     let (ids, strings) = (several(NUMBER), several(STRING));
     let matching = |pattern: String| json!({"type": "string", "pattern": pattern});
     operation
-        .query(
+        .query_param(
             "created_by",
             matching(format!("^( *{NUMBER} *|{ids})?$")),
             "The number of the user who made them, or a JSON list of numbers; each has to be a user's.",
         )
-        .query("user", text(), "If it is there, with any value: those of the key's owner.")
-        .query("short_id", text(), "The short id.")
-        .query("saved", text(), "True: saved ones and those on a dashboard; other values: those not saved.")
-        .query("favorited", text(), "If it is there, with any value: favourites.")
-        .query("search", text_to(400), "What names, description or a tag contain, in any case.")
-        .query(
+        .query_param("user", text(), "If it is there, with any value: those of the key's owner.")
+        .query_param("short_id", text(), "The short id.")
+        .query_param(
+            "saved",
+            text(),
+            "True: saved ones and those on a dashboard; other values: those not saved.",
+        )
+        .query_param("favorited", text(), "If it is there, with any value: favourites.")
+        .query_param("search", text_max(400), "What names, description or a tag contain, in any case.")
+        .query_param(
             "insight",
             text(),
             "`TRENDS`, `FUNNELS`, `RETENTION`, `PATHS`, `STICKINESS`, `LIFECYCLE`, `JSON` or `SQL`.",
         )
-        .query("dashboards", matching(format!("^({ids})?$")), "A JSON list of dashboards: on all of them.")
-        .query("tags", matching(format!("^({strings})?$")), "A JSON list of tags: with one at least.")
-        .query("date_from", text(), "Content last changed after this date, which may be relative (`-7d`).")
-        .query("date_to", text(), "Content last changed before this date.")
-        .query("feature_flag", text(), "The key of a flag that they mention.")
-        .query("order", orders(), "A field, with `-` before it descending; `order` when left out.")
+        .query_param(
+            "dashboards",
+            matching(format!("^({ids})?$")),
+            "A JSON list of dashboards: on all of them.",
+        )
+        .query_param("tags", matching(format!("^({strings})?$")), "A JSON list of tags: with one at least.")
+        .query_param(
+            "date_from",
+            text(),
+            "Content last changed after this date, which may be relative (`-7d`).",
+        )
+        .query_param("date_to", text(), "Content last changed before this date.")
+        .query_param("feature_flag", text(), "The key of a flag that they mention.")
+        .query_param("order", orders(), "A field, with `-` before it descending; `order` when left out.")
 }
 
 /// The values of `order`.
@@ -189,23 +205,25 @@ fn logs() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/insights/activity/";
     const OF_ONE: &str = "/api/projects/{project_id}/insights/{id}/activity/";
     vec![
-        logged(get("listInsightActivity", ALL, "List what was done to insights", LOG)).tables(),
-        logged(get("listActivityOfInsight", OF_ONE, "List what was done to an insight", LOG))
-            .described("Of an insight that is not there the 404 has no body.")
-            .silently(404)
-            .tables(),
+        with_log_parameters(get("listInsightActivity", ALL, "List what was done to insights", LOG))
+            .with_csv(),
+        with_log_parameters(get("listActivityOfInsight", OF_ONE, "List what was done to an insight", LOG))
+            .with_description("Of an insight that is not there the 404 has no body.")
+            .may_have_empty_body(404)
+            .with_csv(),
     ]
 }
 
 fn links() -> Vec<Operation> {
     const LINK: &str = "/api/projects/{project_id}/insights/{id}/sharing/";
     const REFRESH: &str = "/api/projects/{project_id}/insights/{id}/sharing/refresh/";
-    let change = |operation: Operation| operation.gives(200, "How it is shared.", named("Sharing")).tables();
+    let change =
+        |operation: Operation| operation.response(200, "How it is shared.", schema_ref("Sharing")).with_csv();
     vec![
         get("getInsightSharing", LINK, "Tell how an insight is shared", SHARED)
-            .described("The token opens the insight only while `enabled` is true.")
-            .gives(200, "How it is shared.", named("Sharing"))
-            .tables(),
+            .with_description("The token opens the insight only while `enabled` is true.")
+            .response(200, "How it is shared.", schema_ref("Sharing"))
+            .with_csv(),
         change(
             Operation::new(
                 "updateInsightSharing",
@@ -215,13 +233,13 @@ fn links() -> Vec<Operation> {
                 "Change how an insight is shared",
                 SHARE,
             )
-            .described("Settings that are not known are dropped.")
-            .takes(named("SharingInput"))
+            .with_description("Settings that are not known are dropped.")
+            .json_body(schema_ref("SharingInput"))
             .body_optional(),
         ),
         change(
             post("refreshInsightSharing", REFRESH, "Give an insight another sharing token", SHARE)
-                .described("A body has no meaning. The token before opens nothing any more."),
+                .with_description("A body has no meaning. The token before opens nothing any more."),
         ),
     ]
 }
@@ -232,17 +250,17 @@ fn views() -> Vec<Operation> {
     const MINE: &str = "/api/projects/{project_id}/insights/my_last_viewed/";
     vec![
         post("noteInsightViewed", ONE_VIEWED, "Note that the key's owner views an insight", READ)
-            .described("A body has no meaning.")
-            .empty(200, "It is noted.")
-            .tables(),
+            .with_description("A body has no meaning.")
+            .empty_response(200, "It is noted.")
+            .with_csv(),
         post("noteInsightsViewed", VIEWED, "Note that the key's owner views insights", READ)
-            .takes(named("ViewedInsights"))
-            .empty(200, "It is noted.")
-            .tables(),
+            .json_body(schema_ref("ViewedInsights"))
+            .empty_response(200, "It is noted.")
+            .with_csv(),
         get("listMyLastViewedInsights", MINE, "List what the key's owner viewed last", READ)
-            .gives(200, "Five insights at most, the latest first.", list_to(5, named("InsightRow")))
-            .refuses(400, "The answer is too large as a table.")
-            .tables(),
+            .response(200, "Five insights at most, the latest first.", list_max(5, schema_ref("InsightRow")))
+            .error(400, "The answer is too large as a table.")
+            .with_csv(),
     ]
 }
 
@@ -251,16 +269,16 @@ fn about_calculations() -> Vec<Operation> {
     const TIMING: &str = "/api/projects/{project_id}/insights/timing/";
     vec![
         post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
-            .takes(named("CancelledCalculation"))
+            .json_body(schema_ref("CancelledCalculation"))
             .body_optional()
-            .described("Without `client_query_id` nothing is cancelled.")
-            .empty(200, "Nothing of that name is calculated any more, if anything was.")
-            .tables(),
+            .with_description("Without `client_query_id` nothing is cancelled.")
+            .empty_response(200, "Nothing of that name is calculated any more, if anything was.")
+            .with_csv(),
         post("noteInsightTiming", TIMING, "Log how long a client waited", READ)
-            .refuses(413, "The body is larger than 32 KiB.")
-            .takes(any_object())
+            .error(413, "The body is larger than 32 KiB.")
+            .json_body(any_object())
             .body_optional()
-            .empty(200, "It is logged.")
-            .tables(),
+            .empty_response(200, "It is logged.")
+            .with_csv(),
     ]
 }

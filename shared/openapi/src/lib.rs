@@ -1,13 +1,14 @@
 //! The OpenAPI 3.1 document of the whole API.
 //!
-//! Every operation is described once, beside those of its group; [`document`] puts them together. Must stay true: there is
-//! an operation for each route of the route tables and none besides, which a test in `tests/` compares; schemas
-//! of answers are strict (every field that is always shown is required, no others are let through), because every answer of
-//! the black-box tests is validated against them.
+//! There is one module per tag, with its operations and schemas; [`document`] assembles them.
 //!
-//! Paths are written with their trailing slash, as clients send them; both spellings are served. The alias
-//! `/api/environments/{project_id}/` and the endings `.json` and `.csv` are told in the document's text and are no
-//! operations of their own.
+//! Must stay true: the operations are exactly the routes of the route tables, which a test in `tests/` compares; response
+//! schemas are strict (fields that are always present are required, unknown fields are invalid), because the black-box
+//! tests validate every response against them.
+//!
+//! Paths have a trailing slash, as clients send them; paths without it are served too. The alias
+//! `/api/environments/{project_id}/` and the suffixes `.json` and `.csv` are documented in the description, and are not
+//! separate operations.
 
 mod actions;
 mod calculation;
@@ -15,6 +16,7 @@ mod calculation_input;
 mod capture;
 mod cohort_schemas;
 mod cohorts;
+pub mod common_schemas;
 mod conditions;
 mod dashboards;
 mod deprecated;
@@ -28,21 +30,20 @@ mod insight_query;
 mod insight_schemas;
 mod insights;
 mod operation;
-mod people;
+mod persons;
 mod projects;
 mod query_nodes;
+mod record_operations;
 mod reference;
 mod result_schemas;
 mod role_access;
 pub mod schema;
-pub mod shared;
-mod workspace;
 mod workspace_schemas;
 
 pub use document::document;
-pub use operation::{Answer, Operation, Parameter, Security};
+pub use operation::{Operation, Parameter, Response, Security};
 
-/// Every operation, in the order of the document.
+/// All operations, in the order of the document.
 pub fn operations() -> Vec<Operation> {
     [
         projects::operations(),
@@ -53,7 +54,7 @@ pub fn operations() -> Vec<Operation> {
         cohorts::operations(),
         actions::operations(),
         calculation::operations(),
-        people::operations(),
+        persons::operations(),
         event_lists::operations(),
         capture::operations(),
         evaluation::operations(),
@@ -64,10 +65,10 @@ pub fn operations() -> Vec<Operation> {
     .collect()
 }
 
-/// Every schema that operations refer to by name.
+/// All named schemas.
 pub fn components() -> Vec<(&'static str, serde_json::Value)> {
     [
-        shared::components(),
+        common_schemas::components(),
         projects::components(),
         flag_schemas::components(),
         role_access::components(),
@@ -81,7 +82,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         query_nodes::components(),
         result_schemas::components(),
         calculation::components(),
-        people::components(),
+        persons::components(),
         event_lists::components(),
         capture::components(),
         evaluation::components(),

@@ -1,19 +1,19 @@
-//! One operation: a method of a path, what it takes and what it answers.
+//! An operation: method and path with parameters, request body, responses and links; a builder.
 
 use serde_json::{Value, json};
 
 use crate::schema;
 
-/// Who may call an operation.
+/// The authorization that an operation requires.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Security {
-    /// A key with this scope.
+    /// An API key with this scope.
     Scope(&'static str),
-    /// Any live key.
+    /// Any active API key.
     AnyKey,
-    /// A key, or what the text says, such as the token of a project.
+    /// An API key with this scope, or the described alternative, such as a project token.
     Or(&'static str, &'static str),
-    /// Anybody.
+    /// No authorization.
     Open,
 }
 
@@ -24,69 +24,69 @@ pub struct Parameter {
     pub place: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its description.
     pub description: &'static str,
-    /// Its values. Where any other value means the default, the schema is a plain text.
+    /// Its schema. Plain text if invalid values mean the default.
     pub schema: Value,
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub required: bool,
 }
 
-/// What an operation answers with one status.
+/// A response of an operation for one status.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// When it does.
+pub struct Response {
+    /// Its description.
     pub description: &'static str,
-    /// Media types and the schema of each; none for an answer without a body.
+    /// Media types with their schemas; empty for a response without a body.
     pub content: Vec<(&'static str, Value)>,
-    /// Whether it has the header `Retry-After`.
+    /// Whether it has a `Retry-After` header.
     pub retry_after: bool,
     /// Whether its body may be missing.
     pub may_be_empty: bool,
 }
 
-/// An OpenAPI link of a successful answer.
+/// An OpenAPI link of a successful response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
     /// Its name.
     pub name: &'static str,
-    /// The operation that it leads to.
+    /// The id of the target operation.
     pub operation: &'static str,
-    /// Which parameter of that operation is which expression.
+    /// Parameters of the target operation and their runtime expressions.
     pub parameters: Vec<(&'static str, &'static str)>,
 }
 
 /// A method of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// Unique in the document.
+    /// The operation id, unique in the document.
     pub id: &'static str,
-    /// In capitals.
+    /// The HTTP method in upper case.
     pub method: &'static str,
-    /// With its trailing slash and `{parameters}` named as the route table names them.
+    /// The path, with a trailing slash and `{parameters}` named as in the route table.
     pub path: &'static str,
-    /// The heading that it comes under.
+    /// Its tag.
     pub tag: &'static str,
-    /// A few words.
+    /// A short summary.
     pub summary: &'static str,
-    /// More of them; may be empty.
+    /// A longer description; may be empty.
     pub description: &'static str,
-    /// Who may call it.
+    /// The required authorization.
     pub security: Security,
-    /// Parameters besides those of the path that [`Operation::new`] finds.
+    /// All parameters; [`Operation::new`] adds those of the path.
     pub parameters: Vec<Parameter>,
-    /// Media types of the body, and the schema of each.
+    /// Media types of the request body with their schemas.
     pub body: Vec<(&'static str, Value)>,
-    /// Whether a body has to be there.
+    /// Whether the request body is required.
     pub body_required: bool,
-    /// By status.
-    pub answers: Vec<(u16, Answer)>,
-    /// Links of the successful answer.
+    /// Responses by status.
+    pub responses: Vec<(u16, Response)>,
+    /// Links of the successful response.
     pub links: Vec<Link>,
 }
 
 impl Operation {
-    /// An operation that answers what every operation may answer: 401, 403, 429, 503 and, below a project, 404.
+    /// An operation with the common errors: 401, 403, 429, 503 and, for paths with parameters, 404.
     pub fn new(
         id: &'static str,
         method: &'static str,
@@ -105,171 +105,170 @@ impl Operation {
             parameters: path_parameters(path),
             body: Vec::new(),
             body_required: false,
-            answers: Vec::new(),
+            responses: Vec::new(),
             links: Vec::new(),
             security,
         };
         let operation = match &operation.security {
             Security::Open => operation,
-            _ => operation.refuses(401, "There is no key, or it opens nothing.").refuses(
-                403,
-                "The key does not have the scope, or does not reach the project or the record.",
-            ),
+            _ => operation
+                .error(401, "There is no key, or it opens nothing.")
+                .error(403, "The key does not have the scope, or does not reach the project or the record."),
         };
         let operation = operation
-            .retried(429, "The key has asked too often (only where limits are set).")
-            .retried(503, "The store or the calculation is busy, or something stored is damaged.");
-        if path.contains('{') { operation.refuses(404, "There is no such record.") } else { operation }
+            .retryable_error(429, "The key has asked too often (only where limits are set).")
+            .retryable_error(503, "The store or the calculation is busy, or something stored is damaged.");
+        if path.contains('{') { operation.error(404, "There is no such record.") } else { operation }
     }
 
-    /// With a longer text.
+    /// Sets the description.
     #[must_use]
-    pub fn described(mut self, description: &'static str) -> Operation {
+    pub fn with_description(mut self, description: &'static str) -> Operation {
         self.description = description;
         self
     }
 
-    /// With a parameter of the query, which may be left out.
+    /// Adds an optional query parameter.
     #[must_use]
-    pub fn query(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
+    pub fn query_param(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
         self.parameters.push(Parameter { place: "query", name, description, schema, required: false });
         self
     }
 
-    /// With `limit` and `offset`. What is no positive number means the default, so any text is taken.
+    /// Adds `limit` and `offset`. Invalid numbers mean the default, so any text is accepted.
     #[must_use]
-    pub fn paged(self) -> Operation {
-        self.query(
+    pub fn paginated(self) -> Operation {
+        self.query_param(
             "limit",
             schema::text(),
             "Most records of the page: 1 to 1000, 100 when it is left out or none of these.",
         )
-        .query(
+        .query_param(
             "offset",
             schema::text(),
             "How many records come before the page; 0 when it is left out or no number.",
         )
     }
 
-    /// With a header that may be left out.
+    /// Adds an optional header.
     #[must_use]
-    pub fn header(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
+    pub fn header_param(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
         self.parameters.push(Parameter { place: "header", name, description, schema, required: false });
         self
     }
 
-    /// With `Idempotency-Key`, as creates take it.
+    /// Adds the header `Idempotency-Key` of create operations.
     #[must_use]
-    pub fn once(self) -> Operation {
-        self.header(
+    pub fn idempotent(self) -> Operation {
+        self.header_param(
             "Idempotency-Key",
             json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}),
             "Names the create: asked again with the same key and body, it is answered with what it made.",
         )
-        .refuses(422, "The Idempotency-Key came before with another request.")
+        .error(422, "The Idempotency-Key came before with another request.")
     }
 
-    /// With a JSON body.
+    /// Adds a required JSON body.
     #[must_use]
-    pub fn takes(mut self, schema: Value) -> Operation {
+    pub fn json_body(mut self, schema: Value) -> Operation {
         self.body.push(("application/json", schema));
         self.body_required = true;
-        self.refuses(400, "A field is not acceptable; `attr` names it.")
-            .refuses(413, "The body is larger than 6,000,000 bytes.")
-            .refuses(415, "The body is of a type that is not read.")
+        self.error(400, "A field is not acceptable; `attr` names it.")
+            .error(413, "The body is larger than 6,000,000 bytes.")
+            .error(415, "The body is of a type that is not read.")
     }
 
-    /// Whose body may be left out.
+    /// Makes the body optional.
     #[must_use]
     pub fn body_optional(mut self) -> Operation {
         self.body_required = false;
         self
     }
 
-    /// Answers `status` with a JSON body.
+    /// Adds a response with a JSON body.
     #[must_use]
-    pub fn gives(self, status: u16, description: &'static str, schema: Value) -> Operation {
-        self.gives_as(status, description, "application/json", schema)
+    pub fn response(self, status: u16, description: &'static str, schema: Value) -> Operation {
+        self.response_as(status, description, "application/json", schema)
     }
 
-    /// Answers `status` with a body of this type, besides others that were named.
+    /// Adds a response with a body of media type `media`, or the media type to an existing response.
     #[must_use]
-    pub fn gives_as(
+    pub fn response_as(
         mut self,
         status: u16,
         description: &'static str,
         media: &'static str,
         schema: Value,
     ) -> Operation {
-        match self.answers.iter_mut().find(|(known, _)| *known == status) {
+        match self.responses.iter_mut().find(|(known, _)| *known == status) {
             Some((_, answer)) => answer.content.push((media, schema)),
             None => {
-                let answer = Answer {
+                let answer = Response {
                     description,
                     content: vec![(media, schema)],
                     retry_after: false,
                     may_be_empty: false,
                 };
-                self.answers.push((status, answer));
+                self.responses.push((status, answer));
             }
         }
         self
     }
 
-    /// Answers `status` without a body.
+    /// Adds a response without a body.
     #[must_use]
-    pub fn empty(mut self, status: u16, description: &'static str) -> Operation {
-        self.answers.push((
+    pub fn empty_response(mut self, status: u16, description: &'static str) -> Operation {
+        self.responses.push((
             status,
-            Answer { description, content: Vec::new(), retry_after: false, may_be_empty: false },
+            Response { description, content: Vec::new(), retry_after: false, may_be_empty: false },
         ));
         self
     }
 
-    /// Answers `status` with the common shape of errors. A status that was named before keeps its text.
+    /// Adds an error response with the schema `Error`. Does nothing if there is a response of this status.
     #[must_use]
-    pub fn refuses(mut self, status: u16, description: &'static str) -> Operation {
-        if self.answers.iter().all(|(known, _)| *known != status) {
-            let content = vec![("application/json", schema::named("Error"))];
-            self.answers
-                .push((status, Answer { description, content, retry_after: false, may_be_empty: false }));
+    pub fn error(mut self, status: u16, description: &'static str) -> Operation {
+        if self.responses.iter().all(|(known, _)| *known != status) {
+            let content = vec![("application/json", schema::schema_ref("Error"))];
+            self.responses
+                .push((status, Response { description, content, retry_after: false, may_be_empty: false }));
         }
         self
     }
 
-    /// Answers `status`, which was named before, without a body too.
+    /// Marks the body of an existing response as optional.
     #[must_use]
-    pub fn silently(mut self, status: u16) -> Operation {
-        for (_, answer) in self.answers.iter_mut().filter(|(known, _)| *known == status) {
+    pub fn may_have_empty_body(mut self, status: u16) -> Operation {
+        for (_, answer) in self.responses.iter_mut().filter(|(known, _)| *known == status) {
             answer.may_be_empty = true;
         }
         self
     }
 
-    fn retried(self, status: u16, description: &'static str) -> Operation {
-        let mut operation = self.refuses(status, description);
-        if let Some((_, answer)) = operation.answers.last_mut() {
+    fn retryable_error(self, status: u16, description: &'static str) -> Operation {
+        let mut operation = self.error(status, description);
+        if let Some((_, answer)) = operation.responses.last_mut() {
             answer.retry_after = true;
         }
         operation
     }
 
-    /// Answers tables too, where the path ends in `.csv` or the query says `format=csv`: any answer with a body.
+    /// Adds CSV to all responses with a body, for paths that end in `.csv` and for `format=csv`.
     #[must_use]
-    pub fn tables(mut self) -> Operation {
-        for (_, answer) in &mut self.answers {
+    pub fn with_csv(mut self) -> Operation {
+        for (_, answer) in &mut self.responses {
             if !answer.content.is_empty() {
                 answer.content.push(("text/csv", schema::text()));
             }
         }
-        self.query(
+        self.query_param(
             "format",
-            schema::one_of(&["json", "csv", ""]),
+            schema::enum_of(&["json", "csv", ""]),
             "The form of the answer, JSON where it is blank; others are a 404.",
         )
     }
 
-    /// A link from the successful answer to `operation`, whose parameter is what `expression` finds in the answer.
+    /// Adds a link from the successful response to `operation`, with runtime expressions for its parameters.
     #[must_use]
     pub fn link(
         mut self,
@@ -282,7 +281,7 @@ impl Operation {
     }
 }
 
-/// The parameters that a path names in braces.
+/// The parameters of a path.
 fn path_parameters(path: &'static str) -> Vec<Parameter> {
     path.split('{')
         .skip(1)
@@ -290,15 +289,17 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
         .map(|(name, _)| {
             let (description, schema) = match name {
                 "project_id" => ("The project: its number, its token, or `@current`.", project()),
-                "organization_id" => ("The organization's id, or `@current`.", schema::text_of(200)),
+                "organization_id" => {
+                    ("The organization's id, or `@current`.", schema::non_empty_text_max(200))
+                }
                 "id" if path.starts_with("/api/organizations/") => {
                     ("The project: its number, its token, or `@current`.", project())
                 }
                 "id" if ["/persons/", "/query/"].iter().any(|texts| path.contains(texts)) => {
-                    ("The record.", schema::text_from(1))
+                    ("The record.", schema::text_min(1))
                 }
                 "id" | "feature_flag_id" => ("The number of the record.", schema::integer()),
-                _ => ("The record.", schema::text_from(1)),
+                _ => ("The record.", schema::text_min(1)),
             };
             Parameter { place: "path", name, description, schema, required: true }
         })
@@ -306,5 +307,5 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
 }
 
 fn project() -> Value {
-    schema::any_of([schema::id(), schema::text_of(200)])
+    schema::any_of([schema::id(), schema::non_empty_text_max(200)])
 }

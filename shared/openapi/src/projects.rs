@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
 use crate::schema::{
-    any, any_object, boolean, constant, extended, id, instant, integer, list, named, nullable, object,
-    one_of, page, text, uuid,
+    any, any_object, boolean, constant, enum_of, extend_object, id, instant, integer, list, nullable, object,
+    page, schema_ref, text, uuid,
 };
 
 const TAG: &str = "Projects";
@@ -16,71 +16,68 @@ pub fn operations() -> Vec<Operation> {
     let organizations = Security::Scope("organization:read");
     let get = |id, path, summary, security| Operation::new(id, "GET", path, TAG, summary, security);
     vec![
-        get("listProjects", "/api/projects/", "List projects", read.clone()).paged().gives(
+        get("listProjects", "/api/projects/", "List projects", read.clone()).paginated().response(
             200,
             "The projects that the key reaches.",
-            page(named("ProjectSummary")),
+            page(schema_ref("ProjectSummary")),
         ),
-        get("getProject", "/api/projects/{project_id}/", "Get a project", read.clone()).gives(
+        get("getProject", "/api/projects/{project_id}/", "Get a project", read.clone()).response(
             200,
             "The project.",
-            named("Project"),
+            schema_ref("Project"),
         ),
-        get("getUser", "/api/users/@me/", "Get the user behind the key", Security::Scope("user:read")).gives(
-            200,
-            "The user.",
-            named("CurrentUser"),
-        ),
-        get("getKey", "/api/personal_api_keys/@current/", "Get the key itself", Security::AnyKey).gives(
+        get("getUser", "/api/users/@me/", "Get the user behind the key", Security::Scope("user:read"))
+            .response(200, "The user.", schema_ref("CurrentUser")),
+        get("getKey", "/api/personal_api_keys/@current/", "Get the key itself", Security::AnyKey).response(
             200,
             "The key, without its secret.",
-            named("PersonalApiKey"),
+            schema_ref("PersonalApiKey"),
         ),
         get("listOrganizations", "/api/organizations/", "List organizations", organizations.clone())
-            .paged()
-            .gives(200, "The organizations that the key reaches.", page(named("Organization"))),
+            .paginated()
+            .response(200, "The organizations that the key reaches.", page(schema_ref("Organization"))),
         get(
             "getOrganization",
             "/api/organizations/{organization_id}/",
             "Get an organization",
             organizations.clone(),
         )
-        .gives(200, "The organization.", named("Organization")),
+        .response(200, "The organization.", schema_ref("Organization")),
         get(
             "listOrganizationMembers",
             "/api/organizations/{organization_id}/members/",
             "List an organization's members",
             Security::Scope("organization_member:read"),
         )
-        .paged()
-        .query("email", text(), "Only the member with this e-mail address.")
-        .gives(200, "Its active users, by number.", page(named("OrganizationMember")))
-        .refuses(400, "The answer is too large."),
+        .paginated()
+        .query_param("email", text(), "Only the member with this e-mail address.")
+        .response(200, "Its active users, by number.", page(schema_ref("OrganizationMember")))
+        .error(400, "The answer is too large."),
         get(
             "listOrganizationRoles",
             "/api/organizations/{organization_id}/roles/",
             "List an organization's roles",
             organizations,
         )
-        .paged()
-        .query("name", text(), "Only roles with this name.")
-        .gives(200, "Its roles, by name.", page(named("Role")))
-        .refuses(400, "The answer is too large."),
+        .paginated()
+        .query_param("name", text(), "Only roles with this name.")
+        .response(200, "Its roles, by name.", page(schema_ref("Role")))
+        .error(400, "The answer is too large."),
         get(
             "listOrganizationProjects",
             "/api/organizations/{organization_id}/projects/",
             "List an organization's projects",
             read.clone(),
         )
-        .paged()
-        .gives(200, "Its projects that the key reaches.", page(named("ProjectSummary"))),
+        .paginated()
+        .response(200, "Its projects that the key reaches.", page(schema_ref("ProjectSummary"))),
         get(
             "getOrganizationProject",
             "/api/organizations/{organization_id}/projects/{id}/",
             "Get a project of an organization",
             read,
         )
-        .gives(200, "The project.", named("Project")),
+        .response(200, "The project.", schema_ref("Project")),
     ]
 }
 
@@ -121,7 +118,7 @@ fn project() -> Value {
         ("name_singular", constant(Value::Null)),
         ("name_plural", constant(Value::Null)),
     ]);
-    extended(
+    extend_object(
         summary(),
         [
             ("created_at", instant()),
@@ -132,7 +129,7 @@ fn project() -> Value {
             ("test_account_filters_default_checked", constant(Value::Null)),
             ("week_start_day", nullable(integer())),
             ("group_types", list(group_type)),
-            ("user_access_level", one_of(&["admin", "member"])),
+            ("user_access_level", enum_of(&["admin", "member"])),
             ("session_recording_opt_in", constant(false.into())),
             ("autocapture_opt_out", constant(Value::Null)),
         ],
@@ -153,7 +150,7 @@ fn organization() -> Value {
 fn member() -> Value {
     object([
         ("id", uuid()),
-        ("user", named("User")),
+        ("user", schema_ref("User")),
         ("level", json!({"type": "integer", "enum": [1, 8, 15]})),
         ("joined_at", instant()),
         ("updated_at", instant()),
@@ -171,9 +168,9 @@ fn user() -> Value {
         ("is_email_verified", nullable(boolean())),
         ("hedgehog_config", any()),
         ("role_at_organization", nullable(text())),
-        ("organization", nullable(named("Organization"))),
-        ("organizations", list(named("Organization"))),
-        ("team", nullable(named("ProjectSummary"))),
+        ("organization", nullable(schema_ref("Organization"))),
+        ("organizations", list(schema_ref("Organization"))),
+        ("team", nullable(schema_ref("ProjectSummary"))),
     ])
 }
 

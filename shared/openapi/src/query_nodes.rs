@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, NAME_MAX, any_case, breakdown_key, exemplified, group_type,
-    no_breakdown, optional_text, part, series, switch, whole,
+    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, NAME_MAX, any_case, breakdown_key, group_type, no_breakdown,
+    optional_text, part, series, switch, whole, with_example,
 };
 use crate::conditions::nothing;
 use crate::funnel_input::{ATTRIBUTIONS, FROM, ORDERS, TO, UNITS, VIZ_TYPES, WINDOW, whole_of};
 use crate::schema::{
-    any, any_object, any_of, constant, id, input, list, list_to, named, nullable, one_of, said, text, text_to,
+    any, any_object, any_of, constant, enum_of, id, input, list, list_max, nullable, schema_ref, text,
+    text_max, with_description,
 };
 
 const EVENTS: [&str; 2] = ["EventsNode", "FunnelExclusionEventsNode"];
@@ -37,27 +38,28 @@ fn request() -> Value {
     let request = input(
         &["query"],
         [
-            ("query", named("QueryNode")),
-            ("refresh", said(any(), refresh)),
+            ("query", schema_ref("QueryNode")),
+            ("refresh", with_description(any(), refresh)),
             (
                 "client_query_id",
-                said(own_name, "The caller's own name for the calculation: 1000 bytes at most."),
+                with_description(own_name, "The caller's own name for the calculation: 1000 bytes at most."),
             ),
         ],
     );
     let series = json!([{"kind": "EventsNode", "event": "$pageview", "math": "dau"}]);
-    exemplified(request, json!({"query": {"kind": "TrendsQuery", "series": series}}))
+    with_example(request, json!({"query": {"kind": "TrendsQuery", "series": series}}))
 }
 
-/// A question, in at most three wrappers. One without series is answered without results.
+/// A query node, in at most three wrappers. A query without series has no results.
 fn node() -> Value {
     let kinds = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
-    let wrapper = input(&["kind", "source"], [("kind", one_of(&kinds)), ("source", named("QueryNode"))]);
+    let wrapper =
+        input(&["kind", "source"], [("kind", enum_of(&kinds)), ("source", schema_ref("QueryNode"))]);
     any_of([
-        named("TrendsQuery"),
-        named("FunnelsQuery"),
-        named("EmptyTrendsQuery"),
-        named("EmptyFunnelsQuery"),
+        schema_ref("TrendsQuery"),
+        schema_ref("FunnelsQuery"),
+        schema_ref("EmptyTrendsQuery"),
+        schema_ref("EmptyFunnelsQuery"),
         wrapper,
     ])
 }
@@ -67,22 +69,22 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
-/// What both kinds have, with at most so many series; where there are none, some fields are not judged.
+/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
 fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
     let dates =
         fields([("date_from", optional_text()), ("date_to", optional_text()), ("explicitDate", switch())]);
-    let mut list = list_to(series, named("SeriesNode"));
+    let mut list = list_max(series, schema_ref("SeriesNode"));
     list["minItems"] = json!(series.min(1));
     let mut node = input(
         &["kind", "series"],
         [
             ("kind", constant(json!(kind))),
             ("series", list),
-            ("properties", named("EventConditions")),
+            ("properties", schema_ref("EventConditions")),
             ("filterTestAccounts", switch()),
             ("dateRange", nullable(dates)),
             ("interval", nullable(any_case(&INTERVALS, ""))),
-            ("breakdownFilter", named("BreakdownFilter")),
+            ("breakdownFilter", schema_ref("BreakdownFilter")),
         ],
     );
     for (name, schema) in own {
@@ -96,20 +98,29 @@ fn trends(series: usize) -> Value {
     let display =
         json!({"type": ["string", "null"], "maxLength": NAME_MAX, "not": {"const": "CalendarHeatmap"}});
     let formula = json!({"type": ["string", "object", "null"], "maxLength": NAME_MAX});
-    let formula =
-        said(if series == 0 { any() } else { formula }, "Arithmetic over the series a, b, c and so on.");
-    let back =
-        || said(any(), "How far back the other period lies, such as `-1w`; right before when left out.");
+    let formula = with_description(
+        if series == 0 { any() } else { formula },
+        "Arithmetic over the series a, b, c and so on.",
+    );
+    let back = || {
+        with_description(
+            any(),
+            "How far back the other period lies, such as `-1w`; right before when left out.",
+        )
+    };
     let filter = fields([
         ("display", display),
         ("formula", formula),
-        ("formulas", said(any(), "A list of which the first counts, where there is no `formula`.")),
+        (
+            "formulas",
+            with_description(any(), "A list of which the first counts, where there is no `formula`."),
+        ),
         (
             "formulaNodes",
-            said(any(), "A list of objects with `formula`, of which the first counts likewise."),
+            with_description(any(), "A list of objects with `formula`, of which the first counts likewise."),
         ),
         ("smoothingIntervals", whole((1, 12_000), "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)")),
-        ("compare", said(any(), "As in `compareFilter`, which wins.")),
+        ("compare", with_description(any(), "As in `compareFilter`, which wins.")),
         ("compare_to", back()),
     ]);
     let compare = if series == 0 { any() } else { switch() };
@@ -121,7 +132,7 @@ fn trends(series: usize) -> Value {
         [
             ("trendsFilter", nullable(filter)),
             ("compareFilter", nullable(compare)),
-            ("conversionGoal", said(goal, "Is not calculated.")),
+            ("conversionGoal", with_description(goal, "Is not calculated.")),
         ],
     )
 }
@@ -130,10 +141,10 @@ fn trends(series: usize) -> Value {
 fn funnels(steps: usize) -> Value {
     let choice = |texts: &[&str]| {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
-        nullable(one_of(&texts))
+        nullable(enum_of(&texts))
     };
     let judged = |schema: Value| if steps == 0 { any() } else { schema };
-    let exclusions = if steps == 0 { list(any_object()) } else { list_to(32, exclusion()) };
+    let exclusions = if steps == 0 { list(any_object()) } else { list_max(32, exclusion()) };
     let filter = fields([
         ("funnelVizType", choice(&VIZ_TYPES)),
         ("funnelOrderType", choice(&ORDERS)),
@@ -144,10 +155,10 @@ fn funnels(steps: usize) -> Value {
         ("funnelToStep", judged(whole(TO.0, TO.1))),
         ("binCount", judged(whole(ANY, ANY_TEXT))),
         ("breakdownAttributionType", judged(choice(&ATTRIBUTIONS))),
-        ("breakdownAttributionValue", said(any(), "With `step`: its index.")),
+        ("breakdownAttributionValue", with_description(any(), "With `step`: its index.")),
         ("funnelAggregateByHogQL", choice(&["person_id"])),
     ]);
-    let group = said(group_type(), "Groups of this type are counted, of type 0 too.");
+    let group = with_description(group_type(), "Groups of this type are counted, of type 0 too.");
     common(
         "FunnelsQuery",
         steps,
@@ -159,27 +170,27 @@ fn funnels(steps: usize) -> Value {
 fn breakdown() -> Value {
     let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
     let limit = || whole((0, 1_000), "0*(1000|[0-9]{1,3})");
-    let bins = said(any(), "Of numbers in a trend: into how many bins, 1 to 1000.");
-    let group = said(any(), "Of groups: the index of their type, 0 to 4.");
+    let bins = with_description(any(), "Of numbers in a trend: into how many bins, 1 to 1000.");
+    let group = with_description(any(), "Of groups: the index of their type, 0 to 4.");
     let none = fields([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
-    let key = any_of([breakdown_key(), list_to(50, breakdown_key())]);
+    let key = any_of([breakdown_key(), list_max(50, breakdown_key())]);
     let one = input(
         &["breakdown"],
         [
             ("breakdown", key),
-            ("breakdown_type", nullable(one_of(&types))),
+            ("breakdown_type", nullable(enum_of(&types))),
             ("breakdowns", no_breakdown()),
             ("breakdown_limit", limit()),
             ("breakdown_group_type_index", group),
             (
                 "breakdown_normalize_url",
-                said(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
+                with_description(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
             ),
             ("breakdown_histogram_bin_count", bins),
             ("breakdown_hide_other_aggregation", switch()),
         ],
     );
-    let mut parts = list_to(3, part());
+    let mut parts = list_max(3, part());
     parts["minItems"] = json!(1);
     let several = input(
         &["breakdowns"],
@@ -190,7 +201,7 @@ fn breakdown() -> Value {
 
 /// A series without what it is of.
 fn of_kind(required: &[&str], kind: Value) -> Value {
-    series(required, [("kind", kind), ("fixedProperties", named("EventConditions"))])
+    series(required, [("kind", kind), ("fixedProperties", schema_ref("EventConditions"))])
 }
 
 fn event_name() -> Value {
@@ -203,26 +214,26 @@ fn action_id() -> Value {
 
 fn event_node() -> Value {
     let other = json!({"type": ["null", "boolean", "number", "array", "object"]});
-    let mut node = of_kind(&[], any_of([one_of(&EVENTS), other]));
-    node["properties"]["event"] = said(event_name(), "The event's name; null for every event.");
+    let mut node = of_kind(&[], any_of([enum_of(&EVENTS), other]));
+    node["properties"]["event"] = with_description(event_name(), "The event's name; null for every event.");
     node
 }
 
 fn action_node() -> Value {
-    let mut node = of_kind(&["kind", "id"], one_of(&ACTIONS));
+    let mut node = of_kind(&["kind", "id"], enum_of(&ACTIONS));
     node["properties"]["id"] = action_id();
     node
 }
 
-/// What voids a path between two steps, counted from 0.
+/// An exclusion between two steps, counted from 0.
 fn exclusion() -> Value {
     let of = |required: &[&str], kinds: &[&str], own: (&str, Value)| {
         input(
             required,
             [
-                ("kind", one_of(kinds)),
+                ("kind", enum_of(kinds)),
                 own,
-                ("properties", named("EventConditions")),
+                ("properties", schema_ref("EventConditions")),
                 ("funnelFromStep", whole_of(FROM)),
                 ("funnelToStep", whole_of(TO)),
             ],
@@ -237,9 +248,9 @@ fn exclusion() -> Value {
 
 /// `refresh` and the caller's own name, as the query string has them.
 pub(crate) fn by_query(operation: crate::Operation) -> crate::Operation {
-    operation.query("refresh", text(), "As in the body, and wins over it.").query(
+    operation.query_param("refresh", text(), "As in the body, and wins over it.").query_param(
         "client_query_id",
-        text_to(1_000),
+        text_max(1_000),
         "As in the body, and wins over it.",
     )
 }

@@ -1,12 +1,12 @@
-//! What calculations find: series of trends, steps of funnels, funnels over time, times to convert,
-//! correlations, and word of calculations in the background.
+//! Schemas of results: trend series, funnel steps, funnels over time, conversion times, correlations, and the status of
+//! background calculations.
 
 use serde_json::{Value, json};
 
 use crate::conditions::echoed_conditions;
 use crate::schema::{
-    any_of, boolean, constant, extended, id, instant, integer, list, list_to, map, named, nullable, number,
-    object, one_of, record, text,
+    any_of, boolean, constant, enum_of, extend_object, id, instant, integer, list, list_max, map, nullable,
+    number, object, object_with_optional, schema_ref, text,
 };
 
 /// The schemas.
@@ -32,52 +32,52 @@ fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
 
-/// A link, which is null where it would be too long or the answer has too many.
+/// A link; null if it is too long or the response has too many links.
 fn link() -> Value {
     nullable(text())
 }
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of([named("TrendResult"), named("FunnelResult")])
+    any_of([schema_ref("TrendResult"), schema_ref("FunnelResult")])
 }
 
 fn trend_result() -> Value {
-    list(any_of([named("TrendSeries"), named("TrendTotal")]))
+    list(any_of([schema_ref("TrendSeries"), schema_ref("TrendTotal")]))
 }
 
 /// Steps, steps of each value of a breakdown, shares over time, or times.
 fn funnel_result() -> Value {
     any_of([
-        list(named("FunnelStep")),
-        list(list(named("FunnelStepOfValue"))),
-        list(named("FunnelPeriods")),
-        named("TimeToConvert"),
+        list(schema_ref("FunnelStep")),
+        list(list(schema_ref("FunnelStepOfValue"))),
+        list(schema_ref("FunnelPeriods")),
+        schema_ref("TimeToConvert"),
     ])
 }
 
 /// The value that a series of a trend is of: a text, the number of a cohort or `all`, or a text for each
 /// breakdown.
 fn trend_value() -> Value {
-    any_of([text(), id(), list_to(3, text())])
+    any_of([text(), id(), list_max(3, text())])
 }
 
-/// What a series of a trend has in either form, and what it may have.
+/// The common fields of trend series, and `own`.
 fn series_of<const N: usize>(own: [(&str, Value); N]) -> Value {
-    let common = record(
+    let common = object_with_optional(
         [
             ("label", text()),
             ("order", count()),
             ("action", nullable(action())),
-            ("filter", named("TrendFilter")),
+            ("filter", schema_ref("TrendFilter")),
         ],
         [
             ("breakdown_value", trend_value()),
             ("compare", constant(json!(true))),
-            ("compare_label", one_of(&["current", "previous"])),
+            ("compare_label", enum_of(&["current", "previous"])),
         ],
     );
-    extended(common, own)
+    extend_object(common, own)
 }
 
 /// A series with a number for each bucket. With a formula it has neither an action nor links.
@@ -98,8 +98,8 @@ fn trend_series() -> Value {
 fn trend_total() -> Value {
     series_of([
         ("aggregated_value", number()),
-        ("data", nullable(list_to(0, number()))),
-        ("days", list_to(0, text())),
+        ("data", nullable(list_max(0, number()))),
+        ("days", list_max(0, text())),
         ("count", constant(json!(0))),
     ])
 }
@@ -109,7 +109,7 @@ fn action() -> Value {
     object([
         ("days", list(instant())),
         ("id", nullable(text())),
-        ("type", one_of(&["events", "actions"])),
+        ("type", enum_of(&["events", "actions"])),
         ("order", count()),
         ("name", text()),
         ("custom_name", nullable(text())),
@@ -125,12 +125,12 @@ fn group_type() -> Value {
     json!({"type": "integer", "minimum": 0, "maximum": 4})
 }
 
-/// The link to the people of a bucket, and what it says beyond the question.
+/// The link to the actors of a bucket, with its additional filter fields.
 fn people_of_bucket() -> Value {
-    let filter = record(
+    let filter = object_with_optional(
         [
             ("entity_id", event_id()),
-            ("entity_type", one_of(&["events", "actions"])),
+            ("entity_type", enum_of(&["events", "actions"])),
             ("entity_order", count()),
             ("entity_math", text()),
             ("explicit_date", constant(json!(true))),
@@ -151,9 +151,9 @@ fn event_id() -> Value {
     any_of([json!({"type": ["string", "null"]}), id()])
 }
 
-/// The question as it was understood.
+/// The normalized query.
 fn trend_filter() -> Value {
-    record(
+    object_with_optional(
         [
             ("insight", constant(json!("TRENDS"))),
             ("events", list(entity())),
@@ -162,16 +162,16 @@ fn trend_filter() -> Value {
             ("filter_test_accounts", boolean()),
             ("date_from", text()),
             ("date_to", text()),
-            ("interval", one_of(&["minute", "hour", "day", "week", "month"])),
+            ("interval", enum_of(&["minute", "hour", "day", "week", "month"])),
         ],
         [
             ("explicit_date", constant(json!(true))),
             ("breakdown", any_of([text(), id(), list(any_of([id(), text()]))])),
             (
                 "breakdown_type",
-                one_of(&["event", "person", "group", "session", "event_metadata", "hogql", "cohort"]),
+                enum_of(&["event", "person", "group", "session", "event_metadata", "hogql", "cohort"]),
             ),
-            ("breakdowns", list_to(3, breakdown())),
+            ("breakdowns", list_max(3, breakdown())),
             ("breakdown_group_type_index", group_type()),
             ("breakdown_normalize_url", constant(json!(true))),
             ("breakdown_histogram_bin_count", count()),
@@ -187,10 +187,10 @@ fn trend_filter() -> Value {
 }
 
 fn breakdown() -> Value {
-    record(
+    object_with_optional(
         [
             ("property", text()),
-            ("type", one_of(&["event", "person", "group", "session", "event_metadata", "hogql"])),
+            ("type", enum_of(&["event", "person", "group", "session", "event_metadata", "hogql"])),
         ],
         [
             ("group_type_index", group_type()),
@@ -201,10 +201,10 @@ fn breakdown() -> Value {
 }
 
 fn entity() -> Value {
-    record(
+    object_with_optional(
         [
             ("id", event_id()),
-            ("type", one_of(&["events", "actions"])),
+            ("type", enum_of(&["events", "actions"])),
             ("order", count()),
             ("math", text()),
             ("properties", echoed_conditions()),
@@ -220,17 +220,17 @@ fn entity() -> Value {
     )
 }
 
-/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and where
-/// the order of steps does not matter. Times are in seconds, null where nobody took the step after another.
+/// A step of a funnel. `action_id` is an event's name, an action's number, or null for all events and in
+/// unordered funnels. Times are in seconds, null if no actor took the step after another.
 fn funnel_step() -> Value {
     object([
         ("action_id", event_id()),
         ("name", text()),
         ("custom_name", nullable(text())),
         ("order", count()),
-        ("people", list_to(0, json!({}))),
+        ("people", list_max(0, json!({}))),
         ("count", count()),
-        ("type", one_of(&["events", "actions"])),
+        ("type", enum_of(&["events", "actions"])),
         ("average_conversion_time", nullable(number())),
         ("median_conversion_time", nullable(number())),
         ("converted_people_url", link()),
@@ -244,14 +244,14 @@ fn funnel_step_of_value() -> Value {
     let shown = || any_of([json!({"type": ["string", "null"]}), list(text())]);
     let value = || any_of([text(), id(), list(text())]);
     any_of([
-        extended(funnel_step(), [("breakdown", shown()), ("breakdown_value", value())]),
-        extended(funnel_step(), [("breakdowns", shown()), ("breakdown_value", value())]),
+        extend_object(funnel_step(), [("breakdown", shown()), ("breakdown_value", value())]),
+        extend_object(funnel_step(), [("breakdowns", shown()), ("breakdown_value", value())]),
     ])
 }
 
 /// Shares in per cent, one for each period of entrance. `breakdown_value` is there with a breakdown.
 fn funnel_periods() -> Value {
-    record(
+    object_with_optional(
         [("count", count()), ("data", list(number())), ("days", list(text())), ("labels", list(text()))],
         [("breakdown_value", any_of([json!({"type": ["string", "null"]}), list(text())]))],
     )
@@ -263,7 +263,7 @@ fn time_to_convert() -> Value {
     object([("bins", list(bin)), ("average_conversion_time", nullable(number()))])
 }
 
-/// What distinguishes those who get through. `skewed`: there are too few of one kind to say much.
+/// A correlation result. `skewed`: there are too few successes or failures for a meaningful result.
 fn correlation() -> Value {
     let element = object([
         ("text", nullable(text())),
@@ -278,7 +278,7 @@ fn correlation() -> Value {
     ]);
     let event = object([
         ("event", text()),
-        ("properties", record([], [("$event_type", text())])),
+        ("properties", object_with_optional([], [("$event_type", text())])),
         ("elements", list(element)),
     ]);
     let row = object([
@@ -286,14 +286,14 @@ fn correlation() -> Value {
         ("success_count", count()),
         ("failure_count", count()),
         ("odds_ratio", number()),
-        ("correlation_type", one_of(&["success", "failure"])),
+        ("correlation_type", enum_of(&["success", "failure"])),
         ("success_people_url", link()),
         ("failure_people_url", link()),
     ]);
-    object([("events", list_to(20, row)), ("skewed", boolean())])
+    object([("events", list_max(20, row)), ("skewed", boolean())])
 }
 
-/// Word of a calculation in the background; `results` only where it is asked for by its name.
+/// The status of a background calculation; `results` only if it is requested by its id.
 pub(crate) fn query_status(results: Value) -> Value {
     let progress = object([
         ("bytes_read", count()),
@@ -322,10 +322,10 @@ pub(crate) fn query_status(results: Value) -> Value {
     ])
 }
 
-/// The answer to a query node. Without a result yet, all but `cache_key` and `query_status` say nothing.
+/// The response to a query node. Before the result is available, only `cache_key` and `query_status` have values.
 fn query_answer() -> Value {
     object([
-        ("results", nullable(named("InsightResult"))),
+        ("results", nullable(schema_ref("InsightResult"))),
         ("timezone", nullable(text())),
         ("is_cached", boolean()),
         ("last_refresh", nullable(instant())),
@@ -334,6 +334,6 @@ fn query_answer() -> Value {
         ("cache_key", text()),
         ("hasMore", nullable(boolean())),
         ("hogql", nullable(text())),
-        ("query_status", nullable(named("QueryStatus"))),
+        ("query_status", nullable(schema_ref("QueryStatus"))),
     ])
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
-use crate::schema::{constant, id, input, instant, list, named, nullable, object, page, text, uuid};
+use crate::schema::{constant, id, input, instant, list, nullable, object, page, schema_ref, text, uuid};
 
 const TAG: &str = "Role access";
 const LIST: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access/";
@@ -20,29 +20,29 @@ const THIS: [(&str, &str); 3] = [
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::new("listRoleAccess", "GET", LIST, TAG, "List the roles that may edit a flag", READ)
-            .described("Of a flag that is not there an empty page.")
-            .paged()
-            .gives(200, "A page.", page(named("RoleAccess")))
-            .refuses(400, "The page is larger than an answer can be."),
+            .with_description("Of a flag that is not there an empty page.")
+            .paginated()
+            .response(200, "A page.", page(schema_ref("RoleAccess")))
+            .error(400, "The page is larger than an answer can be."),
         Operation::new("createRoleAccess", "POST", LIST, TAG, "Let a role edit a flag", WRITE)
-            .once()
-            .takes(named("RoleAccessCreate"))
-            .gives(201, "The access.", named("RoleAccess"))
+            .idempotent()
+            .json_body(schema_ref("RoleAccessCreate"))
+            .response(201, "The access.", schema_ref("RoleAccess"))
             .link("get", "getRoleAccess", &THIS)
             .link("delete", "deleteRoleAccess", &THIS),
-        Operation::new("getRoleAccess", "GET", ONE, TAG, "Get a role's access to a flag", READ).gives(
+        Operation::new("getRoleAccess", "GET", ONE, TAG, "Get a role's access to a flag", READ).response(
             200,
             "The access.",
-            named("RoleAccess"),
+            schema_ref("RoleAccess"),
         ),
         Operation::new("deleteRoleAccess", "DELETE", ONE, TAG, "Take a flag away from a role", WRITE)
-            .empty(204, "It is gone."),
+            .empty_response(204, "It is gone."),
     ]
 }
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    // UUIDs are read without their hyphens, in braces and as URNs too.
+    // UUIDs are accepted without hyphens, in braces and as URNs too.
     let role_id = json!({"type": "string", "minLength": 32});
     vec![
         ("RoleAccess", access()),
@@ -54,8 +54,8 @@ pub fn components() -> Vec<(&'static str, Value)> {
 fn access() -> Value {
     object([
         ("id", id()),
-        ("feature_flag", named("FeatureFlag")),
-        ("role", nullable(named("Role"))),
+        ("feature_flag", schema_ref("FeatureFlag")),
+        ("role", nullable(schema_ref("Role"))),
         ("added_at", instant()),
         ("updated_at", instant()),
     ])
@@ -65,8 +65,8 @@ fn role() -> Value {
     let member = object([
         ("id", uuid()),
         ("role_id", uuid()),
-        ("organization_member", named("OrganizationMember")),
-        ("user", named("User")),
+        ("organization_member", schema_ref("OrganizationMember")),
+        ("user", schema_ref("User")),
         ("joined_at", instant()),
         ("updated_at", instant()),
     ]);

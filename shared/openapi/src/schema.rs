@@ -1,4 +1,4 @@
-//! Small words for JSON Schema 2020-12. Every object is closed: fields that it does not name are wrong.
+//! Builders for JSON Schema 2020-12. Objects are closed: unknown fields are invalid.
 
 use serde_json::{Map, Value, json};
 
@@ -8,27 +8,27 @@ pub fn text() -> Value {
 }
 
 /// A text of at most `most` characters.
-pub fn text_to(most: usize) -> Value {
+pub fn text_max(most: usize) -> Value {
     json!({"type": "string", "maxLength": most})
 }
 
 /// A text of 1 to `most` characters.
-pub fn text_of(most: usize) -> Value {
+pub fn non_empty_text_max(most: usize) -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": most})
 }
 
 /// A text of at least `least` characters.
-pub fn text_from(least: usize) -> Value {
+pub fn text_min(least: usize) -> Value {
     json!({"type": "string", "minLength": least})
 }
 
-/// JSON inside a text.
+/// A text with JSON content.
 pub fn json_text(of: Value) -> Value {
     json!({"type": "string", "contentMediaType": "application/json", "contentSchema": of})
 }
 
-/// One of these texts.
-pub fn one_of(texts: &[&str]) -> Value {
+/// An enum of texts.
+pub fn enum_of(texts: &[&str]) -> Value {
     json!({"type": "string", "enum": texts})
 }
 
@@ -42,12 +42,12 @@ pub fn integer() -> Value {
     json!({"type": "integer"})
 }
 
-/// A whole number in these bounds, both included.
+/// A whole number in these bounds, both inclusive.
 pub fn integer_in(least: i64, most: i64) -> Value {
     json!({"type": "integer", "minimum": least, "maximum": most})
 }
 
-/// A record's number.
+/// A numeric record id.
 pub fn id() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
@@ -77,12 +77,12 @@ pub fn any() -> Value {
     json!({})
 }
 
-/// An object of any fields.
+/// An object with any fields.
 pub fn any_object() -> Value {
     json!({"type": "object"})
 }
 
-/// An object whose fields all have values of this form.
+/// An object whose values all have this schema.
 pub fn map(of: Value) -> Value {
     json!({"type": "object", "additionalProperties": of})
 }
@@ -92,17 +92,17 @@ pub fn list(of: Value) -> Value {
     json!({"type": "array", "items": of})
 }
 
-/// A list of at most `most`.
-pub fn list_to(most: usize, of: Value) -> Value {
+/// A list of at most `most` items.
+pub fn list_max(most: usize, of: Value) -> Value {
     json!({"type": "array", "items": of, "maxItems": most})
 }
 
-/// The schema called `name`.
-pub fn named(name: &str) -> Value {
+/// A reference to the named schema.
+pub fn schema_ref(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// This, or null.
+/// The schema or null.
 pub fn nullable(schema: Value) -> Value {
     match schema.get("type") {
         Some(Value::String(kind)) if schema.get("enum").is_none() => {
@@ -114,35 +114,38 @@ pub fn nullable(schema: Value) -> Value {
     }
 }
 
-/// Any of these.
+/// Any of these schemas.
 pub fn any_of(schemas: impl IntoIterator<Item = Value>) -> Value {
     json!({"anyOf": schemas.into_iter().collect::<Vec<_>>()})
 }
 
-/// `schema` with a text about it.
+/// Adds a description.
 #[must_use]
-pub fn said(mut schema: Value, description: &str) -> Value {
+pub fn with_description(mut schema: Value, description: &str) -> Value {
     schema["description"] = description.into();
     schema
 }
 
-/// An object that has all of these fields and no others.
+/// An object with exactly these required fields.
 pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    record(fields, [])
+    object_with_optional(fields, [])
 }
 
-/// An object that has all of `always`, some of `sometimes` and no other fields.
-pub fn record<const N: usize, const M: usize>(
-    always: [(&str, Value); N],
-    sometimes: [(&str, Value); M],
+/// An object with required and optional fields and no others.
+pub fn object_with_optional<const N: usize, const M: usize>(
+    required_fields: [(&str, Value); N],
+    optional_fields: [(&str, Value); M],
 ) -> Value {
-    let required: Vec<&str> = always.iter().map(|(name, _)| *name).collect();
-    let fields: Map<String, Value> =
-        always.into_iter().chain(sometimes).map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let required: Vec<&str> = required_fields.iter().map(|(name, _)| *name).collect();
+    let fields: Map<String, Value> = required_fields
+        .into_iter()
+        .chain(optional_fields)
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect();
     json!({"type": "object", "properties": fields, "required": required, "additionalProperties": false})
 }
 
-/// What is sent: fields that may all be left out but `required`, beside any others, which are passed over.
+/// A request body: only the fields in `required` are required, and unknown fields are ignored.
 pub fn input<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value {
     let fields: Map<String, Value> =
         fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
@@ -153,9 +156,9 @@ pub fn input<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> V
     schema
 }
 
-/// The fields of `first`, an object, and those of `more`.
+/// Adds required fields to an object.
 #[must_use]
-pub fn extended<const N: usize>(mut first: Value, more: [(&str, Value); N]) -> Value {
+pub fn extend_object<const N: usize>(mut first: Value, more: [(&str, Value); N]) -> Value {
     for (name, schema) in more {
         first["properties"][name] = schema;
         if let Some(required) = first["required"].as_array_mut() {
@@ -165,7 +168,7 @@ pub fn extended<const N: usize>(mut first: Value, more: [(&str, Value); N]) -> V
     first
 }
 
-/// A page of a list.
+/// A page of a list, with `count`, `next`, `previous` and `results`.
 pub fn page(of: Value) -> Value {
     object([
         ("count", json!({"type": "integer", "minimum": 0})),
@@ -180,18 +183,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_null_says_so() {
-        assert_eq!(nullable(text_to(3)), json!({"type": ["string", "null"], "maxLength": 3}));
+    fn nullable_adds_null() {
+        assert_eq!(nullable(text_max(3)), json!({"type": ["string", "null"], "maxLength": 3}));
         let either = json!({"anyOf": [{"$ref": "#/components/schemas/A"}, {"type": "null"}]});
-        assert_eq!(nullable(named("A")), either);
-        assert_eq!(nullable(one_of(&["a"])), json!({"anyOf": [one_of(&["a"]), {"type": "null"}]}));
+        assert_eq!(nullable(schema_ref("A")), either);
+        assert_eq!(nullable(enum_of(&["a"])), json!({"anyOf": [enum_of(&["a"]), {"type": "null"}]}));
     }
 
     #[test]
-    fn records_are_closed_and_name_what_is_always_there() {
-        let schema = record([("a", text())], [("b", integer())]);
+    fn objects_are_closed_and_list_required_fields() {
+        let schema = object_with_optional([("a", text())], [("b", integer())]);
         assert_eq!(schema["required"], json!(["a"]));
         assert_eq!(schema["additionalProperties"], json!(false));
-        assert_eq!(extended(schema, [("c", any())])["required"], json!(["a", "c"]));
+        assert_eq!(extend_object(schema, [("c", any())])["required"], json!(["a", "c"]));
     }
 }

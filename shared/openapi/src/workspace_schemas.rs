@@ -1,14 +1,13 @@
-//! Schemas of dashboards and actions: what is sent, what is shown.
+//! Schemas of dashboards and actions: requests and responses.
 //!
-//! A schema cannot say that `filters` and `steps` have 262,144 bytes at most and a tile's `layouts` 4,096,
-//! that a tile is on the dashboard, or that a step can be asked about; so a body that it lets through may
-//! be a 400.
+//! A schema cannot express that `filters` and `steps` have at most 262,144 bytes and a tile's `layouts` 4,096, that a tile
+//! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
 use serde_json::{Value, json};
 
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, extended, id, input, instant, list, list_to, named, nullable,
-    number, object, one_of, said, text, text_to,
+    any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, list, list_max,
+    nullable, number, object, schema_ref, text, text_max, with_description,
 };
 
 /// How a text of a step is compared.
@@ -16,7 +15,7 @@ const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let tiles = || list(named("DashboardTile"));
+    let tiles = || list(schema_ref("DashboardTile"));
     vec![
         ("DashboardSummary", summary(constant(json!(false)))),
         ("Dashboard", dashboard(tiles())),
@@ -25,7 +24,10 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("DashboardCreate", dashboard_sent(any())),
         (
             "DashboardUpdate",
-            dashboard_sent(said(list_to(90, tile_sent()), "Where tiles stand, and their colours.")),
+            dashboard_sent(with_description(
+                list_max(90, tile_sent()),
+                "Where tiles stand, and their colours.",
+            )),
         ),
         ("Action", action()),
         ("ActionStep", step()),
@@ -42,14 +44,14 @@ fn empty_object() -> Value {
     json!({"type": "object", "maxProperties": 0})
 }
 
-/// What says nothing.
+/// Values that count as empty.
 pub(crate) fn nothing() -> Value {
     json!({"enum": [null, "", [], {}]})
 }
 
 /// A text, which numbers are taken for too, or null.
 pub(crate) fn words(most: usize) -> Value {
-    any_of([text_to(most), number(), json!({"type": "null"})])
+    any_of([text_max(most), number(), json!({"type": "null"})])
 }
 
 /// A dashboard as lists show it.
@@ -60,32 +62,32 @@ fn summary(deleted: Value) -> Value {
         ("description", text()),
         ("pinned", boolean()),
         ("created_at", instant()),
-        ("created_by", nullable(named("User"))),
+        ("created_by", nullable(schema_ref("User"))),
         ("last_accessed_at", constant(Value::Null)),
         ("last_viewed_at", constant(Value::Null)),
         ("is_shared", constant(json!(false))),
         ("deleted", deleted),
-        ("creation_mode", one_of(&["default", "template"])),
-        ("tags", list_to(100, text())),
+        ("creation_mode", enum_of(&["default", "template"])),
+        ("tags", list_max(100, text())),
         ("restriction_level", level()),
         ("effective_restriction_level", level()),
         ("effective_privilege_level", level()),
-        ("user_access_level", one_of(&["manager", "editor"])),
-        ("access_control_version", one_of(&["v1", "v2"])),
+        ("user_access_level", enum_of(&["manager", "editor"])),
+        ("access_control_version", enum_of(&["v1", "v2"])),
         ("last_refresh", constant(Value::Null)),
         ("team_id", id()),
     ])
 }
 
 fn dashboard(tiles: Value) -> Value {
-    extended(
+    extend_object(
         summary(boolean()),
         [
             ("filters", any_object()),
             ("persisted_filters", nullable(any_object())),
             ("variables", empty_object()),
             ("persisted_variables", constant(Value::Null)),
-            ("breakdown_colors", list_to(0, any())),
+            ("breakdown_colors", list_max(0, any())),
             ("data_color_theme_id", constant(Value::Null)),
             ("tiles", tiles),
         ],
@@ -107,16 +109,18 @@ fn tile() -> Value {
         ("show_description", constant(Value::Null)),
         ("text", constant(Value::Null)),
         ("button_tile", constant(Value::Null)),
-        ("insight", json!({"allOf": [named("Insight"), placed]})),
+        ("insight", json!({"allOf": [schema_ref("Insight"), placed]})),
     ])
 }
 
 /// The fields that the body of a dashboard may have.
 fn dashboard_sent(tiles: Value) -> Value {
-    let truth = || named("FlagBoolean");
+    let truth = || schema_ref("FlagBoolean");
     let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
-    let filters =
-        said(any_object(), "Filters that its insights take over, such as `date_from` and `properties`.");
+    let filters = with_description(
+        any_object(),
+        "Filters that its insights take over, such as `date_from` and `properties`.",
+    );
     let levels = "21: everybody in the project edits it; 37: who made it, and administrators.";
     let removal = "Beside `deleted`: insights that are on no other dashboard are deleted too.";
     input(
@@ -131,24 +135,24 @@ fn dashboard_sent(tiles: Value) -> Value {
             ("pinned", truth()),
             ("tags", tags()),
             ("filters", filters),
-            ("restriction_level", said(any_of([level(), digits]), levels)),
+            ("restriction_level", with_description(any_of([level(), digits]), levels)),
             ("deleted", truth()),
-            ("delete_insights", said(any_of([truth()]), removal)),
+            ("delete_insights", with_description(any_of([truth()]), removal)),
             ("tiles", tiles),
         ],
     )
 }
 
 fn tags() -> Value {
-    said(list(text_to(255)), "At most 100 different ones.")
+    with_description(list(text_max(255)), "At most 100 different ones.")
 }
 
-/// What a change says of a tile: where it stands, and its colour.
+/// The fields of a tile in an update: layout and colour.
 fn tile_sent() -> Value {
     input(
         &["id"],
         [
-            ("id", named("FlagInteger")),
+            ("id", schema_ref("FlagInteger")),
             ("layouts", any_object()),
             ("color", words(400)),
             ("text", nothing()),
@@ -164,12 +168,12 @@ fn action() -> Value {
         ("id", id()),
         ("name", nullable(text())),
         ("description", text()),
-        ("tags", list_to(100, text())),
+        ("tags", list_max(100, text())),
         ("post_to_slack", boolean()),
         ("slack_message_format", text()),
-        ("steps", list_to(100, named("ActionStep"))),
+        ("steps", list_max(100, schema_ref("ActionStep"))),
         ("created_at", instant()),
-        ("created_by", nullable(named("User"))),
+        ("created_by", nullable(schema_ref("User"))),
         ("deleted", boolean()),
         ("is_calculating", constant(json!(false))),
         ("last_calculated_at", instant()),
@@ -178,13 +182,13 @@ fn action() -> Value {
         ("bytecode_error", constant(Value::Null)),
         ("pinned_at", nullable(instant())),
         ("creation_context", constant(Value::Null)),
-        ("user_access_level", one_of(&["manager", "editor"])),
+        ("user_access_level", enum_of(&["manager", "editor"])),
     ])
 }
 
-/// A step: an event belongs to it where everything holds that it says.
+/// A step: an event matches it if all conditions hold.
 fn step() -> Value {
-    let matching = || nullable(one_of(&MATCHINGS));
+    let matching = || nullable(enum_of(&MATCHINGS));
     object([
         ("event", nullable(text())),
         ("properties", nullable(list(any_object()))),
@@ -201,8 +205,8 @@ fn step() -> Value {
 
 /// The fields that the body of an action may have.
 fn action_sent() -> Value {
-    let truth = || named("FlagBoolean");
-    let matching = || nullable(one_of(&MATCHINGS));
+    let truth = || schema_ref("FlagBoolean");
+    let matching = || nullable(enum_of(&MATCHINGS));
     let step = input(
         &[],
         [
@@ -227,9 +231,12 @@ fn action_sent() -> Value {
             ("tags", tags()),
             ("post_to_slack", truth()),
             ("slack_message_format", words(1200)),
-            ("steps", list_to(100, step)),
+            ("steps", list_max(100, step)),
             ("deleted", truth()),
-            ("pinned_at", said(any_of([instant(), nothing()]), "Any time pins it; nothing unpins it.")),
+            (
+                "pinned_at",
+                with_description(any_of([instant(), nothing()]), "Any time pins it; nothing unpins it."),
+            ),
         ],
     )
 }

@@ -1,14 +1,14 @@
-//! Persons of a project, and the people behind the numbers of answers.
+//! Persons of a project, and the actors behind data points of results.
 
 use serde_json::{Value, json};
 
-use crate::calculation::say;
-use crate::calculation_input::{asked_by, joined, trend, trend_point};
+use crate::calculation::set_response_description;
+use crate::calculation_input::{joined, trend, trend_point, with_query_fields};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
 use crate::operation::{Operation, Security};
 use crate::schema::{
-    any_object, any_of, boolean, constant, extended, instant, integer_in, list, list_to, named, nullable,
-    object, page, text, text_to, uuid,
+    any_object, any_of, boolean, constant, extend_object, instant, integer_in, list, list_max, nullable,
+    object, page, schema_ref, text, text_max, uuid,
 };
 
 const TAG: &str = "Persons";
@@ -26,8 +26,8 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let times = || ("matched_times", list(instant()));
     vec![
         ("Person", person()),
-        ("PersonActor", extended(person(), [times()])),
-        ("GroupActor", extended(group(), [times()])),
+        ("PersonActor", extend_object(person(), [times()])),
+        ("GroupActor", extend_object(group(), [times()])),
         ("PeoplePage", people_page()),
     ]
 }
@@ -61,8 +61,8 @@ fn group() -> Value {
 fn people_page() -> Value {
     let link = || json!({"type": "string", "format": "uri"});
     let count = || json!({"type": "integer", "minimum": 0});
-    let actor = any_of([named("PersonActor"), named("GroupActor")]);
-    let mut only = list_to(1, object([("people", list(actor)), ("count", count())]));
+    let actor = any_of([schema_ref("PersonActor"), schema_ref("GroupActor")]);
+    let mut only = list_max(1, object([("people", list(actor)), ("count", count())]));
     only["minItems"] = json!(1);
     object([
         ("results", only),
@@ -82,34 +82,38 @@ fn persons() -> Vec<Operation> {
     let none = json!({"type": "string", "pattern": r"^[ \t\r\n]*$"});
     let conditions = json!({"type": "string", "contentMediaType": "application/json"});
     let mut one = Operation::new("getPerson", "GET", ONE, TAG, "Get a person", READ)
-        .described(
+        .with_description(
             "Any id of persons who were merged finds the one that is left. `insight:read` will do \
              too.",
         )
-        .gives(200, "The person.", named("Person"))
-        .refuses(400, "The id is no UUID, or the answer is larger than an answer can be.");
+        .response(200, "The person.", schema_ref("Person"))
+        .error(400, "The id is no UUID, or the answer is larger than an answer can be.");
     for parameter in one.parameters.iter_mut().filter(|parameter| parameter.name == "id") {
         parameter.description = "The person's id, a UUID. A distinct id goes to `distinct_id` of the list.";
         parameter.schema = uuid();
     }
     vec![
         Operation::new("listPersons", "GET", LIST, TAG, "List persons", READ)
-            .described(
+            .with_description(
                 "All conditions have to hold. Too many persons to look at one by one are refused. \
                  `insight:read` will do too.",
             )
-            .query("distinct_id", text_to(1_000), "The person with this distinct id.")
-            .query("email", text_to(1_000), "The whole property `email`, as it is.")
-            .query(
+            .query_param("distinct_id", text_max(1_000), "The person with this distinct id.")
+            .query_param("email", text_max(1_000), "The whole property `email`, as it is.")
+            .query_param(
                 "search",
-                text_to(1_000),
+                text_max(1_000),
                 "What email or name contain in any case; or an id, or a distinct id.",
             )
-            .query("properties", conditions, "A JSON list of conditions on persons, or a group of them.")
-            .query("cohort", none, "Refused when it says something.")
-            .paged()
-            .gives(200, "A page.", page(named("Person")))
-            .refuses(
+            .query_param(
+                "properties",
+                conditions,
+                "A JSON list of conditions on persons, or a group of them.",
+            )
+            .query_param("cohort", none, "Refused when it says something.")
+            .paginated()
+            .response(200, "A page.", page(schema_ref("Person")))
+            .error(
                 400,
                 "A parameter is not acceptable, there are too many persons, or the page is larger than an \
                  answer can be.",
@@ -118,15 +122,15 @@ fn persons() -> Vec<Operation> {
     ]
 }
 
-/// What a path below the persons answers.
+/// The responses of a path below `persons`.
 fn answering(operation: Operation, body: Option<&str>) -> Operation {
-    let operation = operation.paged();
+    let operation = operation.paginated();
     let operation = match body {
-        Some(name) => operation.takes(named(name)),
-        None => operation.refuses(400, REFUSED),
+        Some(name) => operation.json_body(schema_ref(name)),
+        None => operation.error(400, REFUSED),
     };
-    let mut operation = operation.gives(200, "A page.", named("PeoplePage"));
-    say(&mut operation, 400, REFUSED);
+    let mut operation = operation.response(200, "A page.", schema_ref("PeoplePage"));
+    set_response_description(&mut operation, 400, REFUSED);
     operation
 }
 
@@ -135,30 +139,32 @@ fn of_funnels() -> Vec<Operation> {
     const CORRELATION: &str = "/api/projects/{project_id}/persons/funnel/correlation/";
     const OF_STEPS: &str = "List the people behind a number of a funnel";
     const OF_CORRELATION: &str = "List the people behind a number of a correlation";
-    let get = Operation::new("getFunnelPeople", "GET", STEPS, TAG, OF_STEPS, READ).described(
+    let get = Operation::new("getFunnelPeople", "GET", STEPS, TAG, OF_STEPS, READ).with_description(
         "Links in answers lead here. Of steps `funnel_step` is required, over time `entrance_period_start` \
          and `drop_off`. `insight:read` will do too.",
     );
-    let post = Operation::new("listFunnelPeople", "POST", STEPS, TAG, OF_STEPS, READ).described(
+    let post = Operation::new("listFunnelPeople", "POST", STEPS, TAG, OF_STEPS, READ).with_description(
         "Fields may come in the query string too; in a body lists and objects may be JSON texts. Of steps \
          `funnel_step` is required, over time `entrance_period_start` and `drop_off`. `insight:read` will \
          do too.",
     );
     let get_correlation =
         Operation::new("getCorrelationPeople", "GET", CORRELATION, TAG, OF_CORRELATION, READ)
-            .described("Links in answers lead here. `insight:read` will do too.");
+            .with_description("Links in answers lead here. `insight:read` will do too.");
     let post_correlation =
-        Operation::new("listCorrelationPeople", "POST", CORRELATION, TAG, OF_CORRELATION, READ).described(
-            "Fields may come in the query string too; in a body lists and objects may be JSON texts. The \
+        Operation::new("listCorrelationPeople", "POST", CORRELATION, TAG, OF_CORRELATION, READ)
+            .with_description(
+                "Fields may come in the query string too; in a body lists and objects may be JSON texts. The \
              event, or the property's value, is required. `insight:read` will do too.",
-        );
-    let mut get_correlation = asked_by(get_correlation, joined([correlation(), correlation_point()]));
+            );
+    let mut get_correlation =
+        with_query_fields(get_correlation, joined([correlation(), correlation_point()]));
     let asked = "funnel_correlation_person_converted";
     for parameter in get_correlation.parameters.iter_mut().filter(|parameter| parameter.name == asked) {
         parameter.required = true;
     }
     vec![
-        answering(asked_by(get, joined([funnel(), funnel_point()])), None),
+        answering(with_query_fields(get, joined([funnel(), funnel_point()])), None),
         answering(post, Some("FunnelPeopleQuestion")),
         answering(get_correlation, None),
         answering(post_correlation, Some("CorrelationPeopleQuestion")),
@@ -168,16 +174,16 @@ fn of_funnels() -> Vec<Operation> {
 fn of_trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/persons/trends/";
     const SUMMARY: &str = "List the people behind a number of a trend";
-    let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ).described(
+    let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ).with_description(
         "Links in answers lead here: the question over the range of one bucket. `insight:read` \
          will do too.",
     );
-    let post = Operation::new("listTrendPeople", "POST", PATH, TAG, SUMMARY, READ).described(
+    let post = Operation::new("listTrendPeople", "POST", PATH, TAG, SUMMARY, READ).with_description(
         "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
          The people of the whole range are listed. `insight:read` will do too.",
     );
     vec![
-        answering(asked_by(get, joined([trend(), trend_point()])), None),
+        answering(with_query_fields(get, joined([trend(), trend_point()])), None),
         answering(post, Some("TrendPeopleQuestion")),
     ]
 }

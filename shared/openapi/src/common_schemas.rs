@@ -1,9 +1,10 @@
-//! Schemas that several groups use: errors, users, entries of a log.
+//! Schemas that several tags use: errors, users, activity log entries.
 
 use serde_json::{Value, json};
 
 use crate::schema::{
-    any, boolean, constant, id, instant, list, named, nullable, object, one_of, record, text, uuid,
+    any, boolean, constant, enum_of, id, instant, list, nullable, object, object_with_optional, schema_ref,
+    text, uuid,
 };
 
 /// The schemas.
@@ -16,12 +17,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Every error.
+/// The body of every error.
 fn error() -> Value {
     object([
         (
             "type",
-            one_of(&[
+            enum_of(&[
                 "authentication_error",
                 "invalid_request",
                 "server_error",
@@ -35,7 +36,7 @@ fn error() -> Value {
     ])
 }
 
-/// Who made or changed something.
+/// The user who created or changed a record.
 fn user() -> Value {
     object([
         ("id", id()),
@@ -50,17 +51,17 @@ fn user() -> Value {
     ])
 }
 
-/// An entry of an activity log. There are no changes where something is new; `field` of a change is null
-/// where it is about more than a field.
+/// An activity log entry. `changes` is null for a new record; `field` of a change is null if it is not about a single
+/// field.
 fn activity_entry() -> Value {
     let change = object([
         ("type", text()),
-        ("action", one_of(&["created", "changed", "deleted"])),
+        ("action", enum_of(&["created", "changed", "deleted"])),
         ("field", nullable(text())),
         ("before", any()),
         ("after", any()),
     ]);
-    let detail = record(
+    let detail = object_with_optional(
         [
             ("name", nullable(text())),
             ("short_id", nullable(text())),
@@ -74,18 +75,18 @@ fn activity_entry() -> Value {
         ("id", uuid()),
         ("user", object([("first_name", text()), ("email", text())])),
         ("activity", text()),
-        ("scope", one_of(&["FeatureFlag", "Insight", "Cohort", "Action", "Dashboard"])),
+        ("scope", enum_of(&["FeatureFlag", "Insight", "Cohort", "Action", "Dashboard"])),
         ("item_id", text()),
         ("created_at", instant()),
         ("detail", detail),
     ])
 }
 
-/// A page of an activity log, which counts otherwise than pages of records.
+/// A page of an activity log; its fields differ from other pages.
 fn activity_page() -> Value {
     let link = || nullable(json!({"type": "string", "format": "uri"}));
     object([
-        ("results", list(named("ActivityEntry"))),
+        ("results", list(schema_ref("ActivityEntry"))),
         ("next", link()),
         ("previous", link()),
         ("total_count", json!({"type": "integer", "minimum": 0})),
