@@ -1,4 +1,4 @@
-//! What every handler is given: the store, the clock, and the keys seen a moment ago.
+//! The state of every handler: the store, the clock and the caches of keys and tokens.
 
 use crate::activity::WriteTimes;
 use crate::auth::{KeyCache, Tokens};
@@ -10,24 +10,24 @@ use crate::throttle::Rates;
 /// The state that the functions share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// The tables.
+    /// The DynamoDB tables.
     pub store: Store,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Keys seen a moment ago.
+    /// The API key cache.
     pub keys: KeyCache,
-    /// Project tokens seen a moment ago.
+    /// The project token cache.
     pub tokens: Tokens,
-    /// How often a key may ask, if that is limited.
+    /// The rate limits per API key; `None` if there are none.
     pub rates: Option<Rates>,
-    /// What secret payloads are encrypted with.
+    /// The encryption keys of secret flag payloads.
     pub payload_keys: PayloadKeys,
-    /// The newest instants of the activity logs.
+    /// The newest instant of each activity log.
     pub write_times: WriteTimes,
 }
 
 impl App {
-    /// An app over `store`, with `clock` as its time.
+    /// An app without rate limits and payload keys.
     pub fn new(store: Store, clock: Clock) -> App {
         App {
             store,
@@ -40,13 +40,13 @@ impl App {
         }
     }
 
-    /// The same app, which limits how often a key may ask.
+    /// The same app with rate limits.
     #[must_use]
     pub fn with_rate_limits(self, rates: Option<Rates>) -> App {
         App { rates, ..self }
     }
 
-    /// The same app, which can keep secret payloads.
+    /// The same app with encryption keys for secret payloads.
     #[must_use]
     pub fn with_payload_keys(self, payload_keys: PayloadKeys) -> App {
         App { payload_keys, ..self }

@@ -1,42 +1,42 @@
-//! What a process remembers, bounded in bytes.
+//! An in-memory cache with a limit in bytes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that starts anew when it has grown too large.
+/// A map that drops all entries when a new one would exceed its limit.
 #[derive(Debug)]
 pub struct ByteLimitedCache<K, V> {
     entries: HashMap<K, (V, usize)>,
     bytes: usize,
-    most: usize,
+    bytes_max: usize,
 }
 
 impl<K: Hash + Eq, V> ByteLimitedCache<K, V> {
-    /// An empty map that takes `most` bytes.
-    pub fn new(most: usize) -> Self {
-        ByteLimitedCache { entries: HashMap::new(), bytes: 0, most }
+    /// An empty cache for at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        ByteLimitedCache { entries: HashMap::new(), bytes: 0, bytes_max }
     }
 
-    /// What is kept under `key`.
+    /// The value of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// What is kept under `key`, to be changed to something of the same size.
+    /// The value of `key`, for changes that do not change its size.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    /// Keeps a value that takes `bytes`, if it fits at all.
+    /// Inserts a value of this size. A value larger than the limit is not stored.
     pub fn insert(&mut self, key: K, value: V, bytes: usize) {
-        if let Some((_, before)) = self.entries.remove(&key) {
-            self.bytes -= before;
+        if let Some((_, old_bytes)) = self.entries.remove(&key) {
+            self.bytes -= old_bytes;
         }
-        if self.bytes + bytes > self.most {
+        if self.bytes + bytes > self.bytes_max {
             self.entries.clear();
             self.bytes = 0;
         }
-        if bytes <= self.most {
+        if bytes <= self.bytes_max {
             self.bytes += bytes;
             self.entries.insert(key, (value, bytes));
         }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_never_holds_more_bytes_than_it_may() {
+    fn the_byte_limit_is_never_exceeded() {
         let mut map = ByteLimitedCache::new(10);
         map.insert(1, 'a', 4);
         map.insert(2, 'b', 6);

@@ -1,23 +1,23 @@
-//! The time. Nothing else in the product asks for it: handlers get the instant of their request as an argument.
+//! The clock. Only this module reads the time: handlers get the instant of their request as an argument.
 
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Timelike, Utc};
 
-/// The header that names the instant of one request, honoured where the clock is frozen and nowhere else.
+/// The header that sets the instant of one request. Ignored unless the clock is frozen.
 pub const NOW_HEADER: &str = "x-pennon-now";
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// The machine's clock.
+    /// The system clock.
     Running,
-    /// Always this instant, for black-box suites.
+    /// Always this instant, for black-box tests.
     Frozen(DateTime<Utc>),
 }
 
 impl Clock {
-    /// The instant of a request that came with `header` as its [`NOW_HEADER`], in whole microseconds.
+    /// The instant of a request with this [`NOW_HEADER`], in whole microseconds.
     pub fn now(&self, header: Option<&str>) -> DateTime<Utc> {
         let at = match self {
             Clock::Running => Utc::now(),
@@ -26,17 +26,18 @@ impl Clock {
         at.with_nanosecond(at.nanosecond() / 1000 * 1000).unwrap_or(at)
     }
 
-    /// The instant of work that was asked for at `asked`: never before that, and the same where the clock is frozen.
-    pub fn now_for(&self, asked: DateTime<Utc>) -> DateTime<Utc> {
+    /// The current instant for background work that was requested at `requested_at`: never before that, and equal to it if the
+    /// clock is frozen.
+    pub fn now_for(&self, requested_at: DateTime<Utc>) -> DateTime<Utc> {
         match self {
-            Clock::Running => self.now(None).max(asked),
-            Clock::Frozen(_) => asked,
+            Clock::Running => self.now(None).max(requested_at),
+            Clock::Frozen(_) => requested_at,
         }
     }
 }
 
-/// The instant to store over one stored at `previous`: `now`, and where the clock has gone back the microsecond after
-/// `previous`. Equal instants stay equal: what is written later has the larger UUID.
+/// The instant for a write after one at `previous`: `now`, or one microsecond after `previous` if the clock went back.
+/// Equal instants stay equal: the later write has the larger UUID.
 pub fn never_before(now: DateTime<Utc>, previous: DateTime<Utc>) -> DateTime<Utc> {
     if now >= previous { now } else { previous + TimeDelta::microseconds(1) }
 }
@@ -45,7 +46,7 @@ fn parse(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc))
 }
 
-/// The text form of an instant in every answer: UTC with `Z`, six fractional digits or none.
+/// The format of an instant in every response: UTC with `Z`, six fractional digits or none.
 pub fn timestamp(at: DateTime<Utc>) -> String {
     if at.timestamp_subsec_micros() == 0 {
         at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -54,23 +55,23 @@ pub fn timestamp(at: DateTime<Utc>) -> String {
     }
 }
 
-/// A mark on the monotonic clock, for how long something may still be remembered.
+/// An instant of the monotonic clock, for the age of cache entries.
 #[derive(Debug, Clone, Copy)]
 pub struct MonotonicInstant(Instant);
 
 impl MonotonicInstant {
-    /// The mark of this moment.
+    /// The current instant.
     pub fn now() -> MonotonicInstant {
         MonotonicInstant(Instant::now())
     }
 
-    /// The mark of a moment `duration` ago; of this one where the clock does not reach back so far.
+    /// The instant `duration` ago; the current one if the clock does not go back that far.
     pub fn ago(duration: Duration) -> MonotonicInstant {
         let now = Instant::now();
         MonotonicInstant(now.checked_sub(duration).unwrap_or(now))
     }
 
-    /// Whether less than `duration` has passed since.
+    /// Whether less than `duration` has passed since this instant.
     pub fn is_younger_than(&self, duration: Duration) -> bool {
         self.0.elapsed() < duration
     }

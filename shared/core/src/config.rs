@@ -1,4 +1,4 @@
-//! The only reader of the environment: what a function is told by its deployment.
+//! Configuration from environment variables. The only module that reads the environment.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 use crate::payload_keys::{self, PayloadKeys};
 use crate::throttle::Rates;
 
-/// Longest that a request may wait for a calculation.
+/// Maximum of `PENNON_ANSWER_SECONDS`.
 const ANSWER_SECONDS_MAX: u64 = 25;
 
 /// Names of the tables.
@@ -20,32 +20,31 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// The names that the embedded DynamoDB has.
+    /// The table names of the embedded DynamoDB.
     pub fn local() -> StoreConfig {
         StoreConfig { records_table: "pennon-records".to_owned(), blocks_table: "pennon-blocks".to_owned() }
     }
 }
 
-/// What a function needs to know of its surroundings.
+/// The configuration of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The tables.
     pub store: StoreConfig,
-    /// Where segments lie: `s3://bucket/prefix` or `file:///directory`. None in functions that read no events.
+    /// Where segments are stored: `s3://bucket/prefix` or `file:///directory`. `None` in functions that read no events.
     pub events_url: Option<String>,
-    /// How often a key may ask: `PENNON_RATE_LIMITS` in the form of [`crate::throttle::Rates`]; not limited when absent
-    /// or `off`.
+    /// The rate limits per API key: `PENNON_RATE_LIMITS` in the format of [`crate::throttle::Rates`]; unlimited if unset or `off`.
     pub rate_limits: Option<String>,
 }
 
 impl Config {
-    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL` and `PENNON_RATE_LIMITS`; absent table names are those of
-    /// the embedded DynamoDB.
+    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL` and `PENNON_RATE_LIMITS`; unset table names default to
+    /// those of the embedded DynamoDB.
     pub fn from_env() -> Config {
         Config::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// The limits, read.
+    /// The parsed rate limits.
     pub fn rates(&self) -> Result<Option<Rates>, String> {
         self.rate_limits.as_deref().map(str::parse).transpose()
     }
@@ -63,26 +62,28 @@ impl Config {
     }
 }
 
-/// The keys in `PENNON_PAYLOAD_KEY`, after which those in `more` are tried; none where neither names one.
+/// The payload keys of `PENNON_PAYLOAD_KEY`, followed by those in `more`; empty if neither has any.
 pub fn payload_keys(more: &str) -> Result<PayloadKeys, String> {
-    let named = std::env::var(payload_keys::SETTING).unwrap_or_default();
-    PayloadKeys::parse(&format!("{named},{more}"))
+    let configured = std::env::var(payload_keys::SETTING).unwrap_or_default();
+    PayloadKeys::parse(&format!("{configured},{more}"))
 }
 
-/// How many bytes of memory the events of questions may take: `PENNON_EVENTS_MEMORY_MB`, or half of what a Lambda function
-/// has; none where neither is said.
+/// The memory budget for events of running queries, in bytes: `PENNON_EVENTS_MEMORY_MB`, or half of the Lambda function's
+/// memory; `None` if neither is set.
 pub fn events_memory() -> Option<u64> {
     events_memory_of(|name| std::env::var(name).ok())
 }
 
 fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let megabytes = |name| variable(name)?.trim().parse::<u64>().ok().filter(|megabytes| *megabytes > 0);
-    let own = megabytes("PENNON_EVENTS_MEMORY_MB").map(|own| own.saturating_mul(1 << 20));
-    own.or_else(|| megabytes("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").map(|all| all.saturating_mul(1 << 19)))
+    let configured = megabytes("PENNON_EVENTS_MEMORY_MB").map(|megabytes| megabytes.saturating_mul(1 << 20));
+    configured.or_else(|| {
+        megabytes("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").map(|megabytes| megabytes.saturating_mul(1 << 19))
+    })
 }
 
-/// How long a request may wait for a calculation before that goes on in the background: `PENNON_ANSWER_SECONDS`, from 1 to
-/// 25 because gateways give up after 29; none where nothing is said.
+/// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25
+/// because API Gateway times out after 29; `None` if it is unset or invalid.
 pub fn answer_time() -> Option<Duration> {
     answer_time_of(|name| std::env::var(name).ok())
 }
@@ -92,25 +93,25 @@ fn answer_time_of(variable: impl Fn(&str) -> Option<String>) -> Option<Duration>
     (1..=ANSWER_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
-/// A variable whose form its reader knows.
+/// An environment variable, for modules that parse their own settings.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The name of the function whose metrics are to be written: that of this one where `PENNON_METRICS` is `on`.
+/// The function name for CloudWatch metrics; `None` unless `PENNON_METRICS` is `on`.
 pub fn metrics_of() -> Option<String> {
     let is_on = std::env::var("PENNON_METRICS").is_ok_and(|setting| setting == "on");
     is_on.then(|| std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "pennon".to_owned()))
 }
 
-/// Whether connections have to trust other certificates than those of AWS's public endpoints: an endpoint that shows any, a proxy, or
-/// certificates are named, or the region is of a partition with endpoints of its own.
+/// Whether TLS connections need other root certificates than Amazon's: an HTTPS endpoint, a proxy or certificates are
+/// configured, or the region is in a partition with endpoints of its own, or unknown.
 pub fn trusts_others() -> bool {
     trusts_others_of(|name| std::env::var(name).ok())
 }
 
 fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
-    const NAMED: [&str; 11] = [
+    const VARIABLES: [&str; 11] = [
         "AWS_ENDPOINT_URL",
         "AWS_ENDPOINT_URL_DYNAMODB",
         "AWS_ENDPOINT_URL_S3",
@@ -124,34 +125,34 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
         "all_proxy",
     ];
     let region = variable("AWS_REGION").unwrap_or_default();
-    let apart = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
-    let is_apart = region.is_empty() || apart.iter().any(|start| region.starts_with(start));
-    // Without encryption there is nothing to trust.
-    let counts = |name: &str, value: &str| {
-        !value.is_empty() && (!name.starts_with("AWS_ENDPOINT") || !is_plain(value))
-    };
-    is_apart || NAMED.iter().any(|name| variable(name).is_some_and(|value| counts(name, &value)))
+    let partitions = ["cn-", "us-iso", "us-gov", "eu-iso", "eusc-"];
+    let is_other_partition = region.is_empty() || partitions.iter().any(|start| region.starts_with(start));
+    // An endpoint without TLS needs no certificates.
+    let needs_roots =
+        |name: &str, value: &str| !value.is_empty() && (!name.starts_with("AWS_ENDPOINT") || !is_http(value));
+    is_other_partition
+        || VARIABLES.iter().any(|name| variable(name).is_some_and(|value| needs_roots(name, &value)))
 }
 
-/// Whether the object store is one that speaks without encryption: what names its endpoint says so.
+/// Whether the configured endpoint of the object store uses plain HTTP.
 pub fn objects_are_plain() -> bool {
-    const NAMED: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
-    NAMED.iter().any(|name| std::env::var(name).is_ok_and(|value| is_plain(&value)))
+    const VARIABLES: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    VARIABLES.iter().any(|name| std::env::var(name).is_ok_and(|value| is_http(&value)))
 }
 
-fn is_plain(endpoint: &str) -> bool {
+fn is_http(endpoint: &str) -> bool {
     endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }
 
-/// What `PENNON_LOG` says of what is logged: a level (`info`), levels of crates (`pennon_core=debug`), or several of them with
-/// commas between. What is not understood is said once, and `absent` counts, as it does where nothing is said.
-pub fn logged(absent: &str) -> Targets {
-    let said = std::env::var("PENNON_LOG").ok();
-    said.and_then(|said| levels(&said)).or_else(|| levels(absent)).unwrap_or_default()
+/// The log filter of `PENNON_LOG`: a level (`info`), levels of crates (`pennon_core=debug`), or several of them separated by
+/// commas. `default` if it is unset, or invalid, which is reported on standard error.
+pub fn logged(default: &str) -> Targets {
+    let setting = std::env::var("PENNON_LOG").ok();
+    setting.and_then(|setting| parse_levels(&setting)).or_else(|| parse_levels(default)).unwrap_or_default()
 }
 
-fn levels(said: &str) -> Option<Targets> {
-    said.parse().inspect_err(|error| eprintln!("PENNON_LOG: {said:?} says no levels: {error}")).ok()
+fn parse_levels(text: &str) -> Option<Targets> {
+    text.parse().inspect_err(|error| eprintln!("PENNON_LOG: {text:?} is not a log filter: {error}")).ok()
 }
 
 #[cfg(test)]
@@ -160,21 +161,21 @@ mod tests {
     use tracing::Level;
 
     #[test]
-    fn absent_names_are_those_of_the_embedded_tables() {
+    fn table_names_default_to_the_embedded_tables() {
         assert_eq!(Config::read(|_| None).store, StoreConfig::local());
     }
 
     #[test]
-    fn levels_are_of_everything_or_of_a_crate() {
-        let levels = levels("warn,pennon_core=debug,dynoxide=error").unwrap_or_default();
+    fn log_levels_are_global_or_per_crate() {
+        let levels = parse_levels("warn,pennon_core=debug,dynoxide=error").unwrap_or_default();
         let enabled = |target, level| levels.would_enable(target, &level);
         assert!(enabled("hyper", Level::WARN) && !enabled("hyper", Level::INFO));
         assert!(enabled("pennon_core::http", Level::DEBUG) && !enabled("dynoxide", Level::WARN));
-        assert!(super::levels("pennon_core=loud").is_none());
+        assert!(parse_levels("pennon_core=loud").is_none());
     }
 
     #[test]
-    fn names_come_from_the_environment() {
+    fn settings_come_from_the_environment() {
         let config = Config::read(|name| Some(name.to_lowercase()));
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_of_aws_alone_are_trusted_where_nothing_else_is_named() {
+    fn only_amazon_roots_are_trusted_by_default() {
         let of = |region: &str, named: Option<&str>| {
             trusts_others_of(|name| match name {
                 "AWS_REGION" => Some(region.to_owned()),
@@ -195,8 +196,11 @@ mod tests {
                 other => (other == named).then(|| "http://127.0.0.1:8000".to_owned()),
             })
         };
-        assert!(!of_plain("AWS_ENDPOINT_URL") && !of_plain("AWS_ENDPOINT_URL_S3"), "no certificate is shown");
-        assert!(of_plain("HTTPS_PROXY"), "what is behind it shows some");
+        assert!(
+            !of_plain("AWS_ENDPOINT_URL") && !of_plain("AWS_ENDPOINT_URL_S3"),
+            "plain HTTP needs no certificate"
+        );
+        assert!(of_plain("HTTPS_PROXY"), "the hosts behind the proxy are unknown");
         assert!(!of("eu-central-1", None) && !of("us-east-1", Some("PATH")));
         for named in ["AWS_ENDPOINT_URL_DYNAMODB", "SSL_CERT_FILE", "HTTPS_PROXY", "AWS_CA_BUNDLE"] {
             assert!(of("eu-central-1", Some(named)), "{named}");
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_events_is_what_is_said_or_half_of_the_functions() {
+    fn events_memory_is_the_setting_or_half_of_the_functions_memory() {
         let of = |own: Option<&str>, function: Option<&str>| {
             events_memory_of(|name| {
                 let value = if name.starts_with("PENNON") { own } else { function };
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_as_long_as_is_said_and_a_gateway_allows() {
+    fn answer_seconds_are_between_1_and_25() {
         let of = |text: Option<&str>| answer_time_of(|_| text.map(str::to_owned));
         assert_eq!(of(None), None);
         assert_eq!(of(Some("1")), Some(Duration::from_secs(1)));
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_limited_only_where_it_says_so() {
+    fn rate_limits_are_optional() {
         let rates = |value: &str| Config::read(|_| Some(value.to_owned())).rates();
         assert_eq!(rates("off"), Ok(None));
         assert_eq!(rates("on"), Ok(Some(Rates::default())));

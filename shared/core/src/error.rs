@@ -1,4 +1,4 @@
-//! Every error answer: status, and the body `{type, code, detail, attr}` that clients know.
+//! Error responses: a status and the body `{type, code, detail, attr}`.
 //!
 //! Constructors are named by meaning; the texts are those of the HTTP contract. Causes go to the log, never into a body.
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::store::StoreError;
 
-/// An answer that is not a success.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: StatusCode,
@@ -17,7 +17,7 @@ pub struct ApiError {
     code: String,
     detail: String,
     attr: Option<String>,
-    /// Boxed, so that a result is small where nothing went wrong.
+    /// Boxed, to keep `Result<T, ApiError>` small.
     header: Option<Box<(HeaderName, String)>>,
     empty: bool,
 }
@@ -43,12 +43,12 @@ impl ApiError {
         self
     }
 
-    /// 401: no key was found.
+    /// 401: the request has no API key.
     pub fn not_authenticated() -> ApiError {
         ApiError::unauthorized("not_authenticated", "Authentication credentials were not provided.")
     }
 
-    /// 401: the key found in `source` is not a live one.
+    /// 401: the API key found in `source` is unknown, expired or inactive.
     pub fn bad_key(source: &str) -> ApiError {
         ApiError::unauthorized(
             "authentication_failed",
@@ -56,12 +56,12 @@ impl ApiError {
         )
     }
 
-    /// 401: the token of the query string names no project.
+    /// 401: no project has the token of the query string.
     pub fn bad_token() -> ApiError {
         ApiError::unauthorized("authentication_failed", "Incorrect authentication credentials.")
     }
 
-    /// 401: a sharing token that opens nothing here, as `detail` says.
+    /// 401: the sharing token is not valid for this request.
     pub fn bad_link(detail: &str) -> ApiError {
         ApiError::unauthorized("authentication_failed", detail)
     }
@@ -76,17 +76,17 @@ impl ApiError {
         ApiError::new(StatusCode::FORBIDDEN, "authentication_error", "permission_denied", detail)
     }
 
-    /// 404: the record is not there, or not this project's.
+    /// 404: the record does not exist in this project.
     pub fn not_found() -> ApiError {
         ApiError::missing("Not found.")
     }
 
-    /// 404: there is no such project.
+    /// 404: the project does not exist.
     pub fn project_not_found() -> ApiError {
         ApiError::missing("Project not found.")
     }
 
-    /// 404: no route has this path.
+    /// 404: no route matches the path.
     pub fn no_route() -> ApiError {
         ApiError::missing("Endpoint not found.")
     }
@@ -96,7 +96,7 @@ impl ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "invalid_request", "not_found", detail)
     }
 
-    /// 405: the path has no such method; `allow` lists those it has.
+    /// 405: the path does not support the method; `allow` is the value of the header `Allow`.
     pub fn method_not_allowed(method: &str, allow: &str) -> ApiError {
         let detail = format!("Method \"{method}\" not allowed.");
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "method_not_allowed", detail)
@@ -110,19 +110,19 @@ impl ApiError {
         self
     }
 
-    /// 400: the body, or a text inside it, is not what it should be.
+    /// 400: the body, or a value inside it, cannot be parsed.
     pub fn parse(detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "invalid_request", "parse_error", detail)
     }
 
-    /// 400: a field, or with `attr` None the whole, is not acceptable.
+    /// 400: the field `attr`, or without one the whole request, is invalid.
     pub fn invalid(code: &str, detail: impl Into<String>, attr: Option<&str>) -> ApiError {
         let mut error = ApiError::new(StatusCode::BAD_REQUEST, "validation_error", code, detail);
         error.attr = attr.map(str::to_owned);
         error
     }
 
-    /// 409: somebody else changed the same fields first.
+    /// 409: a concurrent request changed the same fields.
     pub fn conflict(detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::CONFLICT, "server_error", "conflict", detail)
     }
@@ -133,19 +133,19 @@ impl ApiError {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "request_timeout", detail)
     }
 
-    /// 413: the body is above the limit.
+    /// 413: the body is larger than the limit.
     pub fn too_large() -> ApiError {
         let detail = "Request body is too large.";
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", "payload_too_large", detail)
     }
 
-    /// 415: the body is of a type that the endpoint does not read.
-    pub fn media_type(found: &str) -> ApiError {
-        let detail = format!("Unsupported media type \"{found}\" in request.");
+    /// 415: the endpoint does not support the body's media type.
+    pub fn media_type(media_type: &str) -> ApiError {
+        let detail = format!("Unsupported media type \"{media_type}\" in request.");
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", "unsupported_media_type", detail)
     }
 
-    /// 422: what `attr` says does not fit the rest of the request.
+    /// 422: the value of `attr` contradicts the rest of the request.
     pub fn unprocessable(detail: impl Into<String>, attr: &str) -> ApiError {
         let mut error =
             ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", "invalid_input", detail);
@@ -153,7 +153,7 @@ impl ApiError {
         error
     }
 
-    /// 429: the key has asked too often; it may again in `seconds`.
+    /// 429: the API key exceeded its rate limit; retry after `seconds`.
     pub fn throttled(seconds: u64) -> ApiError {
         let unit = if seconds == 1 { "second" } else { "seconds" };
         let detail = format!("Request was throttled. Expected available in {seconds} {unit}.");
@@ -161,40 +161,40 @@ impl ApiError {
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
 
-    /// 503: try again in `seconds`.
+    /// 503: retry after `seconds`.
     pub fn busy(seconds: u32) -> ApiError {
         ApiError::busy_because(seconds, "The service is busy. Try again later.")
     }
 
-    /// 503 with a detail of its own: the same request can be answered after so many seconds.
+    /// 503 with `detail`: the same request will succeed after `seconds`.
     pub fn busy_because(seconds: u32, detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "service_unavailable", detail)
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
 
-    /// 503 with `code` and `detail`: it cannot be answered, and asking again will not help soon.
+    /// 503 with `code` and `detail`: a retry will not succeed soon.
     pub fn unavailable(code: &str, detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", code, detail)
             .with_header(header::RETRY_AFTER, "60")
     }
 
-    /// 500: something that should not happen did. `cause` is logged here, once, and shown to nobody.
+    /// 500: an unexpected error. `cause` is logged here, once, and never sent.
     pub fn internal(cause: &dyn std::fmt::Display) -> ApiError {
         tracing::error!(cause = %cause, "a request failed");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "error", "A server error occurred.")
     }
 
-    /// The status of the answer.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The text for people.
+    /// The message for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The body of the answer.
+    /// The response body.
     pub fn body(&self) -> Value {
         json!({"type": self.kind, "code": self.code, "detail": self.detail, "attr": self.attr})
     }
@@ -207,7 +207,7 @@ impl From<StoreError> for ApiError {
                 tracing::warn!(cause = %error, "the store is busy");
                 ApiError::busy(1)
             }
-            StoreError::Unavailable(why) => ApiError::unavailable("storage_unavailable", why),
+            StoreError::Unavailable(cause) => ApiError::unavailable("storage_unavailable", cause),
             StoreError::TooLarge => {
                 ApiError::invalid("invalid_input", "The record is too large to be stored.", None)
             }

@@ -1,6 +1,7 @@
-//! In whose name work is done: tells the functions apart where one process runs them all and notes who calls what.
+//! A task-local with the name of the function on whose behalf a task runs. Tests run all functions in one process and use it
+//! to record which function makes which AWS calls.
 //!
-//! Must stay true: nothing that a caller can see depends on it.
+//! Must stay true: no response depends on it.
 
 use std::sync::Arc;
 
@@ -8,17 +9,17 @@ tokio::task_local! {
     static NAME: Arc<str>;
 }
 
-/// Runs `work` in this name.
+/// Runs `work` with this function name.
 pub async fn with_function_name<F: Future>(name: &str, work: F) -> F::Output {
     NAME.scope(name.into(), work).await
 }
 
-/// The name, if there is one.
+/// The current function name, if one is set.
 pub fn function_name() -> Option<Arc<str>> {
     NAME.try_with(Arc::clone).ok()
 }
 
-/// `work` in the name in which this is called, for a task of its own.
+/// Wraps `work`, to be spawned as a new task, so that it runs with the caller's function name.
 pub fn inherit_function_name<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let name = function_name();
     async move {
@@ -35,12 +36,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_has_the_name_of_whoever_started_it() {
-        let within = with_function_name("flags", async {
+    async fn a_spawned_task_inherits_the_function_name() {
+        let inherited = with_function_name("flags", async {
             tokio::spawn(inherit_function_name(async { function_name() })).await.unwrap()
         })
         .await;
-        assert_eq!(within.as_deref(), Some("flags"));
+        assert_eq!(inherited.as_deref(), Some("flags"));
         assert_eq!(tokio::spawn(inherit_function_name(async { function_name() })).await.unwrap(), None);
     }
 }

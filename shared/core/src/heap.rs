@@ -1,21 +1,20 @@
-//! How many bytes the current thread has allocated, where the allocator of the binary counts that.
+//! Net heap allocation of the current thread, if the binary's global allocator counts it.
 //!
-//! A library cannot read it from an allocator that it does not know, so the binary names a function that does. Must stay
-//! true: without such a function nothing is counted and everything else works as before.
+//! A library does not know the allocator of the binary, so the binary registers a function that reads its counter. Must
+//! stay true: without such a function nothing is counted and everything else works the same.
 
 use std::sync::OnceLock;
 
 static COUNTER: OnceLock<fn() -> i64> = OnceLock::new();
 
-/// Names the function that returns how many bytes the current thread has allocated, less those it has freed. The first
-/// one stays.
+/// Registers the function that returns the net bytes allocated by the current thread. Only the first call has an effect.
 pub fn set_allocation_counter(counter: fn() -> i64) {
-    // A second call would change the meaning of differences that are being measured.
+    // A second counter would invalidate differences that are being measured.
     let _ = COUNTER.set(counter);
 }
 
-/// Bytes that the current thread has allocated less those it has freed, which may be negative: memory is often freed by
-/// another thread. Only the difference of two values means something. `None` where nothing counts them.
+/// Bytes that the current thread has allocated minus those it has freed. May be negative, because memory is often freed by
+/// another thread; only the difference of two values is meaningful. `None` without a registered counter.
 pub fn thread_bytes() -> Option<i64> {
     COUNTER.get().map(|counter| counter())
 }

@@ -1,12 +1,13 @@
-//! Creating once: a create that is sent again with the same `Idempotency-Key` makes nothing, and is answered as the first.
+//! The `Idempotency-Key` header: a create request that is retried with the same key creates nothing and gets the record of
+//! the first one.
 //!
-//! A row under the hash of the caller's API key and the header's text says what was created, and by which request. It is
-//! written in the transaction that creates the record, so there is a row exactly where there is a record, whoever dies when.
-//! Two that are sent at once both try; the row lets one of them through, and the other answers with what that one made. A
-//! row is kept for a day at least. After the draft "The Idempotency-Key HTTP Header Field" of the IETF: another request
-//! under the same key is a 422.
+//! A row under the hash of the API key and the header's value stores a digest of the request and the id of the record. It
+//! is written in the transaction that creates the record, so the row exists exactly if the record does, wherever the
+//! process crashes. Of two concurrent requests one transaction succeeds, and the other request returns its record. A row is
+//! kept for at least a day. Follows the IETF draft "The Idempotency-Key HTTP Header Field": a different request with the
+//! same key is a 422.
 //!
-//! Must stay true: a key of somebody else never leads to a record; who may not see what was created is not shown it.
+//! Must stay true: another API key's idempotency keys never match; the record is returned only to a caller who may read it.
 
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
@@ -20,74 +21,74 @@ use crate::http::Call;
 use crate::store::keys;
 use crate::store::{Guard, Item, Key, StoreError, Write};
 
-/// The header.
+/// The request header.
 const HEADER: &str = "Idempotency-Key";
-/// Longest text of the header.
+/// Maximum length of the header.
 pub const BYTES_MAX: usize = 255;
-/// What an answer says that was given before.
-const REPLAYED: &str = "Idempotent-Replayed";
-/// How long a row is kept.
-const KEPT_SECONDS: i64 = 24 * 3600;
+/// Response header of a repeated request.
+const REPLAYED_HEADER: &str = "Idempotent-Replayed";
+/// Time to live of a row.
+const TTL_SECONDS: i64 = 24 * 3600;
 
-/// What was created under a key.
+/// The body of a row.
 #[derive(Debug, Serialize, Deserialize)]
-struct Made {
+struct IdempotencyRecord {
     /// The digest of the request.
     request: String,
-    /// The record, as paths name it.
+    /// The id of the created record, as in paths.
     id: String,
 }
 
-/// What a request says of itself.
-struct Once {
+/// The idempotency key of a request and its digest.
+struct IdempotentRequest {
     row: Key,
-    request: String,
+    digest: String,
 }
 
-impl Once {
-    /// None where the request has no such header, or no API key.
-    fn of(call: &Call) -> ApiResult<Option<Once>> {
+impl IdempotentRequest {
+    /// `None` if the request has no such header, or no API key. 400 for an invalid header.
+    fn parse(call: &Call) -> ApiResult<Option<IdempotentRequest>> {
         let Some(text) = call.headers.get(HEADER) else { return Ok(None) };
         let is_printable =
             |text: &&str| !text.is_empty() && text.bytes().all(|byte| (32..127).contains(&byte));
         let text = text.to_str().ok().filter(is_printable).filter(|text| text.len() <= BYTES_MAX);
-        let wrong = || {
+        let invalid = || {
             let detail = format!("Ensure this header has 1 to {BYTES_MAX} printable ASCII characters.");
             ApiError::invalid("invalid_input", detail, Some(HEADER))
         };
-        let text = text.ok_or_else(wrong)?;
+        let text = text.ok_or_else(invalid)?;
         let Some(credential) = call.credential() else { return Ok(None) };
         let row = keys::once(&hash_key(&format!("{}\n{text}", hash_key(&credential.key))));
         let path = call.url.path.trim_end_matches('/');
         let mut request = format!("{} {path}\n", call.method).into_bytes();
         request.extend_from_slice(call.bytes());
-        Ok(Some(Once { row, request: crate::auth::hash_bytes(&request) }))
+        Ok(Some(IdempotentRequest { row, digest: crate::auth::hash_bytes(&request) }))
     }
 
-    /// What was created already; 422 where another request did.
-    async fn made(&self, app: &App) -> ApiResult<Option<String>> {
+    /// The id of the record that was created already; 422 if a different request created it.
+    async fn find_created(&self, app: &App) -> ApiResult<Option<String>> {
         let Some(item) = app.store.records.get(&self.row).await? else { return Ok(None) };
-        let made: Made = item.body()?;
-        if made.request != self.request {
+        let created: IdempotencyRecord = item.body()?;
+        if created.request != self.digest {
             let detail = "This key was used for another request.";
             return Err(ApiError::unprocessable(detail, HEADER));
         }
-        Ok(Some(made.id))
+        Ok(Some(created.id))
     }
 }
 
-/// The write that notes that `call` creates the record `id`, for the transaction that does; none where it does not ask to.
+/// The row of `call`, to be written in the transaction that creates the record `id`; `None` without the header.
 pub fn idempotency_write(call: &Call, id: impl std::fmt::Display) -> ApiResult<Option<Write>> {
-    let Some(once) = Once::of(call)? else { return Ok(None) };
-    let made = Made { request: once.request, id: id.to_string() };
-    let item: Result<Item, StoreError> = Item::new(once.row, &made);
-    // The store forgets by the machine's clock, whatever clock the service is told to have.
-    let until = Clock::Running.now(None).timestamp() + KEPT_SECONDS;
-    Ok(Some(Write::Put(item?.expiring(until), Guard::Absent)))
+    let Some(request) = IdempotentRequest::parse(call)? else { return Ok(None) };
+    let record = IdempotencyRecord { request: request.digest, id: id.to_string() };
+    let item: Result<Item, StoreError> = Item::new(request.row, &record);
+    // DynamoDB expires items by the real time, even if the service runs with a frozen clock.
+    let expires_at = Clock::Running.now(None).timestamp() + TTL_SECONDS;
+    Ok(Some(Write::Put(item?.expiring(expires_at), Guard::Absent)))
 }
 
-/// Answers with `create`, which writes what [`idempotency_write`] gives it with the record; or, where the record was created before,
-/// as `retrieve` does, which gets the call with the record's id as the parameter `id`.
+/// Calls `create`, which must write the row of [`idempotency_write`] in its transaction. If the record was created before,
+/// calls `retrieve` instead, with the record's id as the path parameter `id`, and responds with 201.
 pub async fn create_idempotently<
     C: Future<Output = ApiResult<Response>>,
     R: Future<Output = ApiResult<Response>>,
@@ -97,19 +98,19 @@ pub async fn create_idempotently<
     create: impl FnOnce(Call) -> C,
     retrieve: impl FnOnce(Call) -> R,
 ) -> ApiResult<Response> {
-    let Some(once) = Once::of(&call)? else { return Box::pin(create(call)).await };
-    let mut made = once.made(app).await?;
-    if made.is_none() {
+    let Some(request) = IdempotentRequest::parse(&call)? else { return Box::pin(create(call)).await };
+    let mut created = request.find_created(app).await?;
+    if created.is_none() {
         match Box::pin(create(call.clone())).await {
-            Ok(answer) => return Ok(answer),
-            // Perhaps because another one was faster.
-            Err(error) => made = Some(once.made(app).await?.ok_or(error)?),
+            Ok(response) => return Ok(response),
+            // A concurrent request may have created the record.
+            Err(error) => created = Some(request.find_created(app).await?.ok_or(error)?),
         }
     }
-    let mut call = call.with_param("id", &made.unwrap_or_default());
+    let mut call = call.with_param("id", &created.unwrap_or_default());
     call.method = Method::GET;
-    let mut answer = Box::pin(retrieve(call)).await?;
-    *answer.status_mut() = StatusCode::CREATED;
-    answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    Ok(answer)
+    let mut response = Box::pin(retrieve(call)).await?;
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
+    Ok(response)
 }

@@ -1,4 +1,4 @@
-//! Random numbers, secrets and UUIDs. Nothing else in the product reads randomness.
+//! Random numbers, secrets and UUIDs. The only module that reads randomness.
 
 use uuid::Uuid;
 
@@ -9,9 +9,9 @@ pub fn random_below(bound: u64) -> u64 {
     if bound == 0 { 0 } else { random_u64() % bound }
 }
 
-/// A random text of `length` letters and digits.
+/// A random string of `length` letters and digits.
 pub fn random_text(length: usize) -> String {
-    // 248 is the largest multiple of 62 in a byte: larger bytes would make some characters likelier.
+    // 248 is the largest multiple of 62 in a byte: larger bytes are skipped, or some characters would be more likely.
     let mut text = String::with_capacity(length);
     while text.len() < length {
         let bytes = random_u64().to_le_bytes();
@@ -26,7 +26,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     std::array::from_fn(|_| random_u64().to_le_bytes()[0])
 }
 
-/// A new personal API key: `phx_` and 47 letters and digits, 280 bits of chance.
+/// A new personal API key: `phx_` and 47 letters and digits, 280 random bits.
 pub fn new_api_key() -> String {
     format!("phx_{}", random_text(47))
 }
@@ -36,14 +36,14 @@ pub fn new_project_token() -> String {
     format!("phc_{}", random_text(43))
 }
 
-/// A new UUID. Those of one process ascend, so that entries of one instant keep the order of their writing, a frozen
-/// clock included.
+/// A new UUID. UUIDs of one process ascend, so that log entries with the same instant keep their order, also with a frozen
+/// clock.
 pub fn new_uuid() -> Uuid {
     Uuid::now_v7()
 }
 
 fn random_u64() -> u64 {
     let (high, low) = Uuid::new_v4().as_u64_pair();
-    // A version 4 UUID has six fixed bits, four in the upper half and two in the lower: fold them away.
+    // A version 4 UUID has six fixed bits, four in the upper half and two in the lower: mix them with random ones.
     high.rotate_left(32) ^ low.rotate_left(4)
 }

@@ -1,7 +1,7 @@
-//! Running a router as a Lambda function.
+//! Runs a router as a Lambda function.
 //!
-//! Must stay true: nothing that a request began goes on behind its response, because the process is halted there, and
-//! goes on minutes later, with connections that have died meanwhile, or never.
+//! Must stay true: no work of a request continues after its response, because Lambda freezes the process there and resumes
+//! it minutes later, with closed connections, or never.
 
 mod metrics;
 
@@ -18,19 +18,19 @@ use crate::auth::KeyCache;
 use crate::http::{RequestId, StagePrefix};
 use crate::traces::{self, Sending};
 
-/// Why a function could not start or go on.
+/// Why a function cannot start or continue.
 pub use lambda_http::Error;
 
-/// Answers invocations with `router` until the environment ends. Panics become reported errors, not dead processes.
-/// Answers wait for the notes that `keys` follows.
+/// Handles invocations with `router` until the environment is shut down. A panic is reported as an error and does not end
+/// the process. Responses wait for the background writes of `keys`.
 pub async fn run(router: Router, keys: KeyCache) -> Result<(), Error> {
-    lambda_http::run_concurrent(service_fn(move |request| answer(router.clone(), keys.clone(), request)))
+    lambda_http::run_concurrent(service_fn(move |request| handle(router.clone(), keys.clone(), request)))
         .await
 }
 
-/// Writes structured logs to where the platform collects them.
+/// Initializes JSON logs on standard output, metrics and traces.
 pub fn start_logging() {
-    let metrics = crate::config::metrics_of().map(metrics::Metrics::of);
+    let metrics = crate::config::metrics_of().map(metrics::MetricsLayer::new);
     tracing_subscriber::registry()
         .with(crate::config::logged("info"))
         .with(
@@ -43,7 +43,7 @@ pub fn start_logging() {
     }
 }
 
-async fn answer(router: Router, keys: KeyCache, mut request: Request) -> Result<Response<Body>, Error> {
+async fn handle(router: Router, keys: KeyCache, mut request: Request) -> Result<Response<Body>, Error> {
     if let Some(prefix) = stage_prefix(&request) {
         request.extensions_mut().insert(StagePrefix(prefix));
     }
@@ -67,7 +67,7 @@ async fn answer(router: Router, keys: KeyCache, mut request: Request) -> Result<
     Ok(Response::from_parts(parts, body))
 }
 
-/// The id that the gateway gave the request, and tells its caller.
+/// The request id that the gateway assigned and returns to the caller.
 fn request_id(request: &Request) -> Option<String> {
     match request.extensions().get::<RequestContext>()? {
         RequestContext::ApiGatewayV2(context) => context.request_id.clone(),
@@ -76,7 +76,7 @@ fn request_id(request: &Request) -> Option<String> {
     }
 }
 
-/// The path prefix that a named stage of a gateway stands for.
+/// The path prefix of a named gateway stage.
 fn stage_prefix(request: &Request) -> Option<String> {
     let stage = match request.extensions().get::<RequestContext>()? {
         RequestContext::ApiGatewayV2(context) => context.stage.clone(),
@@ -121,38 +121,38 @@ mod tests {
     #[tokio::test]
     async fn an_event_of_a_named_stage_reaches_its_route_with_its_body_decoded() {
         let request = event("POST", "/prod/api/echo/", "prod", "AAECAw==");
-        let response = answer(router(), KeyCache::default(), request).await.unwrap();
+        let response = handle(router(), KeyCache::default(), request).await.unwrap();
         assert_eq!(response.body(), &Body::Text("/prod/api/echo/ 4".to_owned()));
         let request = event("POST", "/api/echo", "$default", "");
         assert_eq!(
-            answer(router(), KeyCache::default(), request).await.unwrap().body(),
+            handle(router(), KeyCache::default(), request).await.unwrap().body(),
             &Body::Text("/api/echo 0".to_owned())
         );
     }
 
-    /// On one thread: a task that nobody waits for does not come to its end.
+    /// On one thread, a task that is not awaited does not complete.
     #[tokio::test]
-    async fn a_response_waits_for_what_goes_on_beside_it() {
+    async fn a_response_waits_for_background_writes() {
         let (keys, done) = (KeyCache::default(), Arc::new(AtomicBool::new(false)));
         let (own, end) = (keys.clone(), done.clone());
         let handler = move || async move {
-            own.follow(tokio::spawn(async move {
+            own.track(tokio::spawn(async move {
                 tokio::task::yield_now().await;
                 end.store(true, Ordering::SeqCst);
             }));
         };
         let router = edge(Router::new().route("/api/noted", get(handler)), Clock::Running);
-        answer(router, keys, event("GET", "/api/noted", "$default", "")).await.unwrap();
+        handle(router, keys, event("GET", "/api/noted", "$default", "")).await.unwrap();
         assert!(done.load(Ordering::SeqCst));
     }
 
     #[tokio::test]
-    async fn packed_answers_are_binary_and_empty_ones_have_no_body() {
+    async fn compressed_responses_are_binary_and_empty_ones_have_no_body() {
         let response =
-            answer(router(), KeyCache::default(), event("GET", "/api/packed", "$default", "")).await.unwrap();
+            handle(router(), KeyCache::default(), event("GET", "/api/packed", "$default", "")).await.unwrap();
         assert_eq!(response.body(), &Body::Binary(vec![31, 139, 0, 255]));
         let response =
-            answer(router(), KeyCache::default(), event("GET", "/api/none", "$default", "")).await.unwrap();
+            handle(router(), KeyCache::default(), event("GET", "/api/none", "$default", "")).await.unwrap();
         assert_eq!(response.body(), &Body::Empty);
     }
 }

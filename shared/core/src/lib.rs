@@ -1,7 +1,13 @@
-//! What the functions share: API keys and scopes, projects, the HTTP edge, and the one place that speaks to DynamoDB.
+//! Code shared by all Lambda functions: authentication, projects, HTTP middleware, and the DynamoDB client.
 //!
-//! It knows neither the calculation engine nor the event store. A handler never sees an SDK type: it gets a [`Call`],
-//! asks [`App`] for the project that the caller may use, and answers with JSON or an [`ApiError`].
+//! This crate does not depend on the calculation engine or the event store. Handlers never see AWS SDK types: a handler gets
+//! a [`Call`], authorizes the caller for a project through [`App`], and returns JSON or an [`ApiError`].
+//!
+//! * [`http`]: routes, request parsing, responses, CORS, the request log.
+//! * [`auth`]: API keys, scopes, project tokens, sharing links; caches of keys and tokens.
+//! * [`store`]: items, keys, queries and transactions of the two DynamoDB tables.
+//! * [`activity`]: the activity log. [`idempotency`]: the `Idempotency-Key` header. [`throttle`]: rate limits.
+//! * [`request_metrics`], [`traces`], [`lambda`]: what a request consumed, OpenTelemetry spans, the Lambda runtime.
 //!
 //! [`Call`]: http::Call
 //! [`App`]: app::App

@@ -1,10 +1,11 @@
 //! Encryption of secret payloads at rest.
 //!
-//! A sealed text is `pennon-sealed:1:{key}:{base64 of nonce, ciphertext and tag}`: AES-256-GCM under the key that is named
-//! by the start of its digest, with a random nonce, bound to the place where the text lies, so that it cannot be moved.
+//! A sealed text is `pennon-sealed:1:{key}:{base64 of nonce, ciphertext and tag}`: AES-256-GCM with a random nonce, under
+//! the key whose digest starts with `{key}`. The place where the text is stored is the associated data, so that a sealed text
+//! cannot be moved.
 //!
-//! Must stay true: of several keys the first seals and all open, so a key is replaced by putting a new one before it;
-//! no key shows itself in a log; a text that cannot be opened is an error and never a wrong text.
+//! Must stay true: of several keys the first one seals and all of them open, so a key is rotated by putting a new one
+//! before it; keys never appear in a log; a text that cannot be opened is an error and never a wrong text.
 
 use std::sync::Arc;
 
@@ -14,43 +15,43 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sha2::{Digest, Sha256};
 
-/// The name of the setting, for those who have to change it.
+/// The environment variable, for error messages.
 pub const SETTING: &str = "PENNON_PAYLOAD_KEY";
 
-/// What every sealed text begins with; the number of its format comes behind.
+/// The prefix of every sealed text; the number of its format follows.
 const SEALED: &str = "pennon-sealed:";
 const PREFIX: &str = "pennon-sealed:1:";
 const KEY_BYTES: usize = 32;
 
-/// The keys of an installation; none until it is given some. Cheap to clone.
+/// The payload keys of an installation; possibly none. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct PayloadKeys(Arc<[Named]>);
+pub struct PayloadKeys(Arc<[PayloadKey]>);
 
 #[derive(Debug)]
-struct Named {
+struct PayloadKey {
     name: String,
-    /// Shows no secret when it is printed.
+    /// Its `Debug` output contains no secret.
     key: RandomizedNonceKey,
-    /// For codes; it follows from the key and does not tell it.
-    codes: hmac::Key,
+    /// For HMACs; derived from the key, which cannot be computed from it.
+    hmac_key: hmac::Key,
 }
 
-/// Why a text was not sealed or opened.
+/// Why a text could not be sealed or opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// There is no key, or not the one that it was sealed with.
+    /// There is no key, or not the one that the text was sealed with.
     #[error("no key for it in {SETTING}")]
     NoKey,
-    /// It is no sealed text of this place.
+    /// It is not a sealed text of this place.
     #[error("it was changed or moved since it was encrypted")]
     Damaged,
-    /// It is of another format.
+    /// It has a newer format.
     #[error("a newer release encrypted it")]
     Newer,
 }
 
 impl PayloadKeys {
-    /// Keys of 32 bytes each in base64, separated by commas.
+    /// Parses keys of 32 bytes each in base64, separated by commas.
     pub fn parse(text: &str) -> Result<PayloadKeys, String> {
         let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty()).map(|key| {
             let bytes = STANDARD_NO_PAD.decode(key.trim_end_matches('=')).unwrap_or_default();
@@ -58,19 +59,19 @@ impl PayloadKeys {
             let key = key.ok_or_else(|| {
                 format!("{SETTING} holds keys of {KEY_BYTES} bytes in base64, separated by commas")
             })?;
-            Ok(Named { name: name_of(&bytes), key, codes: code_key(&bytes) })
+            Ok(PayloadKey { name: name_of(&bytes), key, hmac_key: derive_hmac_key(&bytes) })
         });
         Ok(PayloadKeys(keys.collect::<Result<_, String>>()?))
     }
 
-    /// Whether there is no key.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Codes of `text` that only these keys make, one of each key, the first key's first.
+    /// The HMACs of `text` under each key, in the order of the keys.
     pub fn codes(&self, text: &str) -> Vec<Vec<u8>> {
-        self.0.iter().map(|named| code(&named.codes, text)).collect()
+        self.0.iter().map(|key| hmac_sha256(&key.hmac_key, text)).collect()
     }
 
     /// Seals `text` for `place`.
@@ -90,38 +91,38 @@ impl PayloadKeys {
             false => PayloadError::Damaged,
         })?;
         let (name, body) = rest.split_once(':').ok_or(PayloadError::Damaged)?;
-        let named = self.0.iter().find(|named| named.name == name).ok_or(PayloadError::NoKey)?;
+        let payload_key = self.0.iter().find(|key| key.name == name).ok_or(PayloadError::NoKey)?;
         let mut body = STANDARD.decode(body).map_err(|_| PayloadError::Damaged)?;
         let (nonce, bytes) = body.split_at_mut_checked(NONCE_LEN).ok_or(PayloadError::Damaged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| PayloadError::Damaged)?;
-        let text = named.key.open_in_place(nonce, Aad::from(place.as_bytes()), bytes);
+        let text = payload_key.key.open_in_place(nonce, Aad::from(place.as_bytes()), bytes);
         let text = text.map_err(|_| PayloadError::Damaged)?;
         String::from_utf8(text.to_vec()).map_err(|_| PayloadError::Damaged)
     }
 }
 
-/// A code of `text` that only `secret` makes.
+/// The HMAC of `text` under a key derived from `secret`.
 pub fn code_by(secret: &[u8], text: &str) -> Vec<u8> {
-    code(&code_key(secret), text)
+    hmac_sha256(&derive_hmac_key(secret), text)
 }
 
-fn code(key: &hmac::Key, text: &str) -> Vec<u8> {
+fn hmac_sha256(key: &hmac::Key, text: &str) -> Vec<u8> {
     hmac::sign(key, text.as_bytes()).as_ref().to_vec()
 }
 
-/// The key of codes that belongs to a secret: another one than what encrypts, so that neither use weakens the other.
-fn code_key(secret: &[u8]) -> hmac::Key {
+/// Derives the HMAC key of a secret. It differs from the encryption key, so that neither use weakens the other.
+fn derive_hmac_key(secret: &[u8]) -> hmac::Key {
     let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"pennon codes");
     hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
 }
 
-/// Whether `text` has the form of a sealed one. No JSON text has.
+/// Whether `text` is a sealed text. No JSON text starts with the prefix.
 pub fn is_sealed(text: &str) -> bool {
-    // Also of a newer release: it must not be taken for a payload in clear.
+    // Also for newer formats, which must not be taken for plaintext payloads.
     text.starts_with(SEALED)
 }
 
-/// A new key in the form of the setting.
+/// A new random key in base64, the format of the setting.
 pub fn new_key() -> String {
     STANDARD.encode(crate::ids::random_bytes::<KEY_BYTES>())
 }

@@ -1,8 +1,8 @@
-//! What one request took, counted while it is answered and told in its line of the log.
+//! Metrics of one request: route, project, DynamoDB calls and capacity units, bytes of events. Written to the request log.
 //!
-//! Whoever answers a request runs under [`with_metrics`]; whatever happens in the same task notes itself by [`record`], wherever
-//! it is, without being handed anything. Must stay true: nothing that was sent is in it, no key, no token and no body;
-//! outside of a request a note is nothing.
+//! A request runs inside [`with_metrics`], which stores its metrics in a task-local; code in the same task updates them by
+//! [`record`] without passing them around. Must stay true: metrics contain nothing that was sent, no key, token or body;
+//! outside of a request [`record`] does nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,38 +13,37 @@ tokio::task_local! {
     static CURRENT: Arc<RequestMetrics>;
 }
 
-/// Hexadecimal digits of a key's hash that the log calls it by.
+/// Hexadecimal digits of an API key's hash that identify it in the log.
 const KEY_ID_DIGITS: usize = 12;
 
-/// Counts of one request.
+/// Metrics of one request.
 #[derive(Debug, Default)]
 pub struct RequestMetrics {
     route: OnceLock<String>,
     key: OnceLock<String>,
-    /// 0 is none: projects are numbered from 1.
+    /// 0 means none: project ids start at 1.
     project: AtomicU64,
     round_trips: AtomicU64,
-    /// In tenths, because a unit of reading may be half.
+    /// In tenths, because a read may take half a capacity unit.
     read_tenths: AtomicU64,
     write_tenths: AtomicU64,
     bytes_read: AtomicU64,
-    /// Where the request is traced: its calls to the tables.
+    /// The calls to DynamoDB; `None` if the request is not traced.
     calls: Option<Mutex<Vec<CallSpan>>>,
 }
 
-/// Runs `work`, which notes what it takes in `metrics`.
+/// Runs `work` with `metrics` as the current request's metrics.
 pub async fn with_metrics<F: Future>(metrics: Arc<RequestMetrics>, work: F) -> F::Output {
     CURRENT.scope(metrics, work).await
 }
 
-/// Lets `change` note something of the request that this task answers, if it answers one.
+/// Updates the metrics of the current task's request; does nothing outside of a request.
 pub fn record(change: impl FnOnce(&RequestMetrics)) {
-    // Outside of a request there is nobody to be told.
     let _ = CURRENT.try_with(|metrics| change(metrics));
 }
 
 impl RequestMetrics {
-    /// That of a request whose calls are kept too, where it is traced.
+    /// Empty metrics. Calls to DynamoDB are recorded one by one if the request is traced.
     pub fn new(is_traced: bool) -> RequestMetrics {
         RequestMetrics { calls: is_traced.then(Mutex::default), ..RequestMetrics::default() }
     }
@@ -59,67 +58,67 @@ impl RequestMetrics {
         }
     }
 
-    /// The calls to the tables, where the request is traced.
+    /// The calls to DynamoDB; empty if the request is not traced.
     pub fn calls(&self) -> Vec<CallSpan> {
         let calls = self.calls.as_ref().map(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner));
         calls.map(|calls| calls.clone()).unwrap_or_default()
     }
 
-    /// The route as the router has it, such as `/api/projects/{project_id}/insights`.
+    /// Sets the route pattern, such as `/api/projects/{project_id}/insights`.
     pub fn set_route(&self, route: &str) {
-        // The first one is the whole one.
+        // The first call has the full pattern.
         let _ = self.route.set(route.to_owned());
     }
 
-    /// The key, by what it is looked up by: `sha256$` and a hash.
+    /// Sets the API key, by its lookup form `sha256$` and a hash.
     pub fn set_key(&self, hash: &str) {
         let digits = hash.rsplit('$').next().unwrap_or_default();
         let _ = self.key.set(digits.chars().take(KEY_ID_DIGITS).collect());
     }
 
-    /// The project that is asked about.
+    /// Sets the project.
     pub fn set_project(&self, project: u64) {
         self.project.store(project, Ordering::Relaxed);
     }
 
-    /// One call to a table, which took so many units of reading or writing.
+    /// Adds one call to DynamoDB with its read and write capacity units.
     pub(crate) fn add_round_trip(&self, read: f64, write: f64) {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         self.read_tenths.fetch_add(tenths(read), Ordering::Relaxed);
         self.write_tenths.fetch_add(tenths(write), Ordering::Relaxed);
     }
 
-    /// So many bytes of stored events were read.
+    /// Adds bytes of stored events that were read.
     pub fn add_bytes_read(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The route; empty where no route was found.
+    /// The route; empty if none matched.
     pub fn route(&self) -> &str {
         self.route.get().map_or("", String::as_str)
     }
 
-    /// The key's name in the log; empty without a key.
+    /// The API key's id in the log; empty without a key.
     pub fn key(&self) -> &str {
         self.key.get().map_or("", String::as_str)
     }
 
-    /// The project, where one was asked about.
+    /// The project, if there is one.
     pub fn project(&self) -> Option<u64> {
         Some(self.project.load(Ordering::Relaxed)).filter(|project| *project > 0)
     }
 
-    /// Calls to the tables.
+    /// Number of calls to DynamoDB.
     pub fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
 
-    /// Units that were read.
+    /// Consumed read capacity units.
     pub fn read_units(&self) -> f64 {
         self.read_tenths.load(Ordering::Relaxed) as f64 / 10.0
     }
 
-    /// Units that were written.
+    /// Consumed write capacity units.
     pub fn write_units(&self) -> f64 {
         self.write_tenths.load(Ordering::Relaxed) as f64 / 10.0
     }
@@ -130,7 +129,7 @@ impl RequestMetrics {
     }
 }
 
-/// Units are told as halves and wholes.
+/// DynamoDB reports halves and whole units.
 fn tenths(units: f64) -> u64 {
     (units.max(0.0) * 10.0).round() as u64
 }
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_noted_is_of_the_request_that_runs() {
+    async fn metrics_are_recorded_for_the_current_request() {
         let (one, two) = (Arc::new(RequestMetrics::default()), Arc::new(RequestMetrics::default()));
         record(|metrics| metrics.set_project(9));
         let work = |project: u64| async move {
@@ -151,15 +150,15 @@ mod tests {
         };
         tokio::join!(with_metrics(one.clone(), work(1)), with_metrics(two.clone(), work(2)));
         for (metrics, project) in [(one, 1), (two, 2)] {
-            let told =
+            let recorded =
                 (metrics.project(), metrics.round_trips(), metrics.read_units(), metrics.write_units());
-            assert_eq!(told, (Some(project), 2, 1.5, 2.0));
+            assert_eq!(recorded, (Some(project), 2, 1.5, 2.0));
         }
         assert_eq!(RequestMetrics::default().project(), None);
     }
 
     #[test]
-    fn a_key_is_called_by_the_beginning_of_its_hash() {
+    fn a_key_is_identified_by_a_prefix_of_its_hash() {
         let metrics = RequestMetrics::default();
         metrics.set_key(&crate::auth::hash_key("abc"));
         // FIPS 180-2, B.1

@@ -1,8 +1,8 @@
-//! How often a key may ask. Off unless the administrator switches it on.
+//! Rate limits per API key. Off unless the administrator configures them.
 //!
-//! Must stay true: calls are counted per key, by the hash under which it is stored; what is refused does not count; while
-//! it is off nothing is read or written. The window slides: the calls of the running minute (or hour) count whole, those
-//! of the one before by the share of it that still lies within the window.
+//! A sliding window counter: the calls of the current minute (or hour) count fully, those of the previous one by the share
+//! of it that is still inside the window. Must stay true: calls are counted per key, by its hash; rejected calls do not
+//! count; without limits nothing is read or written.
 
 use std::str::FromStr;
 
@@ -15,14 +15,14 @@ use crate::store::keys;
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 
-/// Calls that one key may make.
+/// The rate limits of each API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// Of all routes but the flag definitions, in a minute.
+    /// Calls per minute, of all routes but the flag definitions.
     pub burst: u64,
-    /// The same, in an hour.
+    /// Calls per hour, of the same routes.
     pub sustained: u64,
-    /// For flag definitions, in a minute.
+    /// Calls per minute for flag definitions.
     pub definitions: u64,
 }
 
@@ -32,8 +32,8 @@ impl Default for Rates {
     }
 }
 
-/// What `PENNON_RATE_LIMITS` and `--rate-limits` say: `on` for the usual rates, or some of `burst=N`, `sustained=N` and
-/// `definitions=N` with commas between, the others being the usual ones.
+/// The format of `PENNON_RATE_LIMITS` and `--rate-limits`: `on` for the defaults, or some of `burst=N`, `sustained=N` and
+/// `definitions=N` separated by commas; the others keep their defaults.
 impl FromStr for Rates {
     type Err = String;
 
@@ -43,30 +43,30 @@ impl FromStr for Rates {
             return Ok(rates);
         }
         for part in text.split(',') {
-            let (name, number) = part.split_once('=').ok_or_else(|| unusable(part))?;
+            let (name, number) = part.split_once('=').ok_or_else(|| invalid_rate(part))?;
             let number = number.trim().parse().ok().filter(|number| *number > 0);
-            let number = number.ok_or_else(|| unusable(part))?;
+            let number = number.ok_or_else(|| invalid_rate(part))?;
             match name.trim() {
                 "burst" => rates.burst = number,
                 "sustained" => rates.sustained = number,
                 "definitions" => rates.definitions = number,
-                _ => return Err(unusable(part)),
+                _ => return Err(invalid_rate(part)),
             }
         }
         Ok(rates)
     }
 }
 
-fn unusable(part: &str) -> String {
+fn invalid_rate(part: &str) -> String {
     format!("{part:?} is no rate limit; write `on`, or like `burst=480,sustained=4800,definitions=600`")
 }
 
-/// What calls are counted as.
+/// Which limits a call counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bucket {
-    /// Everything but the flag definitions.
+    /// `burst` and `sustained`: all routes but the flag definitions.
     General,
-    /// Flag definitions, which SDKs poll; they do not use up the rest.
+    /// `definitions`: flag definitions, which SDKs poll.
     Definitions,
 }
 
@@ -91,9 +91,9 @@ impl Rates {
         }
     }
 
-    /// Counts a call of the key with this hash; 429 when it is one too many.
+    /// Counts a call of the key with this hash; 429 if it exceeds a limit.
     ///
-    /// One batch read and, for each limit, one write beside the others.
+    /// Takes one batch read and then one write per limit, concurrently.
     pub async fn count(
         &self,
         records: &Table,
@@ -120,19 +120,19 @@ impl Rates {
         if let Some(wait) = wait.max() {
             return Err(ApiError::throttled(wait));
         }
-        // Calls that were counted meanwhile count too: each limit's counter only goes as far as there is room.
-        let added = limits.iter().zip(windows.chunks(2)).zip(counts.chunks(2)).map(
+        // The conditional write also respects calls that were counted concurrently.
+        let increments = limits.iter().zip(windows.chunks(2)).zip(counts.chunks(2)).map(
             async |((limit, windows), counts)| {
-                // Needed for one window more; the store may take its time to remove it.
+                // The counter is still needed for the next window; DynamoDB may expire it later.
                 let expiry = seconds.saturating_add(2 * limit.seconds);
-                let room = limit.room(counts[1], seconds % limit.seconds);
-                let counted = records.count_below(&windows[0], signed(room), signed(expiry)).await?;
+                let allowed = limit.allowed(counts[1], seconds % limit.seconds);
+                let counted = records.count_below(&windows[0], signed(allowed), signed(expiry)).await?;
                 Ok::<_, ApiError>(
-                    (!counted).then(|| limit.wait(counts[1], room, seconds % limit.seconds)).flatten(),
+                    (!counted).then(|| limit.wait(counts[1], allowed, seconds % limit.seconds)).flatten(),
                 )
             },
         );
-        let waits = futures::future::try_join_all(added).await?;
+        let waits = futures::future::try_join_all(increments).await?;
         match waits.into_iter().flatten().max() {
             Some(wait) => Err(ApiError::throttled(wait)),
             None => Ok(()),
@@ -145,27 +145,27 @@ fn signed(number: u64) -> i64 {
 }
 
 impl Limit {
-    /// Calls that the running window may hold `elapsed` seconds after its start, with this many in the one before.
-    fn room(&self, previous: u64, elapsed: u64) -> u64 {
+    /// Calls allowed in the current window, `elapsed` seconds after its start, after `previous` calls in the previous window.
+    fn allowed(&self, previous: u64, elapsed: u64) -> u64 {
         let left = self.seconds.saturating_sub(elapsed);
         let share = previous.saturating_mul(left).div_ceil(self.seconds);
         self.calls.saturating_sub(share)
     }
 
-    /// Whole seconds until one more call fits, if it does not fit now: `elapsed` seconds into the running window, with
-    /// this many calls in it and in the one before.
+    /// Whole seconds until one more call is allowed; `None` if it is allowed now: `elapsed` seconds after the start of the
+    /// current window, with `current` calls in it and `previous` calls in the previous one.
     fn wait(&self, previous: u64, current: u64, elapsed: u64) -> Option<u64> {
-        let room = self.calls.saturating_sub(1);
+        let others_max = self.calls.saturating_sub(1);
         let left = self.seconds.saturating_sub(elapsed);
-        // Calls of `before` count whole at a window's start and not at all at its end.
-        let until_at_most = |before: u64, most: u64, left: u64| {
-            let counted_for = most.saturating_mul(self.seconds).checked_div(before).unwrap_or(u64::MAX);
+        // Calls of the previous window count fully at the start of a window and not at all at its end.
+        let until_at_most = |previous: u64, most: u64, left: u64| {
+            let counted_for = most.saturating_mul(self.seconds).checked_div(previous).unwrap_or(u64::MAX);
             left.saturating_sub(counted_for)
         };
-        if current > room {
-            return Some(left + until_at_most(current, room, self.seconds)).map(|wait| wait.max(1));
+        if current > others_max {
+            return Some(left + until_at_most(current, others_max, self.seconds)).map(|wait| wait.max(1));
         }
-        Some(until_at_most(previous, room - current, left)).filter(|wait| *wait > 0)
+        Some(until_at_most(previous, others_max - current, left)).filter(|wait| *wait > 0)
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read() {
+    fn rates_are_parsed() {
         assert_eq!("on".parse(), Ok(Rates::default()));
         assert_eq!("burst=2".parse(), Ok(Rates { burst: 2, ..Rates::default() }));
         assert_eq!(
@@ -190,17 +190,17 @@ mod tests {
     const TEN: Limit = Limit { name: "ten", seconds: 60, calls: 10 };
 
     #[test]
-    fn a_fresh_window_takes_as_many_calls_as_the_limit_says() {
+    fn the_first_window_allows_as_many_calls_as_the_limit() {
         for current in 0..10 {
             assert_eq!(TEN.wait(0, current, 30), None, "{current}");
         }
-        // 30 s to the next window; there the ten count as nine at most from its sixth second on.
+        // 30 s to the next window, in which the ten calls count as nine from its sixth second on.
         assert_eq!(TEN.wait(0, 10, 30), Some(30 + 6));
     }
 
     #[test]
-    fn calls_of_the_window_before_count_by_their_share() {
-        // At the start all ten count, at half time five of them.
+    fn calls_of_the_previous_window_count_by_their_share() {
+        // At the start all ten count, halfway five of them.
         assert_eq!(TEN.wait(10, 0, 0), Some(6));
         assert_eq!(TEN.wait(10, 0, 6), None);
         assert_eq!(TEN.wait(10, 5, 30), Some(6));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_wait_a_call_fits() {
+    fn after_the_wait_a_call_is_allowed() {
         for calls in [1, 2, 7] {
             let limit = Limit { name: "some", seconds: 60, calls };
             for previous in 0..12 {
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_need_not_wait_finds_room() {
+    fn wait_and_allowed_agree() {
         for previous in 0..30 {
             for elapsed in 0..60 {
-                let room = TEN.room(previous, elapsed);
+                let allowed = TEN.allowed(previous, elapsed);
                 for current in 0..12 {
                     let fits = TEN.wait(previous, current, elapsed).is_none();
-                    assert_eq!(fits, current < room, "{previous} {current} {elapsed}");
+                    assert_eq!(fits, current < allowed, "{previous} {current} {elapsed}");
                 }
             }
         }

@@ -1,17 +1,17 @@
-//! The activity log: one entry per change, written in the change's own transaction.
+//! The activity log: one entry per change, written in the transaction of the change.
 //!
-//! The entry itself lies in the log of its scope, by month; the item's own log has a pointer to it; a counter says how
-//! many entries a scope has on a day. Must stay true: the three are written together, so that what a log says of its
-//! length is so, and a page far inside is found by counting days; entries come in the order of their instants, whatever
-//! the clock does ([`WriteTimes`]).
+//! The entry is stored in the log of its scope, partitioned by month; the log of the item has a pointer to it; a counter has
+//! the number of a scope's entries per day. Must stay true: the three are written together, so that the length of a log is
+//! exact and a page far inside is found by adding up days; entries are in the order of their instants, even if the clock
+//! goes back ([`WriteTimes`]).
 
-mod log;
-mod page;
-mod places;
+mod page_ranges;
+mod page_request;
+mod reader;
 mod write_times;
 
-pub use log::{item_log, scope_log};
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX};
+pub use page_request::{LIMIT_DEFAULT, LIMIT_MAX};
+pub use reader::{item_log, scope_log};
 pub(crate) use write_times::logs_of;
 pub use write_times::{WriteTimes, write_time};
 
@@ -26,28 +26,28 @@ use crate::model::User;
 use crate::store::keys::{self, ProjectId};
 use crate::store::{Guard, Item, Key, StoreError, Write};
 
-/// The scope of keys that reading a log asks for.
+/// The scope that reading a log requires.
 pub const READ: &str = "activity_log:read";
 
-/// What somebody did to an item.
+/// A change of an item by a user.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
-    /// What kind of item, in the log's word: `FeatureFlag`, `Insight`.
+    /// The kind of item: `FeatureFlag`, `Insight`.
     pub scope: &'a str,
-    /// Its number.
+    /// The item's id.
     pub item: u64,
-    /// What was done: `created`, `updated`, `deleted`, `restored` ...
+    /// The action: `created`, `updated`, `deleted`, `restored` ...
     pub activity: &'a str,
-    /// Who did it.
+    /// The user who made the change.
     pub user: &'a User,
-    /// When.
+    /// The time of the change.
     pub at: DateTime<Utc>,
-    /// What changed, in the form of the scope.
+    /// The changed fields, in the format of the scope.
     pub detail: Value,
 }
 
 impl Entry<'_> {
-    /// The writes that store the entry under the id `id`.
+    /// The writes that store the entry with this id.
     pub fn writes(&self, project: ProjectId, id: Uuid) -> Result<Vec<Write>, StoreError> {
         writes(project, &[(self, id)])
     }
@@ -65,8 +65,8 @@ impl Entry<'_> {
     }
 }
 
-/// The writes that store several entries, each under its id, in one transaction: an item of the store may be touched
-/// once only in it, so that days are counted together.
+/// The writes that store several entries with their ids in one transaction. A transaction may write each item only once, so
+/// the entries of a day are counted together.
 pub fn writes(project: ProjectId, entries: &[(&Entry<'_>, Uuid)]) -> Result<Vec<Write>, StoreError> {
     let mut days: BTreeMap<Key, i64> = BTreeMap::new();
     let mut writes = Vec::with_capacity(entries.len() * 2 + 1);

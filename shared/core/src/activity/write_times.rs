@@ -1,11 +1,10 @@
-//! The instant that a write is stored with: never before what its log has.
+//! The instant of a write: never before the newest entry of its activity log.
 //!
-//! A machine's clock can be set back, by hand or by its time service. An entry of the log would then sort before older
-//! ones, and pages of the log would be wrong. So a write takes the later of the clock and the newest instant that the
-//! logs have ([`never_before`]).
+//! A clock can be set back, by hand or by NTP. A new entry would then sort before older ones, and pages of the log would be
+//! wrong. So a write takes the later of the clock and the newest instant of its logs ([`never_before`]).
 //!
-//! Must stay true: the newest instant is read from a log once per process, beside what authorizes the
-//! request; instants that this process handed out since are remembered.
+//! Must stay true: the newest instant of a log is read once per process, concurrently with authorization; instants that this
+//! process assigned since are cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +14,29 @@ use futures::future::try_join_all;
 
 use crate::clock::never_before;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{End, Query, Span, StoreError, Table};
+use crate::store::{KeyRange, Query, RangeEnd, StoreError, Table};
 
-/// The logs that a request with this permission may write to.
+/// The logs that a request with this scope may write to.
 const LOGS: [(&str, &[&str]); 6] = [
     ("action:write", &["Action"]),
     ("cohort:write", &["Cohort"]),
-    // A dashboard may go with its insights.
+    // Deleting a dashboard may delete its insights.
     ("dashboard:write", &["Dashboard", "Insight"]),
     ("feature_flag:write", &["FeatureFlag"]),
     ("insight:write", &["Insight"]),
     ("sharing_configuration:write", &["Insight"]),
 ];
-/// Characters of the instant that a log's sort keys begin with.
+/// Length of the instant at the start of a log's sort keys.
 const INSTANT_CHARS: usize = "2026-01-05T10:00:00.000000".len();
-/// Most logs whose newest instants a process remembers.
+/// Maximum number of logs in the cache.
 const LOGS_MAX: usize = 50_000;
 
-/// The logs that a request with the permission `name` may write to; none for one that only reads.
+/// The logs that a request with this scope may write to; none for a read scope.
 pub(crate) fn logs_of(name: &str) -> &'static [&'static str] {
     LOGS.iter().find(|(known, _)| *known == name).map_or(&[], |(_, logs)| logs)
 }
 
-/// The newest instant of each log, as far as this process knows.
+/// A cache of the newest instant of each log.
 #[derive(Debug, Clone, Default)]
 pub struct WriteTimes(Arc<Mutex<HashMap<Log, DateTime<Utc>>>>);
 
@@ -45,7 +44,7 @@ pub struct WriteTimes(Arc<Mutex<HashMap<Log, DateTime<Utc>>>>);
 type Log = (ProjectId, &'static str);
 
 impl WriteTimes {
-    /// Reads the newest instants of `logs`, unless they are known. `now` is the request's.
+    /// Reads the newest instants of `logs`, unless they are cached. `now` is the instant of the request.
     pub(crate) async fn load(
         &self,
         records: &Table,
@@ -54,16 +53,16 @@ impl WriteTimes {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let unknown = logs.iter().copied().filter(|log| self.newest((project, *log)).is_none());
-        let found = unknown.map(async |log| {
+        let loads = unknown.map(async |log| {
             let newest = newest_of(records, project, log, now).await?;
             self.raise((project, log), newest.unwrap_or(DateTime::UNIX_EPOCH));
             Ok::<_, StoreError>(())
         });
-        try_join_all(found).await?;
+        try_join_all(loads).await?;
         Ok(())
     }
 
-    /// The instant of a write to `logs` at `now`.
+    /// Assigns the instant of a write to `logs` at `now`.
     pub fn next(&self, project: ProjectId, logs: &[&'static str], now: DateTime<Utc>) -> DateTime<Utc> {
         let newest = logs.iter().filter_map(|log| self.newest((project, *log))).max();
         let at = newest.map_or(now, |newest| never_before(now, newest));
@@ -85,7 +84,7 @@ impl WriteTimes {
     }
 }
 
-/// The instant of a write to `log` at `now` that no request makes: read from the log as it is.
+/// The instant of a write to `log` at `now` outside of a request, without a cache.
 pub async fn write_time(
     records: &Table,
     project: ProjectId,
@@ -97,7 +96,7 @@ pub async fn write_time(
     Ok(times.next(project, &[log], now))
 }
 
-/// The newest instant of one log. Where the newest entry is of an earlier month than `now`, none is needed.
+/// The newest instant of a log; `None` if its newest entry is in an earlier month than `now`.
 async fn newest_of(
     records: &Table,
     project: ProjectId,
@@ -106,14 +105,14 @@ async fn newest_of(
 ) -> Result<Option<DateTime<Utc>>, StoreError> {
     let month = now.format("%Y-%m").to_string();
     let newest_in = async |month: &str| {
-        let span = Span::partition(keys::activity_month_pk(project, scope, month));
-        let newest = records.keys(&span, End::Last, 0, 1).await?.pop();
+        let range = KeyRange::partition(keys::activity_month_pk(project, scope, month));
+        let newest = records.keys(&range, RangeEnd::Last, 0, 1).await?.pop();
         Ok::<_, StoreError>(newest.and_then(|key| instant_of(&key.sk)))
     };
     let days = Query::partition(keys::activity_days_pk(project, scope)).descending().limit(1);
     let (newest, days) = tokio::try_join!(newest_in(&month), records.query(days))?;
     match days.first().and_then(|day| day.key.sk.get(..keys::MONTH_CHARS)) {
-        // The clock went back over the end of a month.
+        // The clock went back across the start of a month.
         Some(later) if later > month.as_str() => newest_in(later).await,
         _ => Ok(newest),
     }
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_handed_out_never_go_back() {
+    fn assigned_instants_never_go_back() {
         let at = |text: &str| DateTime::parse_from_rfc3339(text).unwrap().to_utc();
         let times = WriteTimes::default();
         let given =

@@ -1,4 +1,4 @@
-//! The caller, and what the caller may do in a project.
+//! The authenticated caller, and the caller's access to a project.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::error::{ApiError, ApiResult};
 use crate::model::{Level, Project, User};
 use crate::store::keys::ProjectId;
 
-/// Who calls.
+/// An authenticated caller: an API key and its user.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub(super) key: Arc<KeyRecord>,
 }
 
 impl Caller {
-    /// Somebody without a key: no user has the number 0.
-    fn nobody() -> Caller {
+    /// A caller without an API key. No user has the id 0.
+    fn anonymous() -> Caller {
         let user = User {
             id: 0,
             uuid: Uuid::nil(),
@@ -49,17 +49,17 @@ impl Caller {
         Caller { key: Arc::new(key) }
     }
 
-    /// The key's owner.
+    /// The user who owns the key.
     pub fn user(&self) -> &User {
         &self.key.user
     }
 
-    /// The key.
+    /// The API key.
     pub fn key(&self) -> &KeyRecord {
         &self.key
     }
 
-    /// 403 unless the key has `scope`.
+    /// 403 if the key lacks `scope`.
     pub fn require(&self, scope: impl Into<Scope>) -> ApiResult<()> {
         let scope = scope.into();
         if scope.is_granted(&self.key.scopes) {
@@ -68,7 +68,7 @@ impl Caller {
         Err(ApiError::forbidden(format!("API key missing required scope '{}'", scope.name)))
     }
 
-    /// 403 if the key is limited to projects, for endpoints that have none.
+    /// 403 if the key is limited to projects, for endpoints without a project.
     pub fn require_unbound(&self) -> ApiResult<()> {
         if self.key.projects.is_empty() {
             return Ok(());
@@ -77,42 +77,42 @@ impl Caller {
         Err(ApiError::forbidden(detail))
     }
 
-    /// Whether the key's limits let it reach `organization`, of which the user is a member.
+    /// Whether the user is a member of `organization` and the key may access it.
     pub fn reaches_organization(&self, organization: Uuid) -> bool {
         let limits = &self.key.organizations;
         (limits.is_empty() || limits.contains(&organization)) && self.key.level_in(organization).is_some()
     }
 
-    /// Whether the key's limits let it reach project `id`.
+    /// Whether the key is unlimited or includes project `id`.
     pub fn reaches_project(&self, id: ProjectId) -> bool {
         self.key.projects.is_empty() || self.key.projects.contains(&id)
     }
 }
 
-/// A project that the caller may use. What handlers read and write of a project, they do through this.
+/// Proof that the caller may access a project. Handlers need it to read or write the project's data.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
     /// The project.
     pub project: Project,
     level: Level,
     is_link: bool,
     pub(super) write_times: WriteTimes,
-    /// The logs that the request may write to.
+    /// The activity logs that the request may write to.
     logs: &'static [&'static str],
 }
 
 impl Access {
-    /// Whether somebody without a key looks at what a public link opens.
+    /// Whether access was granted by a public sharing link instead of an API key.
     pub fn is_link(&self) -> bool {
         self.is_link
     }
 
-    /// What a public link lets anybody do in `project`.
+    /// Anonymous read access to `project` by a public sharing link.
     pub(super) fn of_link(project: Project) -> Access {
         Access {
-            caller: Caller::nobody(),
+            caller: Caller::anonymous(),
             project,
             level: Level::Member,
             is_link: true,
@@ -121,12 +121,12 @@ impl Access {
         }
     }
 
-    /// The instant to store a change with that is made at `now`: never before the newest entry of its log.
+    /// The instant to store with a change at `now`: never before the newest entry of its activity log.
     pub fn write_time(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         self.write_times.next(self.project.id, self.logs, now)
     }
 
-    /// What the caller may do in the project's organization.
+    /// The caller's level in the project's organization.
     pub fn level(&self) -> Level {
         self.level
     }
@@ -137,7 +137,7 @@ impl Access {
         self.caller.key.roles.iter().filter(move |role| role.organization == organization)
     }
 
-    /// What `caller` may do in `project`, if the key reaches it and has `scope`.
+    /// Authorizes `caller` for `project` and `scope`; 403 otherwise.
     pub(super) fn check(caller: Caller, project: Project, scope: Scope) -> ApiResult<Access> {
         let key = &caller.key;
         if !caller.reaches_project(project.id) {

@@ -1,7 +1,7 @@
-//! What a process remembers of keys and tokens.
+//! The API key cache, and the cache of the project that a token or key resolved to.
 //!
-//! Must stay true: a revoked key works for [`REMEMBERED_SECONDS`] at most; which project a token or a key leads to is
-//! only a guess, which the request that uses it proves by what it reads; both are bounded in number.
+//! Must stay true: a revoked key works for at most [`REMEMBERED_SECONDS`]; a cached project is only a prediction for
+//! prefetching, which the request verifies by rows it reads; both caches have a maximum number of entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,94 +14,94 @@ use super::key::KeyRecord;
 use crate::clock::MonotonicInstant;
 use crate::store::keys::ProjectId;
 
-/// How long a key is remembered by a process.
+/// Time to live of a cached API key, in seconds.
 pub const REMEMBERED_SECONDS: u64 = 5;
-const REMEMBERED_KEYS_MAX: usize = 10_000;
-const REMEMBERED_PROJECTS_MAX: usize = 10_000;
+const CACHED_KEYS_MAX: usize = 10_000;
+const PREDICTIONS_MAX: usize = 10_000;
 
-/// Keys seen a moment ago, and the projects that tokens and keys led to.
+/// The cached API keys and project predictions. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct KeyCache(Arc<Cached>);
+pub struct KeyCache(Arc<CacheState>);
 
 #[derive(Debug, Default)]
-struct Cached {
-    keys: Mutex<HashMap<String, Remembered>>,
-    guesses: Mutex<HashMap<String, Guess>>,
-    /// Notes of a key's use that are being written.
-    notes: Mutex<Vec<JoinHandle<()>>>,
+struct CacheState {
+    keys: Mutex<HashMap<String, CachedKey>>,
+    predictions: Mutex<HashMap<String, ProjectPrediction>>,
+    /// Running background writes of last-used times.
+    background_writes: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A key, and since when it is remembered.
-type Remembered = (Arc<KeyRecord>, MonotonicInstant);
+/// A key, and when it was read.
+type CachedKey = (Arc<KeyRecord>, MonotonicInstant);
 
-/// Where a token or a key led to the last time.
+/// The project that a token or key resolved to the last time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Guess {
+pub(super) struct ProjectPrediction {
     /// The project.
     pub project: ProjectId,
-    /// The organizations whose projects were compared to find it; none where the token or the key itself names it.
+    /// The organizations whose projects were compared to find it; empty if the token or the key itself names it.
     pub organizations: Vec<Uuid>,
 }
 
 impl KeyCache {
     pub(super) fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {
         let keys = lock(&self.0.keys);
-        let (record, mark) = keys.get(hash)?;
-        mark.is_younger_than(Duration::from_secs(REMEMBERED_SECONDS)).then(|| record.clone())
+        let (record, read_at) = keys.get(hash)?;
+        read_at.is_younger_than(Duration::from_secs(REMEMBERED_SECONDS)).then(|| record.clone())
     }
 
-    pub(super) fn remember(&self, hash: String, record: Arc<KeyRecord>) {
-        self.remember_since(hash, record, MonotonicInstant::now());
+    pub(super) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
+        self.insert_read_at(hash, record, MonotonicInstant::now());
     }
 
-    fn remember_since(&self, hash: String, record: Arc<KeyRecord>, mark: MonotonicInstant) {
+    fn insert_read_at(&self, hash: String, record: Arc<KeyRecord>, read_at: MonotonicInstant) {
         let mut keys = lock(&self.0.keys);
-        if keys.len() >= REMEMBERED_KEYS_MAX {
+        if keys.len() >= CACHED_KEYS_MAX {
             keys.clear();
         }
-        keys.insert(hash, (record, mark));
+        keys.insert(hash, (record, read_at));
     }
 
-    /// Forgets every key, as if more than [`REMEMBERED_SECONDS`] had passed.
+    /// Removes every key, as if [`REMEMBERED_SECONDS`] had passed.
     pub fn clear(&self) {
         lock(&self.0.keys).clear();
     }
 
-    /// Where `name`, a token or the hash of a key, led to the last time.
-    pub(super) fn guess(&self, name: &str) -> Option<Guess> {
-        lock(&self.0.guesses).get(name).cloned()
+    /// The project that `name`, a token or the hash of a key, resolved to the last time.
+    pub(super) fn predict_project(&self, name: &str) -> Option<ProjectPrediction> {
+        lock(&self.0.predictions).get(name).cloned()
     }
 
-    pub(super) fn remember_guess(&self, name: &str, guess: Guess) {
-        let mut guesses = lock(&self.0.guesses);
-        if guesses.get(name) == Some(&guess) {
+    pub(super) fn insert_prediction(&self, name: &str, prediction: ProjectPrediction) {
+        let mut predictions = lock(&self.0.predictions);
+        if predictions.get(name) == Some(&prediction) {
             return;
         }
-        if guesses.len() >= REMEMBERED_PROJECTS_MAX {
-            guesses.clear();
+        if predictions.len() >= PREDICTIONS_MAX {
+            predictions.clear();
         }
-        guesses.insert(name.to_owned(), guess);
+        predictions.insert(name.to_owned(), prediction);
     }
 
-    /// Remembers a note that is being written, for [`KeyCache::settled`].
-    pub(crate) fn follow(&self, note: JoinHandle<()>) {
-        let mut notes = lock(&self.0.notes);
-        notes.retain(|note| !note.is_finished());
-        notes.push(note);
+    /// Registers a background write, for [`KeyCache::settled`].
+    pub(crate) fn track(&self, write: JoinHandle<()>) {
+        let mut writes = lock(&self.0.background_writes);
+        writes.retain(|write| !write.is_finished());
+        writes.push(write);
     }
 
-    /// Waits for what is being written beside answers: the times at which keys were used.
+    /// Waits for the background writes of last-used times.
     pub async fn settled(&self) {
-        let notes = std::mem::take(&mut *lock(&self.0.notes));
-        for note in notes {
-            // A note that was cut off is written with the next use of its key.
-            let _ = note.await;
+        let writes = std::mem::take(&mut *lock(&self.0.background_writes));
+        for write in writes {
+            // A failed write is repeated with a later use of the key.
+            let _ = write.await;
         }
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -121,28 +121,28 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_remembered_for_less_than_five_seconds() {
+    fn a_key_is_cached_for_less_than_five_seconds() {
         assert_eq!(REMEMBERED_SECONDS, 5);
         let cache = KeyCache::default();
-        cache.remember_since(
+        cache.insert_read_at(
             "young".to_owned(),
             record(),
             MonotonicInstant::ago(Duration::from_millis(4_000)),
         );
-        cache.remember_since("old".to_owned(), record(), MonotonicInstant::ago(Duration::from_millis(5_001)));
+        cache.insert_read_at("old".to_owned(), record(), MonotonicInstant::ago(Duration::from_millis(5_001)));
         assert!(cache.get("young").is_some());
         assert!(cache.get("old").is_none());
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_in_number() {
+    fn both_caches_have_a_maximum_number_of_entries() {
         let cache = KeyCache::default();
-        let guess = Guess { project: 1, organizations: Vec::new() };
-        for n in 0..=REMEMBERED_KEYS_MAX {
-            cache.remember(n.to_string(), record());
-            cache.remember_guess(&n.to_string(), guess.clone());
+        let prediction = ProjectPrediction { project: 1, organizations: Vec::new() };
+        for n in 0..=CACHED_KEYS_MAX {
+            cache.insert(n.to_string(), record());
+            cache.insert_prediction(&n.to_string(), prediction.clone());
         }
         assert_eq!(lock(&cache.0.keys).len(), 1);
-        assert_eq!(lock(&cache.0.guesses).len(), 1);
+        assert_eq!(lock(&cache.0.predictions).len(), 1);
     }
 }

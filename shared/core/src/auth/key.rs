@@ -1,4 +1,4 @@
-//! Personal API keys. The secret is stored nowhere: a key is found by its SHA-256.
+//! Personal API keys. The secret itself is not stored: a key is looked up by its SHA-256.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -8,24 +8,24 @@ use uuid::Uuid;
 use crate::model::{AccessLevel, Level, User};
 use crate::store::{Item, StoreError};
 
-/// The lookup form of a key: lower-case hexadecimal SHA-256 of its text, unsalted, after `sha256$`.
+/// The lookup form of a key: `sha256$` and the unsalted SHA-256 in lower-case hexadecimal.
 pub fn hash_key(key: &str) -> String {
     hash_bytes(key.as_bytes())
 }
 
-/// The same of any bytes.
+/// As [`hash_key`], for any bytes.
 pub fn hash_bytes(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(71);
     text.push_str("sha256$");
     for byte in Sha256::digest(bytes) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// What may be shown of a key: its first and last four characters.
+/// A key masked for display: its first and last four characters.
 pub fn mask_key(key: &str) -> String {
     let characters: Vec<char> = key.chars().collect();
     if characters.len() < 12 {
@@ -36,74 +36,74 @@ pub fn mask_key(key: &str) -> String {
     format!("{first}...{last}")
 }
 
-/// That a user belongs to an organization.
+/// A user's membership of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     /// The organization.
     pub organization: Uuid,
-    /// What the user may do there.
+    /// The user's level there.
     pub level: Level,
 }
 
-/// That a user has a role.
+/// A user's role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleMembership {
     /// The organization of the role.
     pub organization: Uuid,
     /// The role.
     pub role: Uuid,
-    /// What the role may do with flags.
+    /// The role's access level for flags.
     pub level: AccessLevel,
 }
 
-/// A stored key, with a snapshot of its user, so that one read tells who calls.
+/// A stored API key with a snapshot of its user, so that one read authenticates a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeyRecord {
-    /// A name for people.
+    /// The key's name.
     pub label: String,
-    /// The shown part of the key.
+    /// The masked key.
     pub mask: String,
-    /// Whose key it is.
+    /// The user who owns the key.
     pub user: User,
-    /// Whether the user may call at all.
+    /// Whether the user is active.
     pub is_active: bool,
-    /// What it allows.
+    /// The granted scopes.
     pub scopes: Vec<String>,
-    /// The projects that it is limited to; none is no limit.
+    /// The projects that the key is limited to; empty means unlimited.
     pub projects: Vec<u64>,
-    /// The organizations that it is limited to; none is no limit.
+    /// The organizations that the key is limited to; empty means unlimited.
     pub organizations: Vec<Uuid>,
-    /// The user's organizations.
+    /// The user's memberships.
     pub memberships: Vec<Membership>,
     /// The user's roles.
     pub roles: Vec<RoleMembership>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// When it stops working, if ever.
+    /// Expiry time, if any.
     pub expires_at: Option<DateTime<Utc>>,
-    /// When it was last used, to the hour; kept beside the record, so that noting it does not rewrite the rest.
+    /// Last use, to the hour. Stored in the item's counter, so that updating it does not rewrite the record.
     #[serde(skip)]
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
 impl KeyRecord {
-    /// The key in `item`.
+    /// Parses the key in `item`.
     pub fn read(item: &Item) -> Result<KeyRecord, StoreError> {
         let last_used_at = (item.count > 0).then(|| DateTime::from_timestamp(item.count, 0)).flatten();
         Ok(KeyRecord { last_used_at, ..item.body()? })
     }
 
-    /// Whether it may be used at `now`.
+    /// Whether the key is active and not expired at `now`.
     pub fn is_live(&self, now: DateTime<Utc>) -> bool {
         self.is_active && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// The user's membership of `organization`.
+    /// The user's level in `organization`; `None` without a membership.
     pub fn level_in(&self, organization: Uuid) -> Option<Level> {
         self.memberships
             .iter()
             .find(|membership| membership.organization == organization)
-            .map(|found| found.level)
+            .map(|membership| membership.level)
     }
 }
 

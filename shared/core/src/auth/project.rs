@@ -1,19 +1,19 @@
-//! From a request to the project that the caller may use.
+//! Authenticates a request and authorizes the caller for its project.
 //!
-//! Must stay true: checks come in the contract's order (401, project 404, limits of the key, scope, membership, rate);
-//! key,
-//! project and the records that a handler needs come in one batch wherever the project is known or was met before: a
-//! guess is proven by rows that are read beside it, and read again where it was wrong.
+//! Must stay true: checks run in the contract's order (401, project 404, limits of the key, scope, membership, rate limit);
+//! the key, the project and the records that a handler needs are read in one batch if the project is known or can be
+//! predicted from an earlier request: a prediction is verified by rows of the same batch, and the records are read again if
+//! it was wrong.
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::access::{Access, Caller};
-use super::cache::Guess;
+use super::cache::ProjectPrediction;
 use super::key::{KeyRecord, hash_key};
+use super::last_used;
 use super::scope::Scope;
-use super::used;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, CredentialSource};
@@ -23,155 +23,166 @@ use crate::store::keys::{self, ProjectId};
 use crate::store::{Item, Key, Query};
 use crate::throttle::Bucket;
 
-/// How a request names its project.
-enum Named {
-    Number(ProjectId),
+/// How a request identifies its project.
+enum ProjectReference {
+    Id(ProjectId),
     Token(String),
-    /// By `@current`, or not at all.
+    /// `@current`, or no project at all.
     Current,
-    Unknown,
+    /// Not a valid id.
+    Invalid,
 }
 
-impl Named {
-    fn of(call: &Call) -> ApiResult<Named> {
+impl ProjectReference {
+    fn parse(call: &Call) -> ApiResult<ProjectReference> {
         let token = call.query_value("token").filter(|token| !token.is_empty());
         if let Some(token) = token {
             let fits = token.len() <= keys::TOKEN_BYTES_MAX;
-            return if fits { Ok(Named::Token(token.to_owned())) } else { Err(ApiError::bad_token()) };
+            return if fits {
+                Ok(ProjectReference::Token(token.to_owned()))
+            } else {
+                Err(ApiError::bad_token())
+            };
         }
         let segment = call.param("project_id");
         if segment.is_empty() || segment == "@current" {
-            return Ok(Named::Current);
+            return Ok(ProjectReference::Current);
         }
         let digits = segment.bytes().all(|byte| byte.is_ascii_digit());
-        Ok(digits.then(|| segment.parse().ok()).flatten().map_or(Named::Unknown, Named::Number))
+        Ok(digits
+            .then(|| segment.parse().ok())
+            .flatten()
+            .map_or(ProjectReference::Invalid, ProjectReference::Id))
     }
 }
 
-/// A key of the request on its way to being a caller.
-struct Presented {
+/// The API key of a request, not yet authenticated.
+struct PresentedKey {
     hash: String,
     source: CredentialSource,
     cached: Option<Arc<KeyRecord>>,
 }
 
-/// A project, and the organization in whose list it was found.
-type Listed = (Uuid, ProjectId);
+/// A project in the list of its organization.
+type OrganizationProject = (Uuid, ProjectId);
 
 impl App {
-    /// The caller of a request that names no project, if `check` lets it through; 401 without a live key.
+    /// Authenticates a request without a project: 401 without a valid key, else the error of `check`.
     pub async fn caller(
         &self,
         call: &Call,
         check: impl FnOnce(&Caller) -> ApiResult<()>,
     ) -> ApiResult<Caller> {
-        let presented = self.presented(call)?;
-        let found = match &presented.cached {
+        let presented = self.read_credential(call)?;
+        let key_item = match &presented.cached {
             Some(_) => None,
             None => self.store.records.get(&keys::api_key(&presented.hash)).await?,
         };
-        let caller = self.known(call, &presented, found)?;
+        let caller = self.authenticate(call, &presented, key_item)?;
         check(&caller)?;
-        self.count(call, &presented, Bucket::General).await?;
+        self.check_rate_limit(call, &presented, Bucket::General).await?;
         Ok(caller)
     }
 
-    /// The project that the request names, for a caller with `scope`, and the records at `wanted(project)`.
+    /// Authorizes the caller for the request's project and `scope`. Returns the access and the records at
+    /// `record_keys(project)`.
     ///
-    /// The records are read in the same round trip where the path names the project by its number, or where this
-    /// process has met the token or the key before.
+    /// The records are read in the same round trip if the path has the project's id, or if this process has seen the token or
+    /// the key before.
     pub async fn project<const N: usize>(
         &self,
         call: &Call,
         scope: impl Into<Scope>,
-        wanted: impl Fn(ProjectId) -> [Key; N],
+        record_keys: impl Fn(ProjectId) -> [Key; N],
     ) -> ApiResult<(Access, [Option<Item>; N])> {
-        let (access, items) = self.project_with(call, scope, |id| wanted(id).to_vec()).await?;
+        let (access, items) = self.project_with(call, scope, |id| record_keys(id).to_vec()).await?;
         let items = <[Option<Item>; N]>::try_from(items)
-            .map_err(|_| ApiError::internal(&"a batch came back short"))?;
+            .map_err(|_| ApiError::internal(&"a batch read returned fewer items than keys"))?;
         Ok((access, items))
     }
 
-    /// As [`App::project`], for a number of records that is not known beforehand. A route without a project segment
-    /// means the project of `token`, else that of the key, as `@current` does.
+    /// As [`App::project`], for any number of records. A route without a project segment means the project of the parameter
+    /// `token`, else the key's current project, like `@current`.
     pub async fn project_with(
         &self,
         call: &Call,
         scope: impl Into<Scope>,
-        wanted: impl Fn(ProjectId) -> Vec<Key>,
+        record_keys: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
-        self.project_counted(call, scope, Bucket::General, wanted).await
+        self.project_counted(call, scope, Bucket::General, record_keys).await
     }
 
-    /// As [`App::project_with`], for calls that count in `bucket`.
+    /// As [`App::project_with`], for calls that count against the rate limits of `bucket`.
     pub async fn project_counted(
         &self,
         call: &Call,
         scope: impl Into<Scope>,
         bucket: Bucket,
-        wanted: impl Fn(ProjectId) -> Vec<Key>,
+        record_keys: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
         let scope = scope.into();
-        let presented = self.presented(call)?;
-        let named = Named::of(call)?;
-        let guess = self.guess(&named, &presented);
+        let presented = self.read_credential(call)?;
+        let reference = ProjectReference::parse(call)?;
+        let prediction = self.predict_project(&reference, &presented);
 
         let mut batch = Vec::new();
         if presented.cached.is_none() {
             batch.push(keys::api_key(&presented.hash));
         }
-        if let Named::Token(token) = &named {
+        if let ProjectReference::Token(token) = &reference {
             batch.push(keys::token(token));
         }
-        if let Some(guess) = &guess {
-            batch.push(keys::project(guess.project));
-            batch.extend(wanted(guess.project));
+        if let Some(prediction) = &prediction {
+            batch.push(keys::project(prediction.project));
+            batch.extend(record_keys(prediction.project));
         }
-        let compared = guess.as_ref().map_or(&[][..], |guess| &guess.organizations);
-        let guessed = guess.as_ref().map(|guess| guess.project);
-        let (found, listed, times) = tokio::join!(
+        let predicted_organizations =
+            prediction.as_ref().map_or(&[][..], |prediction| &prediction.organizations);
+        let predicted = prediction.as_ref().map(|prediction| prediction.project);
+        let (items, listed, write_times) = tokio::join!(
             self.store.records.batch_get(&batch),
-            self.listed(compared),
-            self.load_write_times(call, scope, guessed)
+            self.list_projects(predicted_organizations),
+            self.load_write_times(call, scope, predicted)
         );
-        let mut found = found?.into_iter();
-        let key_item = if presented.cached.is_none() { found.next().flatten() } else { None };
-        let caller = self.known(call, &presented, key_item)?;
+        let mut items = items?.into_iter();
+        let key_item = if presented.cached.is_none() { items.next().flatten() } else { None };
+        let caller = self.authenticate(call, &presented, key_item)?;
 
-        let actual = match &named {
-            Named::Number(id) => Guess { project: *id, organizations: Vec::new() },
-            Named::Token(token) => {
-                let row = found.next().flatten().ok_or_else(ApiError::bad_token)?;
-                let actual = Guess { project: row.body::<TokenRow>()?.project, organizations: Vec::new() };
-                self.keys.remember_guess(token, actual.clone());
+        let actual = match &reference {
+            ProjectReference::Id(id) => ProjectPrediction { project: *id, organizations: Vec::new() },
+            ProjectReference::Token(token) => {
+                let row = items.next().flatten().ok_or_else(ApiError::bad_token)?;
+                let actual =
+                    ProjectPrediction { project: row.body::<TokenRow>()?.project, organizations: Vec::new() };
+                self.keys.insert_prediction(token, actual.clone());
                 actual
             }
-            Named::Current => {
-                let actual = self.current(&caller, compared, listed?).await?;
+            ProjectReference::Current => {
+                let actual = self.resolve_current_project(&caller, predicted_organizations, listed?).await?;
                 let actual = actual.ok_or_else(ApiError::project_not_found)?;
-                self.keys.remember_guess(&presented.hash, actual.clone());
+                self.keys.insert_prediction(&presented.hash, actual.clone());
                 actual
             }
-            Named::Unknown => return Err(ApiError::project_not_found()),
+            ProjectReference::Invalid => return Err(ApiError::project_not_found()),
         };
-        let (project, items) = if guess.is_some_and(|guess| guess.project == actual.project) {
-            (found.next().flatten(), found.collect())
+        let (project, items) = if prediction.is_some_and(|prediction| prediction.project == actual.project) {
+            (items.next().flatten(), items.collect())
         } else {
-            self.project_and(actual.project, &wanted).await?
+            self.fetch_project(actual.project, &record_keys).await?
         };
         let project = project.ok_or_else(ApiError::project_not_found)?.body::<Project>()?;
         request_metrics::record(|metrics| metrics.set_project(project.id));
         let mut access = Access::check(caller, project, scope)?;
-        self.count(call, &presented, bucket).await?;
-        times?;
-        if guessed != Some(access.project.id) {
+        self.check_rate_limit(call, &presented, bucket).await?;
+        write_times?;
+        if predicted != Some(access.project.id) {
             self.load_write_times(call, scope, Some(access.project.id)).await?;
         }
         access.write_times = self.write_times.clone();
         Ok((access, items))
     }
 
-    /// Learns where the logs of `project` end, for a call that may write to them.
+    /// Loads the newest instants of the activity logs of `project` that a call with `scope` may write to.
     async fn load_write_times(&self, call: &Call, scope: Scope, project: Option<ProjectId>) -> ApiResult<()> {
         match project {
             Some(project) => {
@@ -181,91 +192,106 @@ impl App {
         }
     }
 
-    /// Counts the call, where calls are limited; the last check before the record and the body are looked at.
-    async fn count(&self, call: &Call, presented: &Presented, bucket: Bucket) -> ApiResult<()> {
+    /// Counts the call against the rate limits, if there are any. The last check before the records and the body are validated.
+    async fn check_rate_limit(&self, call: &Call, presented: &PresentedKey, bucket: Bucket) -> ApiResult<()> {
         match &self.rates {
             Some(rates) => rates.count(&self.store.records, &presented.hash, bucket, call.now).await,
             None => Ok(()),
         }
     }
 
-    /// Which project the request will turn out to mean.
-    fn guess(&self, named: &Named, presented: &Presented) -> Option<Guess> {
-        match named {
-            Named::Number(id) => Some(Guess { project: *id, organizations: Vec::new() }),
-            Named::Token(token) => self.keys.guess(token),
-            Named::Current => self.keys.guess(&presented.hash),
-            Named::Unknown => None,
+    /// Predicts the project of the request, to prefetch its records.
+    fn predict_project(
+        &self,
+        reference: &ProjectReference,
+        presented: &PresentedKey,
+    ) -> Option<ProjectPrediction> {
+        match reference {
+            ProjectReference::Id(id) => Some(ProjectPrediction { project: *id, organizations: Vec::new() }),
+            ProjectReference::Token(token) => self.keys.predict_project(token),
+            ProjectReference::Current => self.keys.predict_project(&presented.hash),
+            ProjectReference::Invalid => None,
         }
     }
 
-    async fn project_and(
+    /// Fetches a project and the records at `record_keys`.
+    async fn fetch_project(
         &self,
         id: ProjectId,
-        wanted: &impl Fn(ProjectId) -> Vec<Key>,
+        record_keys: &impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Option<Item>, Vec<Option<Item>>)> {
         let mut batch = vec![keys::project(id)];
-        batch.extend(wanted(id));
-        let mut found = self.store.records.batch_get(&batch).await?.into_iter();
-        Ok((found.next().flatten(), found.collect()))
+        batch.extend(record_keys(id));
+        let mut items = self.store.records.batch_get(&batch).await?.into_iter();
+        Ok((items.next().flatten(), items.collect()))
     }
 
-    fn presented(&self, call: &Call) -> ApiResult<Presented> {
+    fn read_credential(&self, call: &Call) -> ApiResult<PresentedKey> {
         let credential = call.credential().ok_or_else(ApiError::not_authenticated)?;
         let hash = hash_key(&credential.key);
         request_metrics::record(|metrics| metrics.set_key(&hash));
         let cached = self.keys.get(&hash);
-        Ok(Presented { hash, source: credential.source, cached })
+        Ok(PresentedKey { hash, source: credential.source, cached })
     }
 
-    fn known(&self, call: &Call, presented: &Presented, found: Option<Item>) -> ApiResult<Caller> {
-        let refused = || ApiError::bad_key(presented.source.name());
-        let (key, read) = match (&presented.cached, &found) {
+    /// The caller of a valid key, from the cache or from `key_item`; 401 for an unknown, expired or inactive key.
+    fn authenticate(
+        &self,
+        call: &Call,
+        presented: &PresentedKey,
+        key_item: Option<Item>,
+    ) -> ApiResult<Caller> {
+        let invalid = || ApiError::bad_key(presented.source.name());
+        let (key, fresh_item) = match (&presented.cached, &key_item) {
             (Some(key), _) => (key.clone(), None),
             (None, Some(item)) => (Arc::new(KeyRecord::read(item)?), Some(item)),
-            (None, None) => return Err(refused()),
+            (None, None) => return Err(invalid()),
         };
         if !key.is_live(call.now) {
-            return Err(refused());
+            return Err(invalid());
         }
-        if let Some(item) = read {
-            self.keys.remember(presented.hash.clone(), key.clone());
-            used::note(&self.store, &self.keys, &presented.hash, item.count, call.now);
+        if let Some(item) = fresh_item {
+            self.keys.insert(presented.hash.clone(), key.clone());
+            last_used::record_use(&self.store, &self.keys, &presented.hash, item.count, call.now);
         }
         Ok(Caller { key })
     }
 
-    /// The project that `@current` means: the only one the key is limited to, else the lowest that it reaches.
-    /// `listed` are the projects of the organizations `compared`, read while the key was not known yet.
-    async fn current(
+    /// Resolves `@current`: the only project that the key is limited to, else the lowest id that it may access. `listed` are the
+    /// projects of `listed_organizations`, which were prefetched before the key was known.
+    async fn resolve_current_project(
         &self,
         caller: &Caller,
-        compared: &[Uuid],
-        listed: Vec<Listed>,
-    ) -> ApiResult<Option<Guess>> {
+        listed_organizations: &[Uuid],
+        listed: Vec<OrganizationProject>,
+    ) -> ApiResult<Option<ProjectPrediction>> {
         if let [project] = caller.key.projects[..] {
-            return Ok(Some(Guess { project, organizations: Vec::new() }));
+            return Ok(Some(ProjectPrediction { project, organizations: Vec::new() }));
         }
-        let organizations = reached_organizations(caller);
-        let listed = if organizations == compared { listed } else { self.listed(&organizations).await? };
-        let project = reached(caller, &listed).into_iter().next();
-        Ok(project.map(|project| Guess { project, organizations }))
+        let organizations = accessible_organizations(caller);
+        let listed = if organizations == listed_organizations {
+            listed
+        } else {
+            self.list_projects(&organizations).await?
+        };
+        let project = accessible_projects(caller, &listed).into_iter().next();
+        Ok(project.map(|project| ProjectPrediction { project, organizations }))
     }
 
-    /// Every project of the caller's organizations that the key's limits let through, ascending.
+    /// All projects of the caller's organizations that the key may access, ascending.
     pub async fn reachable_projects(&self, caller: &Caller) -> ApiResult<Vec<ProjectId>> {
-        Ok(reached(caller, &self.listed(&reached_organizations(caller)).await?))
+        Ok(accessible_projects(caller, &self.list_projects(&accessible_organizations(caller)).await?))
     }
 
-    /// The projects of `organizations`.
-    async fn listed(&self, organizations: &[Uuid]) -> ApiResult<Vec<Listed>> {
+    /// Lists the projects of `organizations`.
+    async fn list_projects(&self, organizations: &[Uuid]) -> ApiResult<Vec<OrganizationProject>> {
         let queries = organizations.iter().map(|id| {
             let query = Query::partition(keys::organization_pk(*id)).prefix(keys::ORGANIZATION_PROJECTS);
             self.store.records.query(query)
         });
-        let found = futures::future::try_join_all(queries).await?;
+        let lists = futures::future::try_join_all(queries).await?;
         let mut listed = Vec::new();
-        for (organization, items) in organizations.iter().zip(found) {
+        for (organization, items) in organizations.iter().zip(lists) {
             let ids = items.iter().filter_map(|item| {
                 item.key.sk.strip_prefix(keys::ORGANIZATION_PROJECTS).and_then(|text| text.parse().ok())
             });
@@ -275,14 +301,14 @@ impl App {
     }
 }
 
-/// The caller's organizations that the key's limits let through.
-fn reached_organizations(caller: &Caller) -> Vec<Uuid> {
+/// The caller's organizations that the key may access.
+fn accessible_organizations(caller: &Caller) -> Vec<Uuid> {
     let organizations = caller.key.memberships.iter().map(|membership| membership.organization);
     organizations.filter(|id| caller.reaches_organization(*id)).collect()
 }
 
-/// Those of `listed` that the key's limits let through, ascending.
-fn reached(caller: &Caller, listed: &[Listed]) -> Vec<ProjectId> {
+/// The projects of `listed` that the key may access, ascending.
+fn accessible_projects(caller: &Caller, listed: &[OrganizationProject]) -> Vec<ProjectId> {
     let ids = listed.iter().map(|(_, id)| *id).filter(|id| caller.reaches_project(*id));
     let mut projects: Vec<ProjectId> = ids.collect();
     projects.sort_unstable();

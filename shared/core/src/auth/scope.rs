@@ -1,55 +1,57 @@
-//! Scopes: `<object>:<read|write>`, or `*`.
+//! Scopes of API keys: `<object>:<read|write>`, or `*`.
 
 use crate::activity::logs_of;
 
-/// What a key has to have for a call: a scope, or another one in its place.
+/// The scope that a call requires, possibly with an alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
-    /// The scope that a refusal names.
+    /// The scope that the error message names.
     pub name: &'static str,
-    instead: Option<&'static str>,
-    /// Whether what it allows to write has entries in an activity log.
+    alternative: Option<&'static str>,
+    /// Whether writes with this scope create entries in an activity log.
     is_logged: bool,
 }
 
 impl Scope {
-    /// Either of two scopes; a refusal names the first.
-    pub const fn either(name: &'static str, instead: &'static str) -> Scope {
-        Scope { name, instead: Some(instead), is_logged: true }
+    /// Either of two scopes; the error message names the first.
+    pub const fn either(name: &'static str, alternative: &'static str) -> Scope {
+        Scope { name, alternative: Some(alternative), is_logged: true }
     }
 
-    /// For calls whose changes have no entries in an activity log.
+    /// For calls whose changes are not in an activity log.
     pub const fn unlogged(name: &'static str) -> Scope {
-        Scope { name, instead: None, is_logged: false }
+        Scope { name, alternative: None, is_logged: false }
     }
 
-    /// The activity logs that a call with it may write to.
+    /// The activity logs that a call with this scope may write to.
     pub(super) fn logs(self) -> &'static [&'static str] {
         if self.is_logged { logs_of(self.name) } else { &[] }
     }
 
-    /// Whether `granted` covers it.
+    /// Whether `granted` includes this scope or its alternative.
     pub fn is_granted(self, granted: &[String]) -> bool {
-        grants(granted, self.name) || self.instead.is_some_and(|scope| grants(granted, scope))
+        grants(granted, self.name) || self.alternative.is_some_and(|scope| grants(granted, scope))
     }
 }
 
 impl From<&'static str> for Scope {
     fn from(name: &'static str) -> Scope {
-        Scope { name, instead: None, is_logged: true }
+        Scope { name, alternative: None, is_logged: true }
     }
 }
 
-/// Whether `granted` covers `wanted`. Writing includes reading; `*` is everything; no scopes grant nothing.
-pub fn grants(granted: &[String], wanted: &str) -> bool {
+/// Whether `granted` includes `required`. Write includes read; `*` includes everything; an empty list grants nothing.
+pub fn grants(granted: &[String], required: &str) -> bool {
     granted.iter().any(|scope| {
         scope == "*"
-            || scope == wanted
-            || wanted.strip_suffix(":read").is_some_and(|object| scope.strip_suffix(":write") == Some(object))
+            || scope == required
+            || required
+                .strip_suffix(":read")
+                .is_some_and(|object| scope.strip_suffix(":write") == Some(object))
     })
 }
 
-/// Whether `text` has the form of a scope.
+/// Whether `text` is a valid scope.
 pub fn is_scope(text: &str) -> bool {
     let word =
         |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

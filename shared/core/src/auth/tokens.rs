@@ -1,7 +1,7 @@
-//! Which project a public token names, remembered for a while.
+//! A cache of the projects of public project tokens.
 //!
-//! Must stay true: a token that was given up is refused within [`REMEMBERED`] wherever it opens anything; unknown ones are
-//! never remembered, so that a new project can receive at once; the memory is bounded.
+//! Must stay true: a revoked token is rejected after at most [`REMEMBERED`]; unknown tokens are never cached, so that a new
+//! project receives events at once; the cache has a maximum number of entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +12,23 @@ use crate::model::TokenRow;
 use crate::store::keys::ProjectId;
 use crate::store::{Item, Key, Store, StoreError, keys};
 
-/// How long a token is taken for what it was.
+/// Time to live of a cached token.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
-const MOST: usize = 10_000;
-/// Longest token that is looked up.
+const CACHED_TOKENS_MAX: usize = 10_000;
+/// Maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 200;
 
-/// The tokens that a process has seen. Clones share them.
+/// The cached tokens of this process. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens {
-    seen: Arc<Mutex<HashMap<String, Seen>>>,
+    cached: Arc<Mutex<HashMap<String, CachedToken>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct CachedToken {
     project: ProjectId,
-    /// When it was read; none where that is too long ago for anything.
-    at: Option<MonotonicInstant>,
+    /// When the token was read; `None` if the entry is expired.
+    read_at: Option<MonotonicInstant>,
 }
 
 impl Tokens {
@@ -37,7 +37,7 @@ impl Tokens {
         self.project_within(store, token, REMEMBERED).await
     }
 
-    /// The project of `token` as of at most `age` ago, if there is one.
+    /// The project of `token`, if there is one, read at most `age` ago.
     pub async fn project_within(
         &self,
         store: &Store,
@@ -50,62 +50,62 @@ impl Tokens {
         }
     }
 
-    /// The project of `token` as it is now, and the records at `wanted` of it. They are read beside the token, in one round
-    /// trip, where the process has met the token before; else they are left out.
+    /// Reads the project of `token` and the records at `record_keys(project)`. The records are read in the same round trip if
+    /// this process has seen the token before; otherwise they are omitted.
     pub async fn project_and(
         &self,
         store: &Store,
         token: &str,
-        wanted: impl Fn(ProjectId) -> Vec<Key>,
+        record_keys: impl Fn(ProjectId) -> Vec<Key>,
     ) -> Result<Option<(ProjectId, Vec<Option<Item>>)>, StoreError> {
         if !is_possible(token) {
             return Ok(None);
         }
-        let guess = self.guess(token);
+        let predicted = self.guess(token);
         let mut batch = vec![keys::token(token)];
-        batch.extend(guess.into_iter().flat_map(wanted));
-        let mut found = store.records.batch_get(&batch).await?.into_iter();
-        let Some(item) = found.next().flatten() else {
+        batch.extend(predicted.into_iter().flat_map(record_keys));
+        let mut items = store.records.batch_get(&batch).await?.into_iter();
+        let Some(item) = items.next().flatten() else {
             self.lock().remove(token);
             return Ok(None);
         };
         let project = item.body::<TokenRow>()?.project;
-        let mut seen = self.lock();
-        if seen.len() >= MOST {
-            seen.clear();
+        let mut cached = self.lock();
+        if cached.len() >= CACHED_TOKENS_MAX {
+            cached.clear();
         }
-        seen.insert(token.to_owned(), Seen { project, at: Some(MonotonicInstant::now()) });
-        let found = if guess == Some(project) { found.collect() } else { Vec::new() };
-        Ok(Some((project, found)))
+        cached.insert(token.to_owned(), CachedToken { project, read_at: Some(MonotonicInstant::now()) });
+        let records = if predicted == Some(project) { items.collect() } else { Vec::new() };
+        Ok(Some((project, records)))
     }
 
-    /// The project of `token` as the process has found it at most `age` ago.
+    /// The cached project of `token`, if it was read at most `age` ago.
     pub fn remembered(&self, token: &str, age: Duration) -> Option<ProjectId> {
-        let seen = *self.lock().get(token)?;
-        seen.at.filter(|at| at.is_younger_than(age)).map(|_| seen.project)
+        let cached = *self.lock().get(token)?;
+        cached.read_at.filter(|at| at.is_younger_than(age)).map(|_| cached.project)
     }
 
-    /// The project that `token` led to the last time.
+    /// The project that `token` resolved to the last time, possibly outdated.
     pub fn guess(&self, token: &str) -> Option<ProjectId> {
-        self.lock().get(token).map(|seen| seen.project)
+        self.lock().get(token).map(|cached| cached.project)
     }
 
-    /// Has every token read anew, as if more time had passed than they are remembered for.
+    /// Expires every token, as if [`REMEMBERED`] had passed.
     pub fn expire(&self) {
-        self.lock().values_mut().for_each(|seen| seen.at = None);
+        self.lock().values_mut().for_each(|cached| cached.read_at = None);
     }
 
-    /// Forgets every token, as a new process would.
+    /// Removes every token, as in a new process.
     pub fn clear(&self) {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CachedToken>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a text can be a token at all.
+/// Whether a text has the length of a token.
 fn is_possible(token: &str) -> bool {
     !token.is_empty() && token.len() <= TOKEN_BYTES_MAX
 }

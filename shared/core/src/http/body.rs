@@ -1,6 +1,6 @@
-//! Request bodies: JSON, and HTML forms where an endpoint takes them.
+//! Parses request bodies: JSON, and HTML forms if the endpoint accepts them.
 //!
-//! An empty body is an empty object whatever its type. Values of a form are texts; the field parsers coerce them.
+//! An empty body is an empty object, whatever its content type. Form values are strings; the field parsers coerce them.
 
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ApiResult};
 
-/// Largest body that is read: a function behind a gateway takes 6 MB, and binary bodies only three quarters of it.
+/// Maximum body size: Lambda accepts 6 MB, of binary bodies three quarters of that because of base64.
 pub const BODY_BYTES_MAX: usize = 6_000_000;
-/// Deepest nesting of arrays and objects in a JSON body.
+/// Maximum nesting of arrays and objects in a JSON body.
 pub const NESTING_MAX: usize = 64;
 
 /// The fields of a request body.
 pub type Fields = Map<String, Value>;
 
-/// Which types of body an endpoint reads.
+/// The media types that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepts {
     /// JSON only.
@@ -25,7 +25,7 @@ pub enum Accepts {
     Forms,
 }
 
-/// The fields of `body`, as its content type says to read it.
+/// Parses the fields of `body` by its content type.
 pub fn fields(headers: &HeaderMap, body: &[u8], accepts: Accepts) -> ApiResult<Fields> {
     if body.is_empty() {
         return Ok(Fields::new());
@@ -40,7 +40,7 @@ pub fn fields(headers: &HeaderMap, body: &[u8], accepts: Accepts) -> ApiResult<F
     }
 }
 
-/// The object that `body` holds as JSON text.
+/// Parses a JSON object.
 pub fn json_object(body: &[u8]) -> ApiResult<Fields> {
     let text = std::str::from_utf8(body)
         .map_err(|e| ApiError::parse(format!("JSON parse error - the body is not UTF-8: {e}")))?;
@@ -59,7 +59,7 @@ pub fn json_object(body: &[u8]) -> ApiResult<Fields> {
     }
 }
 
-/// The Python name of a JSON value's type, which error texts use.
+/// The Python name of a JSON value's type, for error messages.
 fn python_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -72,7 +72,7 @@ fn python_type(value: &Value) -> &'static str {
     }
 }
 
-/// The depth of arrays and objects inside each other. The parser stops at 128, so recursion is bounded.
+/// The nesting depth of arrays and objects. The parser stops at 128, so recursion is bounded.
 fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
@@ -88,7 +88,7 @@ fn urlencoded(body: &[u8]) -> Fields {
         .collect()
 }
 
-/// The text fields of a multipart body; files are left out.
+/// The text fields of a multipart body, without files.
 fn multipart(declared: &str, body: &[u8]) -> ApiResult<Fields> {
     let mut fields = Fields::new();
     for part in parts(declared, body)? {
@@ -100,15 +100,15 @@ fn multipart(declared: &str, body: &[u8]) -> ApiResult<Fields> {
     Ok(fields)
 }
 
-/// The content of the file called `name` in a multipart body; none in a body of another type, or without the file.
+/// The content of the file called `name` in a multipart body; `None` for other content types or without the file.
 pub fn file<'a>(headers: &HeaderMap, body: &'a [u8], name: &str) -> ApiResult<Option<&'a [u8]>> {
     let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let media_type = declared.split(';').next().unwrap_or("").trim();
     if !media_type.eq_ignore_ascii_case("multipart/form-data") {
         return Ok(None);
     }
-    let found = parts(declared, body)?.into_iter().find(|part| part.is_file && part.name == name);
-    Ok(found.map(|part| part.content))
+    let part = parts(declared, body)?.into_iter().find(|part| part.is_file && part.name == name);
+    Ok(part.map(|part| part.content))
 }
 
 /// A part of a multipart body.
@@ -118,30 +118,30 @@ struct Part<'a> {
     content: &'a [u8],
 }
 
-/// The parts that have a name. A delimiter stands at the start of a line; its line ends with the line break.
+/// The named parts of a multipart body. A delimiter is at the start of a line.
 fn parts<'a>(declared: &str, body: &'a [u8]) -> ApiResult<Vec<Part<'a>>> {
-    let wrong = |what: &str| ApiError::parse(format!("Multipart form parse error - {what}"));
+    let error = |what: &str| ApiError::parse(format!("Multipart form parse error - {what}"));
     let boundary = declared
         .split(';')
         .filter_map(|part| part.trim().strip_prefix("boundary="))
         .map(|boundary| boundary.trim_matches('"'))
         .find(|boundary| !boundary.is_empty() && boundary.len() <= 70)
-        .ok_or_else(|| wrong("no boundary"))?;
+        .ok_or_else(|| error("no boundary"))?;
     let first = format!("--{boundary}");
     let next = format!("\r\n--{boundary}");
     let mut rest = match body.strip_prefix(first.as_bytes()) {
         Some(rest) => rest,
-        // What comes before the first delimiter is for nobody.
+        // Skip the preamble before the first delimiter.
         None => split_at(body, next.as_bytes()).map_or(&[][..], |(_, rest)| rest),
     };
     let mut parts = Vec::new();
     while !rest.is_empty() && !rest.starts_with(b"--") {
         let (part, after) = split_at(rest, next.as_bytes()).unwrap_or((rest, &[]));
-        let (head, content) = split_at(part, b"\r\n\r\n").ok_or_else(|| wrong("a part without a head"))?;
-        let head = std::str::from_utf8(head).map_err(|_| wrong("a head that is not UTF-8"))?;
-        let is_it = |line: &&str| line.to_ascii_lowercase().starts_with("content-disposition:");
-        if let Some(line) = head.lines().find(is_it)
-            && let Some(name) = quoted(line, "name=\"")
+        let (head, content) = split_at(part, b"\r\n\r\n").ok_or_else(|| error("a part without a head"))?;
+        let head = std::str::from_utf8(head).map_err(|_| error("a head that is not UTF-8"))?;
+        let is_disposition = |line: &&str| line.to_ascii_lowercase().starts_with("content-disposition:");
+        if let Some(line) = head.lines().find(is_disposition)
+            && let Some(name) = quoted_value(line, "name=\"")
         {
             parts.push(Part { name, is_file: line.contains("filename="), content });
         }
@@ -150,13 +150,13 @@ fn parts<'a>(declared: &str, body: &'a [u8]) -> ApiResult<Vec<Part<'a>>> {
     Ok(parts)
 }
 
-/// What stands before and after the first `mark`.
-fn split_at<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let at = memchr::memmem::find(bytes, mark)?;
-    Some((&bytes[..at], &bytes[at + mark.len()..]))
+/// The bytes before and after the first `delimiter`.
+fn split_at<'a>(bytes: &'a [u8], delimiter: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = memchr::memmem::find(bytes, delimiter)?;
+    Some((&bytes[..at], &bytes[at + delimiter.len()..]))
 }
 
-fn quoted<'a>(line: &'a str, start: &str) -> Option<&'a str> {
+fn quoted_value<'a>(line: &'a str, start: &str) -> Option<&'a str> {
     // `filename="..."` ends in the same letters.
     let at = line.match_indices(start).map(|(at, _)| at).find(|at| !line[..*at].ends_with("file"))?;
     line[at + start.len()..].split('"').next()
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_both_forms_are_read() {
+    fn json_and_both_form_types_are_parsed() {
         assert_eq!(read("application/json; charset=utf-8", r#"{"a": 1}"#), Ok(json!({"a": 1})));
         assert_eq!(
             read("application/x-www-form-urlencoded", "a=1&b=x+y%21"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_as_it_is_and_only_as_a_file() {
+    fn a_file_is_returned_unchanged_and_is_not_a_field() {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "multipart/form-data; boundary=\"B\"".parse().unwrap());
         let mut body =
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_by_its_python_type() {
+    fn a_body_that_is_not_an_object_is_rejected_with_its_python_type() {
         for (body, kind) in
             [("[]", "list"), ("\"a\"", "str"), ("1", "int"), ("1.5", "float"), ("true", "bool")]
         {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_foreign_and_deep_bodies_are_refused() {
+    fn malformed_unsupported_and_deep_bodies_are_rejected() {
         assert_eq!(read("application/json", "{").unwrap_err()["code"], "parse_error");
         assert_eq!(read("text/plain", "{}").unwrap_err()["code"], "unsupported_media_type");
         let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));

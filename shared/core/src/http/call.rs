@@ -1,4 +1,4 @@
-//! One request, as handlers see it.
+//! A parsed request, the extractor of all handlers.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::clock::{Clock, NOW_HEADER};
 use crate::error::{ApiError, ApiResult};
 use crate::request_metrics;
 
-/// Where a key was found, in the words of the error that names it.
+/// Where the API key of a request was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialSource {
     /// The `Authorization` header.
@@ -27,7 +27,7 @@ pub enum CredentialSource {
 }
 
 impl CredentialSource {
-    /// How error texts call it.
+    /// The name in error messages.
     pub fn name(self) -> &'static str {
         match self {
             CredentialSource::Header => "Authorization header",
@@ -37,36 +37,36 @@ impl CredentialSource {
     }
 }
 
-/// A key as it came with a request. Has no `Debug`, so that no log can hold it.
+/// The API key of a request. Does not implement `Debug`, so that it cannot be logged by accident.
 pub struct Credential {
-    /// The key itself.
+    /// The key as sent.
     pub key: String,
     /// Where it was found.
     pub source: CredentialSource,
 }
 
-/// What a record had in another installation and has here again. Goes beside a request of this process's own, as an extension
-/// of it; nothing that comes over HTTP can say it.
+/// Properties of a record from another installation, to be kept when the record is created here. A request extension that
+/// only this process itself can set; it cannot be sent over HTTP.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Restored {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// Its short id, where it has one.
+    /// Its short id, if it has one.
     pub short_id: Option<String>,
-    /// When it was made.
+    /// Its creation time.
     pub created_at: Option<DateTime<Utc>>,
-    /// The dashboard that was made for it.
+    /// Id of the dashboard that was created for it.
     pub usage_dashboard: Option<i64>,
-    /// How it lies on its dashboards.
+    /// Its tiles on dashboards.
     pub tiles: Vec<RestoredTile>,
 }
 
-/// How something lies on a dashboard.
+/// The position of a record on a dashboard.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestoredTile {
-    /// The dashboard.
+    /// Id of the dashboard.
     pub dashboard: u64,
-    /// Where it stands, by size of the screen.
+    /// The layout per screen size.
     pub layouts: Value,
     /// Its colour.
     pub color: Option<String>,
@@ -79,28 +79,28 @@ pub struct Call {
     pub method: Method,
     /// Its headers.
     pub headers: HeaderMap,
-    /// The instant that it takes for now.
+    /// The instant of the request.
     pub now: DateTime<Utc>,
-    /// The URL as the client spelt it.
+    /// The URL as the client sent it.
     pub url: ClientUrl,
-    /// What is restored by it.
+    /// The properties of a restored record.
     pub restored: Option<Restored>,
     params: HashMap<String, String>,
     query: Vec<(String, String)>,
     body: Bytes,
 }
 
-/// The address under which the client reached us.
+/// The URL as the client sent it, for links in responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientUrl {
     /// Scheme and host, such as `https://api.example.com`.
     pub origin: String,
-    /// The path as sent, a stage prefix and a trailing slash included.
+    /// The path as sent, with a stage prefix and a trailing slash.
     pub path: String,
 }
 
 impl Call {
-    /// The path parameter `name`, percent-decoded; empty when the route has none of that name.
+    /// The path parameter `name`, percent-decoded; empty if the route has no such parameter.
     pub fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)
     }
@@ -112,18 +112,18 @@ impl Call {
         self
     }
 
-    /// The path parameter `name` as a record's number.
+    /// The path parameter `name` as a record's id; `None` if it is not a number.
     pub fn id(&self, name: &str) -> Option<u64> {
         let text = self.param(name);
         text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
     }
 
-    /// All query parameters in the order sent.
+    /// All query parameters, in the order sent.
     pub fn query(&self) -> &[(String, String)] {
         &self.query
     }
 
-    /// The last query parameter of that name.
+    /// The last query parameter with this name.
     pub fn query_value(&self, name: &str) -> Option<&str> {
         self.query.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -138,22 +138,22 @@ impl Call {
         fields(&self.headers, &self.body, Accepts::Forms)
     }
 
-    /// The body's fields, from JSON alone.
+    /// The body's fields, from JSON only.
     pub fn json_fields(&self) -> ApiResult<Fields> {
         fields(&self.headers, &self.body, Accepts::Json)
     }
 
-    /// The content of the file called `name`, where the body is a multipart form that has it.
+    /// The content of the file called `name` in a multipart form.
     pub fn file(&self, name: &str) -> ApiResult<Option<&[u8]>> {
         file(&self.headers, &self.body, name)
     }
 
-    /// What follows `Bearer` in the header `Authorization`.
+    /// The token after `Bearer` in the header `Authorization`.
     pub fn bearer(&self) -> Option<String> {
         bearer(&self.headers)
     }
 
-    /// The key that came with the request: the header's, else the body's, else the query string's.
+    /// The API key of the request: from the header, else the body, else the query string.
     pub fn credential(&self) -> Option<Credential> {
         if let Some(key) = bearer(&self.headers) {
             return Some(Credential { key, source: CredentialSource::Header });
@@ -165,7 +165,7 @@ impl Call {
         Some(Credential { key: key.to_owned(), source: CredentialSource::Query })
     }
 
-    /// The key in the body, which is parsed only if it can hold one.
+    /// The API key in the body, which is parsed only if it contains the field's name.
     fn body_key(&self) -> Option<String> {
         let name = b"personal_api_key";
         if !self.body.windows(name.len()).any(|window| window == name) {
@@ -195,7 +195,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let (mut parts, body) = request.into_parts();
         let params = RawPathParams::from_request_parts(&mut parts, state).await.ok();
         let params = params.iter().flatten().map(|(name, value)| (name.to_owned(), decode(value))).collect();
-        let body = read(body).await?;
+        let body = read_body(body).await?;
         if let Some(route) = parts.extensions.get::<MatchedPath>() {
             request_metrics::record(|metrics| metrics.set_route(route.as_str()));
         }
@@ -214,10 +214,10 @@ impl<S: Send + Sync> FromRequest<S> for Call {
     }
 }
 
-async fn read(body: Body) -> ApiResult<Bytes> {
+async fn read_body(body: Body) -> ApiResult<Bytes> {
     use axum::body::HttpBody;
     use http_body_util::{BodyExt, LengthLimitError, Limited};
-    // A length that is declared is refused before anything is read.
+    // A declared length above the limit is rejected before anything is read.
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(ApiError::too_large());
     }
@@ -245,7 +245,7 @@ fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The pairs of a query string or an HTML form. `a` stands for `a=`.
+/// Parses the pairs of a query string or an HTML form. `a` means `a=`.
 pub(super) fn parse_query(text: &str) -> Vec<(String, String)> {
     text.split('&')
         .filter(|pair| !pair.is_empty())

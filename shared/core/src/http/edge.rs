@@ -1,7 +1,7 @@
-//! What happens to every request before a route is looked for, and to every answer after it.
+//! Middleware around the routes: path normalization, CORS, response size, panics, the request log.
 //!
-//! Both spellings of a path reach the same route without a redirect, because a redirect loses the body of a POST. A
-//! stage prefix that a gateway leaves in the path is taken off here and put back into links.
+//! A path with and without a trailing slash reaches the same route without a redirect, because a redirect loses the body of
+//! a POST. The stage prefix that a gateway leaves in the path is removed here and added to links again.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -15,28 +15,29 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
 
-use super::reply::{accepts_gzip, let_through};
-use super::watch::Watched;
+use super::request_log::RequestLog;
+use super::response::{accepts_gzip, fit_response_limit};
 use crate::clock::Clock;
 use crate::error::ApiError;
 
-/// The first segments of the path that belong to the gateway's stage, such as `/prod`.
+/// The path prefix of the gateway's stage, such as `/prod`. A request extension.
 #[derive(Debug, Clone)]
 pub struct StagePrefix(pub String);
 
-/// The path as the client sent it.
+/// The path as the client sent it. A request extension.
 #[derive(Debug, Clone)]
 pub(super) struct ClientPath(pub String);
 
-/// The clock of the request.
+/// The clock of the request. A request extension.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestClock(pub Clock);
 
-/// That an answer is of a route for SDKs: a page may have asked with credentials, and reads no answer that allows `*`.
+/// Marks the response of an SDK route: web pages may send these requests with credentials, and browsers then reject the
+/// origin `*`. A response extension.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SdkAnswer;
+pub(super) struct SdkRouteMarker;
 
-/// `routes` behind the edge: what a function runs and the local server mounts.
+/// Wraps `routes` in the middleware. Functions run the result, the local server mounts it.
 pub fn edge(routes: Router, clock: Clock) -> Router {
     let routes = routes.fallback(|| async { ApiError::no_route() });
     Router::new().fallback_service(Edge { routes, clock })
@@ -60,39 +61,40 @@ impl Service<Request> for Edge {
     fn call(&mut self, mut request: Request) -> Self::Future {
         request.extensions_mut().insert(RequestClock(self.clock));
         rewrite_path(&mut request);
-        let watched = Watched::new(&request);
-        let reads = request.method().is_safe();
-        let packs = accepts_gzip(request.headers());
+        let log = RequestLog::new(&request);
+        let is_read = request.method().is_safe();
+        let accepts_gzip = accepts_gzip(request.headers());
         let origin = request.headers().get(header::ORIGIN).cloned();
-        let answer = self.routes.call(request);
-        let answer = async move {
-            // A handler that panics is a mistake of ours; its caller gets an answer, and the others go on.
-            let answer = AssertUnwindSafe(answer).catch_unwind().await;
-            let answer = match answer {
+        let response = self.routes.call(request);
+        let response = async move {
+            // A panic in a handler is a bug: its caller gets a 500, and other requests are not affected.
+            let result = AssertUnwindSafe(response).catch_unwind().await;
+            let response = match result {
                 Ok(Ok(response)) => response,
                 Err(_) => ApiError::internal(&"a handler panicked").into_response(),
             };
-            finish(if reads { let_through(packs, answer).await } else { answer }, origin)
+            let response = if is_read { fit_response_limit(accepts_gzip, response).await } else { response };
+            add_cors_headers(response, origin)
         };
-        Box::pin(async move { Ok(watched.answered(answer).await) })
+        Box::pin(async move { Ok(log.run(response).await) })
     }
 }
 
-/// Takes the stage prefix and a trailing slash off the path, and remembers the path as it was sent.
+/// Removes the stage prefix and a trailing slash from the path, and stores the path as sent in [`ClientPath`].
 fn rewrite_path(request: &mut Request) {
     let sent = request.uri().path().to_owned();
     let stage = request.extensions().get::<StagePrefix>().map(|stage| stage.0.clone());
-    let rest =
+    let without_stage =
         stage.as_deref().and_then(|stage| sent.strip_prefix(stage)).filter(|rest| rest.starts_with('/'));
-    let plain = rest.unwrap_or(&sent);
-    let plain = match plain.strip_suffix('/') {
-        Some(shorter) if !shorter.is_empty() => shorter,
-        _ => plain,
+    let path = without_stage.unwrap_or(&sent);
+    let path = match path.strip_suffix('/') {
+        Some(without_slash) if !without_slash.is_empty() => without_slash,
+        _ => path,
     };
-    if plain != sent {
+    if path != sent {
         let target = match request.uri().query() {
-            Some(query) => format!("{plain}?{query}"),
-            None => plain.to_owned(),
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
         };
         if let Ok(uri) = target.parse::<Uri>() {
             *request.uri_mut() = uri;
@@ -101,10 +103,10 @@ fn rewrite_path(request: &mut Request) {
     request.extensions_mut().insert(ClientPath(sent));
 }
 
-/// Answers may be read by pages of any origin: a key or a token is needed in any case, and cookies play no part. SDKs in
-/// pages ask with credentials, for which browsers want the very origin and no `*`.
-fn finish(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response {
-    let is_sdk = response.extensions_mut().remove::<SdkAnswer>().is_some();
+/// Adds CORS headers. Pages of any origin may read responses, because every request needs a key or a token and cookies are
+/// not used. SDKs in web pages may send credentials, for which browsers require the exact origin instead of `*`.
+fn add_cors_headers(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response {
+    let is_sdk = response.extensions_mut().remove::<SdkRouteMarker>().is_some();
     let headers = response.headers_mut();
     let mut allowed = HeaderValue::from_static("*");
     if is_sdk {
@@ -118,7 +120,7 @@ fn finish(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response
         }
     }
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
-    // A table of nothing is still a table.
+    // A 200 keeps its content type: an empty CSV table is still CSV.
     if response.status() != StatusCode::OK && response.body().size_hint_is_zero() {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
@@ -144,8 +146,8 @@ mod tests {
 
     use crate::http::Call;
 
-    /// Answers a request with the path that the route saw and the one that the client sent.
-    async fn ask(method: &str, uri: &str, stage: Option<&str>) -> (StatusCode, String) {
+    /// Responds with the path parameter `id` and the path that the client sent.
+    async fn send(method: &str, uri: &str, stage: Option<&str>) -> (StatusCode, String) {
         let echo = |call: Call| async move { format!("{} {}", call.param("id"), call.url.path) };
         let routes = Router::new().route("/api/things/{id}", get(echo)).route("/api/things", post(echo));
         let mut request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
@@ -159,15 +161,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_spellings_are_answered_and_links_keep_the_clients() {
-        assert_eq!(ask("GET", "/api/things/7", None).await, (StatusCode::OK, "7 /api/things/7".into()));
-        assert_eq!(ask("GET", "/api/things/7/?a=1", None).await, (StatusCode::OK, "7 /api/things/7/".into()));
-        assert_eq!(ask("POST", "/api/things/", None).await, (StatusCode::OK, " /api/things/".into()));
-        assert_eq!(ask("GET", "/api/things/7//", None).await.0, StatusCode::NOT_FOUND);
+    async fn trailing_slashes_are_ignored_and_kept_in_links() {
+        assert_eq!(send("GET", "/api/things/7", None).await, (StatusCode::OK, "7 /api/things/7".into()));
+        assert_eq!(
+            send("GET", "/api/things/7/?a=1", None).await,
+            (StatusCode::OK, "7 /api/things/7/".into())
+        );
+        assert_eq!(send("POST", "/api/things/", None).await, (StatusCode::OK, " /api/things/".into()));
+        assert_eq!(send("GET", "/api/things/7//", None).await.0, StatusCode::NOT_FOUND);
     }
 
     #[tokio::test]
-    async fn a_panic_is_answered_and_the_next_request_too() {
+    async fn a_panic_is_a_500_and_the_next_request_works() {
         let broken = || async {
             if Clock::Running.now(None).timestamp() > 0 {
                 panic!("on purpose")
@@ -184,9 +189,9 @@ mod tests {
     #[tokio::test]
     async fn a_stage_prefix_is_stripped_and_kept_in_links() {
         let stage = Some("/prod");
-        assert_eq!(ask("GET", "/prod/api/things/7/", stage).await.1, "7 /prod/api/things/7/");
-        assert_eq!(ask("GET", "/api/things/7", stage).await.1, "7 /api/things/7", "nothing to strip");
-        assert_eq!(ask("GET", "/production/api/things/7", stage).await.0, StatusCode::NOT_FOUND);
-        assert_eq!(ask("GET", "/prod/api/things/7", None).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(send("GET", "/prod/api/things/7/", stage).await.1, "7 /prod/api/things/7/");
+        assert_eq!(send("GET", "/api/things/7", stage).await.1, "7 /api/things/7", "nothing to strip");
+        assert_eq!(send("GET", "/production/api/things/7", stage).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(send("GET", "/prod/api/things/7", None).await.0, StatusCode::NOT_FOUND);
     }
 }

@@ -1,31 +1,31 @@
-//! Pages of lists: `limit` and `offset`, and the envelope with absolute links.
+//! Pagination of lists by `limit` and `offset`, and the response envelope with absolute links.
 
 use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::reply::{deliver, too_long};
+use super::response::{deliver, too_long};
 use crate::error::{ApiError, ApiResult};
 
-/// Records of a page when the request does not say.
+/// Default page size.
 pub const LIMIT_DEFAULT: usize = 100;
-/// Most records of a page; larger requests act as this one, in the links too.
+/// Maximum page size; larger limits are reduced to it, in the links too.
 pub const LIMIT_MAX: usize = 1000;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Which records of a list a request wants.
+/// The `limit` and `offset` of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// How many at most, 1 to [`LIMIT_MAX`].
+    /// Page size, 1 to [`LIMIT_MAX`].
     pub limit: usize,
-    /// How many to pass over.
+    /// Number of records to skip.
     pub offset: usize,
 }
 
 impl Page {
-    /// The page that the query string names. Unusable values act as the defaults.
+    /// Parses the query string. Invalid values count as missing.
     pub fn of(call: &Call) -> Page {
         let number = |name| call.query_value(name).and_then(|text: &str| text.trim().parse::<usize>().ok());
         Page {
@@ -34,13 +34,13 @@ impl Page {
         }
     }
 
-    /// The part of `items` that lies on the page.
+    /// The items on the page.
     pub fn slice<'a, T>(&self, items: &'a [T]) -> &'a [T] {
         let start = self.offset.min(items.len());
         &items[start..start.saturating_add(self.limit).min(items.len())]
     }
 
-    /// The envelope around the page's `results`, of `count` records in all.
+    /// The envelope around the page's `results`; `count` is the total number of records.
     pub fn envelope(&self, call: &Call, count: usize, results: Vec<Value>) -> Value {
         let after = self.offset.saturating_add(self.limit);
         let next = (after < count).then(|| self.link(call, Some(after)));
@@ -51,10 +51,10 @@ impl Page {
         json!({"count": count, "next": next, "previous": previous, "results": results})
     }
 
-    /// The page of `results`, which are JSON texts, of `count` records in all.
+    /// The response with `results`, which are JSON texts; `count` is the total number of records.
     ///
-    /// Packed where it is long and the client takes that; refused by the largest limit that fits where a gateway would
-    /// not let it through. A page is never shortened, because clients take a short one for the last.
+    /// Compressed if it is long and the client accepts gzip; a 400 with the largest `limit` that fits if it exceeds the
+    /// gateway's limit. A page is never shortened, because clients take a short page for the last one.
     pub fn reply(&self, call: &Call, count: usize, results: &[String]) -> ApiResult<Response> {
         let text = self.text(call, count, results);
         match deliver(&call.headers, text.into_bytes()) {
@@ -66,7 +66,7 @@ impl Page {
     /// The page as JSON text.
     fn text(&self, call: &Call, count: usize, results: &[String]) -> String {
         let envelope = self.envelope(call, count, Vec::new()).to_string();
-        // The list comes last.
+        // The list is the last field.
         let head = envelope.strip_suffix("]}").unwrap_or(&envelope);
         let bytes = results.iter().map(|text| text.len() + 1).sum::<usize>();
         let mut text = String::with_capacity(head.len() + bytes + 2);
@@ -81,14 +81,15 @@ impl Page {
         text
     }
 
-    /// 400: the page is too long, of which `results` are the first. Names the largest limit whose page goes through.
+    /// 400: the page exceeds the gateway's limit. `results` are its first records; the message has the largest `limit` that
+    /// fits.
     pub fn refusal(&self, call: &Call, count: usize, results: &[String]) -> ApiError {
         too_long(&call.headers, results.len(), |limit| {
             Page { limit, ..*self }.text(call, count, &results[..limit]).into_bytes()
         })
     }
 
-    /// The request's URL with this limit and another offset.
+    /// The request's URL with this limit and the given offset.
     fn link(&self, call: &Call, offset: Option<usize>) -> String {
         link(
             call,
@@ -97,8 +98,8 @@ impl Page {
     }
 }
 
-/// The request's URL with the parameters in `set` replaced, or dropped where they are none; all sorted by name. A key
-/// never appears in a link.
+/// The request's URL with the parameters in `set` replaced, or removed if `None`; all sorted by name. An API key never
+/// appears in a link.
 pub fn link(call: &Call, set: &[(&str, Option<String>)]) -> String {
     let mut pairs = call.query().to_vec();
     pairs.retain(|(name, _)| name != "personal_api_key" && !set.iter().any(|(changed, _)| changed == name));
@@ -107,17 +108,17 @@ pub fn link(call: &Call, set: &[(&str, Option<String>)]) -> String {
     url(call, &pairs)
 }
 
-/// The request's URL with the parameters in `set` replaced where they stand, or appended; the others keep their order. A
-/// key never appears in a link.
+/// The request's URL with the parameters in `set` replaced in place, or appended; the others keep their order. An API key
+/// never appears in a link.
 pub fn link_in_place(call: &Call, set: &[(&str, usize)]) -> String {
     let mut pairs = call.query().to_vec();
     pairs.retain(|(name, _)| name != "personal_api_key");
     for (name, value) in set {
-        let mut found = false;
+        let mut is_replaced = false;
         for pair in pairs.iter_mut().filter(|(known, _)| known == name) {
-            (pair.1, found) = (value.to_string(), true);
+            (pair.1, is_replaced) = (value.to_string(), true);
         }
-        if !found {
+        if !is_replaced {
             pairs.push(((*name).to_owned(), value.to_string()));
         }
     }

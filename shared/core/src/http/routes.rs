@@ -1,5 +1,5 @@
-//! Route tables: one list a function has, from which come dispatch, 405 with `Allow`, preflight answers, and the
-//! comparison with the gateway's routes.
+//! Route tables: each function has one, from which dispatch, 405 with `Allow`, CORS preflight and the comparison with the
+//! gateway's routes are derived.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, on};
 
 use super::call::Call;
-use super::edge::SdkAnswer;
+use super::edge::SdkRouteMarker;
 use crate::app::App;
 use crate::error::ApiError;
 
-/// What a preflight is answered that does not say which headers it wants.
+/// Allowed headers for a preflight request that does not list any.
 const KEY_HEADERS: &str =
     "Authorization, Content-Type, Content-Encoding, If-None-Match, Idempotency-Key, X-Requested-With";
 const SDK_HEADERS: &str = "Authorization, Content-Type, X-API-Key, X-Request-Id, If-None-Match";
@@ -37,18 +37,18 @@ pub struct Route {
 pub struct Routes<S> {
     methods: BTreeMap<String, Vec<Method>>,
     routers: BTreeMap<String, MethodRouter<S>>,
-    callers: Callers,
+    authentication: Authentication,
 }
 
-/// Who calls the routes of a table.
+/// How callers of a route table authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Callers {
-    /// Callers with a key.
-    WithKey,
-    /// Anybody.
-    Anybody,
-    /// SDKs with the public token of a project, in web pages too, which may ask with credentials.
-    Sdks,
+enum Authentication {
+    /// By API key.
+    ApiKey,
+    /// Not at all.
+    None,
+    /// By the public token of a project: SDKs, also in web pages, which may send credentials.
+    ProjectToken,
 }
 
 impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
@@ -58,23 +58,23 @@ impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
-    /// No routes; those added ask for a key before they refuse a method.
+    /// An empty table of routes that require an API key, also for a 405.
     pub fn new() -> Routes<S> {
-        Routes { methods: BTreeMap::new(), routers: BTreeMap::new(), callers: Callers::WithKey }
+        Routes { methods: BTreeMap::new(), routers: BTreeMap::new(), authentication: Authentication::ApiKey }
     }
 
-    /// No routes; those added are for callers without a key.
+    /// An empty table of routes without authentication.
     pub fn open() -> Routes<S> {
-        Routes { callers: Callers::Anybody, ..Routes::new() }
+        Routes { authentication: Authentication::None, ..Routes::new() }
     }
 
-    /// No routes; those added are for SDKs with a project token. A page of any origin may ask them with credentials, of
-    /// which none are read.
+    /// An empty table of routes for SDKs with a project token. Pages of any origin may send credentials, which are ignored.
     pub fn sdk() -> Routes<S> {
-        Routes { callers: Callers::Sdks, ..Routes::new() }
+        Routes { authentication: Authentication::ProjectToken, ..Routes::new() }
     }
 
-    /// Adds a route. A path below a project is served under its environment name too. HEAD comes with GET.
+    /// Adds a route. A path below `/api/projects/{project_id}` is also served below `/api/environments/{project_id}`. HEAD is
+    /// included in GET.
     #[must_use]
     pub fn add<H, T>(mut self, method: Method, path: &str, handler: H) -> Routes<S>
     where
@@ -94,7 +94,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         H: Handler<T, S>,
         T: 'static,
     {
-        // A method that axum has no filter for is a mistake in a route table, found by the first test.
+        // A method that axum does not know is a bug in a route table, found by the first test.
         let Ok(filter) = axum::routing::MethodFilter::try_from(method.clone()) else {
             debug_assert!(false, "no filter for {method}");
             return;
@@ -114,25 +114,25 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             .collect()
     }
 
-    /// The router over `state`. `app` judges the key of requests whose method a path does not have.
+    /// The router over `state`. `app` authenticates requests with an unsupported method before they get a 405.
     pub fn into_router(self, state: S, app: &App) -> Router {
-        let app = (self.callers == Callers::WithKey).then(|| app.clone());
-        self.routed(state, app.as_ref())
+        let app = (self.authentication == Authentication::ApiKey).then(|| app.clone());
+        self.build(state, app.as_ref())
     }
 
-    /// The router over `state` of routes that are for callers without a key, where there is nothing to judge keys with.
+    /// The router over `state` for routes that do not require an API key, without an [`App`].
     pub fn into_open_router(self, state: S) -> Router {
-        debug_assert!(self.callers != Callers::WithKey, "these routes ask for keys");
-        self.routed(state, None)
+        debug_assert!(self.authentication != Authentication::ApiKey, "these routes ask for keys");
+        self.build(state, None)
     }
 
-    fn routed(self, state: S, app: Option<&App>) -> Router {
+    fn build(self, state: S, app: Option<&App>) -> Router {
         let mut router = Router::new();
-        let is_sdk = self.callers == Callers::Sdks;
+        let is_sdk = self.authentication == Authentication::ProjectToken;
         for (path, methods) in self.routers {
             let allow = allow(&self.methods[&path]);
-            let refuse = Refuse { app: app.cloned(), allow, is_sdk };
-            let fallback = move |call: Call| refuse.clone().answer(call);
+            let fallback = MethodFallback { app: app.cloned(), allow, is_sdk };
+            let fallback = move |call: Call| fallback.clone().respond(call);
             let methods = methods.fallback(fallback);
             router =
                 router.route(&path, if is_sdk { methods.layer(map_response(mark_sdk)) } else { methods });
@@ -141,9 +141,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 }
 
-/// Marks an answer of an SDK's route, refusals included, for the edge.
+/// Marks the response of an SDK route, errors included, for the CORS headers.
 async fn mark_sdk(mut response: Response) -> Response {
-    response.extensions_mut().insert(SdkAnswer);
+    response.extensions_mut().insert(SdkRouteMarker);
     response
 }
 
@@ -159,17 +159,17 @@ fn allow(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-/// What answers the methods that a path does not have.
+/// Handles requests with a method that the path does not support, and CORS preflight.
 #[derive(Clone)]
-struct Refuse {
-    /// What judges keys; none where none are asked for.
+struct MethodFallback {
+    /// For authentication; `None` for routes that do not require an API key.
     app: Option<App>,
     allow: String,
     is_sdk: bool,
 }
 
-impl Refuse {
-    async fn answer(self, call: Call) -> Response {
+impl MethodFallback {
+    async fn respond(self, call: Call) -> Response {
         if call.method == Method::OPTIONS {
             return self.preflight(call.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS));
         }
@@ -181,9 +181,9 @@ impl Refuse {
         ApiError::method_not_allowed(call.method.as_str(), &self.allow).into_response()
     }
 
-    /// A browser asks this before it sends a request with a key; it carries none itself. It may send the headers that it
-    /// asks for: SDKs come with ever new ones, and none of them opens anything.
-    fn preflight(&self, asked: Option<&HeaderValue>) -> Response {
+    /// The response to a CORS preflight request, which has no API key. All requested headers are allowed: new SDKs send new
+    /// ones, and no header grants access by itself.
+    fn preflight(&self, requested: Option<&HeaderValue>) -> Response {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         if let Ok(allow) = HeaderValue::from_str(&self.allow) {
@@ -191,9 +191,9 @@ impl Refuse {
             let methods = if self.is_sdk { HeaderValue::from_static(SDK_METHODS) } else { allow };
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         }
-        let any = if self.is_sdk { SDK_HEADERS } else { KEY_HEADERS };
-        let asked = asked.filter(|asked| !asked.is_empty()).cloned();
-        let allowed = asked.unwrap_or_else(|| HeaderValue::from_static(any));
+        let default = if self.is_sdk { SDK_HEADERS } else { KEY_HEADERS };
+        let requested = requested.filter(|requested| !requested.is_empty()).cloned();
+        let allowed = requested.unwrap_or_else(|| HeaderValue::from_static(default));
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
         response

@@ -1,8 +1,8 @@
-//! Bodies as SDKs send them, to JSON text: events (`capture`) and questions about flags (`flags`) come in the same forms.
+//! Decodes request bodies of SDKs to JSON text, for events (`capture`) and flag evaluation (`flags`).
 //!
-//! Gzip is recognised by its first two bytes, because one browser library sends it without saying so. A form carries the
-//! JSON in its field `data`, as base64 or as it is. Must stay true: what is inflated is bounded before it is stored
-//! anywhere; bytes that are in none of these forms are an error.
+//! Gzip is recognized by its first two bytes, because one browser SDK sends it without a header. An HTML form has the JSON
+//! in its field `data`, as base64 or as plain text. Must stay true: decompression stops at a limit; a body in none of these
+//! encodings is an error.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -16,10 +16,10 @@ use serde::de::IgnoredAny;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const GZIP: &[u8] = &[0x1f, 0x8b];
-/// How gzip begins after somebody has read it as UTF-8: the second byte became U+FFFD.
+/// The start of gzip that was decoded as UTF-8 on its way: the second byte became U+FFFD.
 const ALTERED_GZIP: &[u8] = &[0x1f, 0xef, 0xbf, 0xbd];
 
-/// A body and what the request says of it.
+/// A body with the headers and parameters that describe its encoding.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SdkBody<'a> {
     /// Header `Content-Type`.
@@ -32,34 +32,34 @@ pub struct SdkBody<'a> {
     pub body: &'a [u8],
 }
 
-/// What differs between the routes.
+/// Decoding rules of a route.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyRules {
-    /// Most bytes of a body after inflation.
+    /// Maximum bytes of a body after decompression.
     pub inflated_bytes_max: usize,
-    /// Whether a `Content-Encoding` other than gzip is an error. Else the header is ignored.
+    /// Whether a `Content-Encoding` other than gzip is an error; otherwise the header is ignored.
     pub refuses_other_encodings: bool,
-    /// Whether base64 is read where nothing announces it, and a form without the field `data` is base64 as a whole.
+    /// Whether base64 is decoded without `compression=base64`, and a form without the field `data` is taken as base64.
     pub takes_bare_base64: bool,
 }
 
-/// What a body holds.
+/// A decoded body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SdkPayload<'a> {
     /// The JSON text.
     pub json: Cow<'a, [u8]>,
-    /// The token, where a form has it as a field of its own.
+    /// The project token, if a form has it as a field.
     pub form_token: Option<String>,
 }
 
-/// Why a body cannot be read.
+/// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SdkBodyError {
-    /// It is in none of the forms.
+    /// It has none of the supported encodings.
     Unreadable(String),
     /// A form lacks the field `data`.
     NoData,
-    /// It has more bytes than these when inflated.
+    /// It has more than this number of bytes after decompression.
     TooLarge(usize),
 }
 
@@ -68,37 +68,37 @@ fn unreadable(detail: impl Into<String>) -> SdkBodyError {
 }
 
 impl BodyRules {
-    /// The JSON text that `sent` carries.
-    pub fn decode<'a>(&self, sent: &SdkBody<'a>) -> Result<SdkPayload<'a>, SdkBodyError> {
-        if sent.body.is_empty() {
+    /// Decodes a body to JSON text.
+    pub fn decode<'a>(&self, request: &SdkBody<'a>) -> Result<SdkPayload<'a>, SdkBodyError> {
+        if request.body.is_empty() {
             return Err(unreadable("The body is empty."));
         }
-        self.check_encoding(sent.content_encoding)?;
-        let compression = sent.compression.unwrap_or("");
+        self.check_encoding(request.content_encoding)?;
+        let compression = request.compression.unwrap_or("");
         check_compression(compression, "gzip-js or base64")?;
-        if sent.body.starts_with(ALTERED_GZIP) {
+        if request.body.starts_with(ALTERED_GZIP) {
             return Err(unreadable(
                 "The body is gzip that was altered on its way, because something read it as a text. Switch \
                  compression off (`disable_compression: true` in posthog-js), or send the JSON as base64.",
             ));
         }
-        let plain = self.inflated(sent.body)?;
-        let is_form = sent.content_type.is_some_and(|kind| {
+        let plain = self.decompress(request.body)?;
+        let is_form = request.content_type.is_some_and(|kind| {
             kind.trim_start().to_ascii_lowercase().starts_with("application/x-www-form-urlencoded")
         });
         if (is_form || plain.starts_with(b"data=")) && !looks_like_json(&plain) {
-            return self.form(&plain, compression);
+            return self.decode_form(&plain, compression);
         }
         let is_base64 = (compression == "base64" && !looks_like_json(&plain))
             || (self.takes_bare_base64 && !is_json(&plain));
-        let json = if is_base64 { Cow::Owned(self.unpacked(&plain)?) } else { plain };
+        let json = if is_base64 { Cow::Owned(self.decode_base64(&plain)?) } else { plain };
         Ok(SdkPayload { json, form_token: None })
     }
 
-    /// The JSON text in the field `data` of a query string, where it is decoded already.
+    /// Decodes the value of the query parameter `data`, which is already percent-decoded.
     pub fn decode_data(&self, data: &str, compression: &str) -> Result<Vec<u8>, SdkBodyError> {
         check_compression(compression, "base64")?;
-        self.data(data.as_bytes().to_vec())
+        self.decode_field(data.as_bytes().to_vec())
     }
 
     fn check_encoding(&self, encoding: Option<&str>) -> Result<(), SdkBodyError> {
@@ -111,8 +111,8 @@ impl BodyRules {
         }
     }
 
-    fn form(&self, plain: &[u8], compression: &str) -> Result<SdkPayload<'static>, SdkBodyError> {
-        let mut fields = Form::default();
+    fn decode_form(&self, plain: &[u8], compression: &str) -> Result<SdkPayload<'static>, SdkBodyError> {
+        let mut fields = FormFields::default();
         for pair in plain.split(|byte| *byte == b'&') {
             let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
             let value = pair.get(at + 1..).unwrap_or_default();
@@ -129,24 +129,24 @@ impl BodyRules {
             None if self.takes_bare_base64 => percent_decode(plain).collect(),
             None => return Err(SdkBodyError::NoData),
         };
-        let json = self.data(data)?;
+        let json = self.decode_field(data)?;
         check_compression(fields.compression.as_deref().unwrap_or(compression), "base64")?;
         Ok(SdkPayload { json: Cow::Owned(json), form_token: fields.token })
     }
 
-    /// The JSON text of a field `data`. One that is JSON itself stays as it is: its plus signs may stand for blanks, but
-    /// inside of texts they are as likely to be meant.
-    fn data(&self, data: Vec<u8>) -> Result<Vec<u8>, SdkBodyError> {
+    /// The JSON text of a field `data`. Plain JSON is not changed: its plus signs may be encoded spaces, but inside of strings
+    /// they are as likely to be literal.
+    fn decode_field(&self, data: Vec<u8>) -> Result<Vec<u8>, SdkBodyError> {
         if looks_like_json(&data) {
             return Ok(data);
         }
-        // In base64 a plus sign is a digit, but some clients leave it unescaped, where it stands for a blank.
+        // Some clients do not escape the plus signs of base64, which then decode to spaces.
         let digits = data.iter().map(|byte| if *byte == b' ' { b'+' } else { *byte });
-        self.unpacked(&digits.collect::<Vec<_>>())
+        self.decode_base64(&digits.collect::<Vec<_>>())
     }
 
-    /// The bytes behind base64, inflated when they are gzip.
-    fn unpacked(&self, text: &[u8]) -> Result<Vec<u8>, SdkBodyError> {
+    /// Decodes base64 and decompresses the result if it is gzip.
+    fn decode_base64(&self, text: &[u8]) -> Result<Vec<u8>, SdkBodyError> {
         let lenient = GeneralPurposeConfig::new()
             .with_decode_padding_mode(DecodePaddingMode::Indifferent)
             .with_decode_allow_trailing_bits(true);
@@ -159,18 +159,18 @@ impl BodyRules {
             GeneralPurpose::new(&base64::alphabet::STANDARD, lenient).decode(digits.collect::<Vec<_>>());
         let bytes =
             bytes.map_err(|error| unreadable(format!("The data is neither JSON nor base64: {error}.")))?;
-        Ok(self.inflated(&bytes)?.into_owned())
+        Ok(self.decompress(&bytes)?.into_owned())
     }
 
-    /// `bytes`, inflated when they are gzip.
-    fn inflated<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, SdkBodyError> {
+    /// Decompresses `bytes` if they are gzip.
+    fn decompress<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, SdkBodyError> {
         if !bytes.starts_with(GZIP) {
             return Ok(Cow::Borrowed(bytes));
         }
         let mut plain = Vec::new();
-        let most = self.inflated_bytes_max as u64 + 1;
+        let limit = self.inflated_bytes_max as u64 + 1;
         MultiGzDecoder::new(bytes)
-            .take(most)
+            .take(limit)
             .read_to_end(&mut plain)
             .map_err(|error| unreadable(format!("The body is not valid gzip: {error}.")))?;
         if plain.len() > self.inflated_bytes_max {
@@ -181,30 +181,30 @@ impl BodyRules {
 }
 
 #[derive(Default)]
-struct Form {
+struct FormFields {
     data: Option<Vec<u8>>,
     compression: Option<String>,
     token: Option<String>,
 }
 
-fn check_compression(compression: &str, usable: &str) -> Result<(), SdkBodyError> {
+fn check_compression(compression: &str, supported: &str) -> Result<(), SdkBodyError> {
     if ["", "gzip", "gzip-js", "base64"].contains(&compression) {
         return Ok(());
     }
-    Err(unreadable(format!("compression={compression} is not supported; use {usable}.")))
+    Err(unreadable(format!("compression={compression} is not supported; use {supported}.")))
 }
 
-fn without_mark(bytes: &[u8]) -> &[u8] {
+fn strip_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
 }
 
 fn looks_like_json(bytes: &[u8]) -> bool {
-    matches!(without_mark(bytes).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
+    matches!(strip_byte_order_mark(bytes).iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
 }
 
-/// Whether the bytes are meant as JSON: an object or a list, whole or not, or any other value.
+/// Whether the bytes are JSON: an object or a list, complete or not, or any other complete value.
 fn is_json(bytes: &[u8]) -> bool {
-    looks_like_json(bytes) || serde_json::from_slice::<IgnoredAny>(without_mark(bytes)).is_ok()
+    looks_like_json(bytes) || serde_json::from_slice::<IgnoredAny>(strip_byte_order_mark(bytes)).is_ok()
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read_whatever_announces_it() {
+    fn every_encoding_is_decoded_whatever_the_headers() {
         let base64 = BASE64_STANDARD.encode(JSON);
         let escaped = base64.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
         let form = "application/x-www-form-urlencoded; charset=utf-8";
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn other_values_of_json_are_no_base64() {
+    fn scalar_json_values_are_not_taken_for_base64() {
         for json in ["[1]", "\"abcd\"", "1234", "null", "true"] {
             assert_eq!(read(json.as_bytes(), "", "").as_deref(), Ok(json));
         }
     }
 
     #[test]
-    fn what_is_in_none_of_the_forms_is_an_error() {
+    fn unsupported_encodings_are_errors() {
         for (body, compression) in [("", ""), ("{}", "lz64"), ("no base64!", ""), ("data=%21", "")] {
             assert!(
                 matches!(read(body.as_bytes(), "", compression), Err(SdkBodyError::Unreadable(_))),
@@ -292,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn inflation_stops_at_the_limit() {
+    fn decompression_stops_at_the_limit() {
         let object = |bytes: usize| gzipped(format!("{{{}}}", " ".repeat(bytes - 2)).as_bytes());
         assert_eq!(read(&object(100), "", "").map(|text| text.len()), Ok(100));
         assert_eq!(read(&object(101), "", ""), Err(SdkBodyError::TooLarge(100)));
     }
 
     #[test]
-    fn strict_rules_want_to_be_told() {
+    fn strict_rules_require_declared_encodings() {
         let strict = BodyRules { refuses_other_encodings: true, takes_bare_base64: false, ..RULES };
         let sent = SdkBody { content_encoding: Some("br"), body: b"{}", ..SdkBody::default() };
         assert!(matches!(strict.decode(&sent), Err(SdkBodyError::Unreadable(_))));

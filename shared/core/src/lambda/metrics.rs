@@ -1,8 +1,8 @@
-//! Metrics of requests in CloudWatch's embedded format: a line of JSON on the standard output, of which CloudWatch makes
-//! metrics by itself.
+//! Request metrics in CloudWatch's embedded metric format: a line of JSON on standard output, from which CloudWatch extracts
+//! metrics.
 //!
-//! Source of the form: "Specification: Embedded metric format" in the CloudWatch user guide. Must stay true: one set of
-//! dimensions, the function, because each set and metric is charged by the month in which it is written.
+//! Source: "Specification: Embedded metric format" in the CloudWatch user guide. Must stay true: one dimension set, the
+//! function, because each set and metric is charged for every month in which it is written.
 
 use std::io::Write;
 
@@ -15,9 +15,9 @@ use tracing_subscriber::layer::Context;
 
 use crate::http::REQUEST_TARGET;
 
-/// Under which the metrics are found.
+/// The CloudWatch namespace.
 const NAMESPACE: &str = "Pennon";
-/// Fields of the request's line, the metrics that they are, and their units.
+/// Fields of the request log line, the names of their metrics, and their units.
 const METRICS: [(&str, &str, &str); 5] = [
     ("duration_ms", "Duration", "Milliseconds"),
     ("round_trips", "RoundTrips", "Count"),
@@ -25,25 +25,25 @@ const METRICS: [(&str, &str, &str); 5] = [
     ("write_units", "WriteUnits", "Count"),
     ("bytes_read", "BytesRead", "Bytes"),
 ];
-/// Answers of 500 and above: 1, others 0.
+/// 1 for a status of 500 and above, else 0.
 const FAULTS: &str = "Faults";
 
-/// What writes them.
+/// A `tracing` layer that writes the metrics of each request log line.
 #[derive(Debug)]
-pub(super) struct Metrics {
+pub(super) struct MetricsLayer {
     function: String,
 }
 
-impl Metrics {
-    /// Those of the function of this name.
-    pub fn of(function: String) -> Metrics {
-        Metrics { function }
+impl MetricsLayer {
+    /// A layer for the function with this name.
+    pub fn new(function: String) -> MetricsLayer {
+        MetricsLayer { function }
     }
 
     fn line(&self, fields: &Map<String, Value>, now_ms: i64) -> Value {
-        let listed = METRICS.iter().map(|(_, name, unit)| json!({"Name": name, "Unit": unit}));
-        let listed: Vec<Value> = listed.chain([json!({"Name": FAULTS, "Unit": "Count"})]).collect();
-        let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Function"]], "Metrics": listed});
+        let definitions = METRICS.iter().map(|(_, name, unit)| json!({"Name": name, "Unit": unit}));
+        let definitions: Vec<Value> = definitions.chain([json!({"Name": FAULTS, "Unit": "Count"})]).collect();
+        let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Function"]], "Metrics": definitions});
         let mut line = Map::new();
         line.insert("_aws".to_owned(), json!({"Timestamp": now_ms, "CloudWatchMetrics": [directive]}));
         line.insert("Function".to_owned(), json!(self.function));
@@ -52,7 +52,7 @@ impl Metrics {
         }
         let is_fault = fields.get("status").and_then(Value::as_u64).is_some_and(|status| status >= 500);
         line.insert(FAULTS.to_owned(), json!(u8::from(is_fault)));
-        // Not metrics, but what a look at the line shows.
+        // Not metrics, but useful when reading the line.
         for field in ["request_id", "route", "status"] {
             line.insert(field.to_owned(), fields.get(field).cloned().unwrap_or_default());
         }
@@ -60,7 +60,7 @@ impl Metrics {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Metrics {
+impl<S: Subscriber> Layer<S> for MetricsLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         if event.metadata().target() != REQUEST_TARGET {
             return;
@@ -68,7 +68,7 @@ impl<S: Subscriber> Layer<S> for Metrics {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let line = self.line(&fields.0, Utc::now().timestamp_millis());
-        // Where nobody reads the log there is nobody to be told.
+        // A closed standard output is not an error of the request.
         let _ = writeln!(std::io::stdout().lock(), "{line}");
     }
 }
@@ -106,11 +106,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// As the specification wants it: names of dimensions and metrics are members of the root, metrics are numbers.
+    /// By the specification, dimensions and metrics are members of the root, and metrics are numbers.
     #[test]
-    fn a_line_is_of_the_embedded_form() {
+    fn a_line_has_the_embedded_metric_format() {
         let fields = json!({"duration_ms": 12.5, "round_trips": 2, "read_units": 1.5, "status": 503, "route": "/flags"});
-        let line = Metrics::of("flags".to_owned()).line(fields.as_object().unwrap(), 1_700_000_000_000);
+        let line = MetricsLayer::new("flags".to_owned()).line(fields.as_object().unwrap(), 1_700_000_000_000);
         assert_eq!(line["_aws"]["Timestamp"], 1_700_000_000_000_i64);
         let directive = &line["_aws"]["CloudWatchMetrics"][0];
         assert_eq!(directive["Dimensions"], json!([["Function"]]));
@@ -120,8 +120,9 @@ mod tests {
             assert!(line[metric["Name"].as_str().unwrap()].is_number(), "{metric}");
             assert!(units.contains(&metric["Unit"].as_str().unwrap()), "{metric}");
         }
-        let told = ["Duration", "ReadUnits", "WriteUnits", "Faults"].map(|name| line[name].as_f64().unwrap());
-        assert_eq!(told, [12.5, 1.5, 0.0, 1.0]);
+        let values =
+            ["Duration", "ReadUnits", "WriteUnits", "Faults"].map(|name| line[name].as_f64().unwrap());
+        assert_eq!(values, [12.5, 1.5, 0.0, 1.0]);
         assert_eq!(line["route"], "/flags");
     }
 }

@@ -1,22 +1,22 @@
-//! What the table says of a project's definitions feed: its head, and how large a feed may be.
+//! The stored flag definitions feed of a project: its head row, and its maximum size.
 
 use serde::{Deserialize, Serialize};
 
 use crate::http::GATEWAY_BYTES_MAX;
 
-/// The room of a feed: bytes of a compressed document, which goes through a gateway in base64.
+/// Maximum bytes of a compressed feed document, which the gateway transfers as base64.
 pub const FEED_BYTES_MAX: usize = GATEWAY_BYTES_MAX / 4 * 3;
-/// The same, as a project's version counts it.
+/// The same as a signed number, as the counter of a project's version row uses it.
 pub const FEED_ROOM: i64 = FEED_BYTES_MAX as i64;
 
-/// The body of a feed's head.
+/// The body of a feed's head row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedHead {
-    /// The group types that the documents were made with.
+    /// The project's group types when the documents were built.
     pub group_types: Vec<String>,
-    /// The document with the cohorts' criteria.
+    /// The document with cohort criteria.
     pub sent: FeedForm,
-    /// The document with lone cohorts spelled out.
+    /// The document with lone cohorts expanded into their conditions.
     pub flattened: FeedForm,
 }
 
@@ -25,22 +25,22 @@ pub struct FeedHead {
 pub struct FeedForm {
     /// Its entity tag.
     pub tag: String,
-    /// Bytes of its text.
+    /// Uncompressed bytes.
     pub length: usize,
-    /// Bytes of it compressed; 0 where that was not noted.
+    /// Compressed bytes; 0 if unknown.
     #[serde(default)]
     pub packed: usize,
-    /// None: it is too large to be sent.
+    /// `None` if the document is too large to be sent.
     pub place: Option<FeedPlace>,
 }
 
-/// Where the compressed text of a document lies.
+/// Where the compressed document is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedPlace {
-    /// Under which form's name. Forms of the same text are stored once.
+    /// The form under whose name it is stored. Identical documents are stored once.
     pub form: String,
-    /// What its parts are marked with: the digest of the whole.
+    /// The digest of the whole document, which each part carries.
     pub mark: String,
-    /// How many there are.
+    /// Number of parts.
     pub parts: u32,
 }

@@ -1,4 +1,4 @@
-//! Stored things that several functions need.
+//! Stored records that several functions use.
 
 mod feed;
 mod organization;

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a member may do.
+/// The role of a member in an organization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -17,7 +17,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The number by which answers call the level.
+    /// The level's number in responses.
     pub fn number(self) -> u8 {
         match self {
             Level::Member => 1,
@@ -26,21 +26,21 @@ impl Level {
         }
     }
 
-    /// Whether it is above an ordinary member.
+    /// Whether the level is admin or owner.
     pub fn is_admin(self) -> bool {
         self >= Level::Admin
     }
 }
 
-/// How far flags may be edited: 21 view, 35 view by default, 37 edit.
+/// The access level for flags: 21 view, 35 view by default, 37 edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum AccessLevel {
-    /// May only look.
+    /// Read only.
     View,
-    /// May look, and edit what a role opens.
+    /// Read only, except flags that a role may edit.
     ViewByDefault,
-    /// May edit.
+    /// Read and write.
     Edit,
 }
 
@@ -74,8 +74,8 @@ pub struct Organization {
     pub id: Uuid,
     /// Its name.
     pub name: String,
-    /// How far its members may edit flags.
+    /// The access level of its members for flags.
     pub feature_flags_access_level: AccessLevel,
-    /// When the record was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
 }

@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::organization::AccessLevel;
 
-/// A project's settings, with a snapshot of what its organization says about flags.
+/// A project's settings, with a snapshot of its organization's access level for flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Project {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its UUID.
     pub uuid: Uuid,
@@ -18,32 +18,32 @@ pub struct Project {
     pub organization: Uuid,
     /// Its name.
     pub name: String,
-    /// The public token that events carry.
+    /// The public token in events.
     pub token: String,
     /// IANA name of its time zone.
     pub timezone: String,
-    /// 0 when weeks start on Sunday, 1 on Monday; Sunday when absent.
+    /// 0 if weeks start on Sunday, 1 on Monday; Sunday if `None`.
     pub week_start_day: Option<u8>,
-    /// Property filters that leave out the team's own people.
+    /// Property filters that exclude internal users.
     pub test_account_filters: Vec<Value>,
     /// Names of the group types, by index.
     pub group_types: Vec<String>,
-    /// Whether distinct ids are counted in place of persons.
+    /// Whether unique users are counted by distinct id instead of by person.
     pub aggregate_users_by_distinct_id: bool,
-    /// How far the organization's members may edit flags.
+    /// The access level of the organization's members for flags.
     pub feature_flags_access_level: AccessLevel,
-    /// Whether polls for flag definitions are refused because their quota is used up.
+    /// Whether requests for flag definitions are rejected because the quota is exhausted.
     #[serde(default)]
     pub feature_flag_quota_exhausted: bool,
-    /// When the record was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: DateTime<Utc>,
 }
 
-/// What a project token leads to.
+/// The row of a project token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRow {
-    /// The project's number.
+    /// The project's id.
     pub project: u64,
 }

@@ -18,11 +18,11 @@ pub struct Role {
     pub organization: Uuid,
     /// Its name.
     pub name: String,
-    /// What its members may do with flags.
+    /// The access level of its members for flags.
     pub feature_flags_access_level: AccessLevel,
-    /// When the record was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// Who has it.
+    /// The users with this role.
     pub members: Vec<RoleMember>,
 }
 
@@ -31,14 +31,14 @@ pub struct Role {
 pub struct RoleMember {
     /// The user.
     pub user: User,
-    /// What the user may do in the organization.
+    /// The user's level in the organization.
     pub level: Level,
-    /// Since when.
+    /// When the user got the role.
     pub joined_at: DateTime<Utc>,
 }
 
 impl Role {
-    /// The role as answers show it.
+    /// The role's JSON in responses.
     pub fn to_answer(&self) -> Value {
         json!({
             "id": self.id,

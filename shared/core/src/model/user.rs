@@ -9,44 +9,44 @@ use super::organization::Level;
 use crate::auth::Membership;
 use crate::clock::timestamp;
 
-/// A user as records and answers show one.
+/// A user, as in records and responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Number of the user.
+    /// The user's id.
     pub id: u64,
-    /// Derived from the number, so that it is the same in every snapshot.
+    /// Derived from the id, so that it is the same in every snapshot.
     pub uuid: Uuid,
-    /// The id under which events of this user come.
+    /// The distinct id of this user's own events.
     pub distinct_id: String,
     /// First name, possibly empty.
     pub first_name: String,
     /// Last name, possibly empty.
     pub last_name: String,
-    /// Mail address; unique in an installation.
+    /// Mail address; unique per installation.
     pub email: String,
-    /// Unknown here.
+    /// Not known to Pennon; part of PostHog's response.
     pub is_email_verified: Option<bool>,
-    /// Unknown here.
+    /// Not known to Pennon; part of PostHog's response.
     pub hedgehog_config: Option<Value>,
-    /// What the user does, in free words.
+    /// Free text.
     pub role_at_organization: Option<String>,
 }
 
 /// A user as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserRecord {
-    /// What is shown.
+    /// The public part.
     pub user: User,
-    /// Whether the user's keys work.
+    /// Whether the user's API keys work.
     pub is_active: bool,
-    /// The user's organizations.
+    /// The user's memberships.
     pub memberships: Vec<Membership>,
-    /// When the record was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
 }
 
 impl UserRecord {
-    /// What the user may do in `organization`; none for one who does not belong to it.
+    /// The user's level in `organization`; `None` without a membership.
     pub fn level_in(&self, organization: Uuid) -> Option<Level> {
         let membership =
             self.memberships.iter().find(|membership| membership.organization == organization)?;
@@ -54,8 +54,7 @@ impl UserRecord {
     }
 }
 
-/// A user as a member of `organization`, as answers show one. The id is derived from both, so that every answer has the
-/// same.
+/// The JSON of a user's membership of `organization` in responses. Its id is derived from both, so that it is stable.
 pub fn organization_member(organization: Uuid, user: &User, level: Level, joined_at: DateTime<Utc>) -> Value {
     let joined_at = timestamp(joined_at);
     json!({

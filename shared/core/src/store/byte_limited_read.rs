@@ -1,33 +1,33 @@
-//! Reading items until their bodies have a number of bytes: a body of half a megabyte may lie in two kilobytes, so what is
-//! read says little about what it takes unpacked.
+//! Reads items until their uncompressed bodies exceed a limit. A body of half a megabyte may be stored in two kilobytes, so
+//! the stored size does not bound the memory.
 //!
-//! Must stay true: bodies are unpacked one after the other and no further than the first that goes beyond the bound;
-//! bodies in parts are read only once it is known that they belong to the rest.
+//! Must stay true: bodies are decompressed one by one and no further than the first that exceeds the limit; bodies in parts
+//! are read only after the item is known to be included.
 
 use std::collections::HashMap;
 
 use super::item::{Attributes, Item, Key};
-use super::parts::PART_BYTES;
+use super::item_parts::PART_BYTES;
 use super::{StoreError, Table};
 
-/// The first items of those that were asked for.
+/// The first of the requested items, up to a limit in bytes.
 #[derive(Debug)]
 pub struct ByteLimitedRead {
     /// The items.
     pub items: Vec<Item>,
-    /// Whether there are no more.
+    /// Whether all requested items are included.
     pub is_complete: bool,
 }
 
-/// The first of the items `stored`, up to the one with which their bodies have more than `most` bytes, that one
-/// included; those that are stored in parts without their bodies.
+/// The first of the `stored` items, up to and including the one with which their bodies exceed `bytes_max` bytes. Items in parts
+/// come without their bodies.
 pub(super) fn take_within_bytes(
     stored: impl IntoIterator<Item = Attributes>,
-    most: usize,
+    bytes_max: usize,
 ) -> Result<ByteLimitedRead, StoreError> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     for attributes in stored {
-        if bytes > most {
+        if bytes > bytes_max {
             return Ok(ByteLimitedRead { items, is_complete: false });
         }
         let item = Item::from_attributes(attributes)?;
@@ -39,20 +39,20 @@ pub(super) fn take_within_bytes(
 }
 
 impl Table {
-    /// The items at `keys`, which differ, in their order, without those that are not there; up to the one with which their
-    /// bodies have more than `most` bytes.
+    /// Fetches the items at `keys`, which must be distinct, in their order and without missing ones, up to and including the
+    /// one with which their bodies exceed `bytes_max` bytes.
     pub async fn batch_get_within_bytes(
         &self,
         keys: &[Key],
-        most: usize,
+        bytes_max: usize,
     ) -> Result<ByteLimitedRead, StoreError> {
         let stored = self.batch_get_stored(keys).await?;
         let mut stored: HashMap<Key, Attributes> = stored
             .into_iter()
             .map(|item| Ok((Item::key_of(&item)?, item)))
             .collect::<Result<_, StoreError>>()?;
-        let first = take_within_bytes(keys.iter().filter_map(|key| stored.remove(key)), most)?;
-        Ok(ByteLimitedRead { items: self.completed(first.items).await?, ..first })
+        let first = take_within_bytes(keys.iter().filter_map(|key| stored.remove(key)), bytes_max)?;
+        Ok(ByteLimitedRead { items: self.load_parts(first.items).await?, ..first })
     }
 }
 
@@ -66,13 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_unpacked_up_to_the_first_beyond_the_bound() {
-        let lengths = |most| {
-            let read = take_within_bytes([stored(500_000), stored(500_000), stored(500_000)], most).unwrap();
+    fn bodies_are_decompressed_up_to_the_first_beyond_the_limit() {
+        let lengths = |bytes_max| {
+            let read =
+                take_within_bytes([stored(500_000), stored(500_000), stored(500_000)], bytes_max).unwrap();
             (read.items.len(), read.is_complete)
         };
         assert_eq!(lengths(1_500_000), (3, true));
-        assert_eq!(lengths(1_000_000), (3, true), "the third goes beyond it");
+        assert_eq!(lengths(1_000_000), (3, true), "the third exceeds the limit");
         assert_eq!(lengths(999_999), (2, false));
         assert_eq!(lengths(0), (1, false));
     }

@@ -1,57 +1,57 @@
-//! What a transaction does to each item, said once: the SDK is told in expressions, a database of this process as it is.
+//! The changes of a transaction in a form that both the SDK (as expressions) and a local backend (directly) execute.
 //!
-//! Must stay true: the changes of a transaction concern different items, and their conditions are judged on the items as
-//! they were before all of it.
+//! Must stay true: the changes of a transaction have different keys, and their conditions are evaluated on the items as they
+//! were before the transaction.
 
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 
 use super::StoreError;
 use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, USED, VERSION, number};
-use super::parts::pack;
+use super::item_parts::encode;
 use super::table::{Guard, VersionBump, Write};
 
-/// One item of a transaction: what is done to it, and when all of it may be done.
+/// One item of a transaction: an action, and conditions for the whole transaction.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// Which item.
+    /// The item's key.
     pub key: Key,
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// What has to be true of it.
+    /// Conditions that must hold for the item.
     pub when: Vec<Condition>,
 }
 
-/// What is done to an item.
+/// An action on an item.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// It becomes this, keys included.
+    /// Replace it with these attributes, which include the key.
     Put(Attributes),
-    /// It goes.
+    /// Delete it.
     Delete,
-    /// Nothing.
+    /// Only check the conditions.
     Check,
-    /// Numbers are added, which start at 0, and set. The item is made if it is not there.
+    /// Add to attributes, which start at 0, and set others. Creates the item if it does not exist.
     Count {
-        /// What is added to which attribute.
+        /// Attributes and the numbers to add.
         add: Vec<(&'static str, i64)>,
-        /// What which attribute becomes.
+        /// Attributes and their new values.
         set: Vec<(&'static str, i64)>,
     },
 }
 
-/// What has to be true of an item.
+/// A condition on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// There is none.
+    /// The item does not exist.
     Absent,
-    /// There is one.
+    /// The item exists.
     Present,
-    /// This attribute is this number.
+    /// The attribute equals the number.
     Is(&'static str, i64),
-    /// This attribute is this number, or there is no such attribute.
+    /// The attribute equals the number or does not exist.
     IsOrUnset(&'static str, i64),
-    /// This attribute is at most this number, or there is no such attribute.
+    /// The attribute is at most the number or does not exist.
     AtMostOrUnset(&'static str, i64),
 }
 
@@ -69,7 +69,7 @@ impl Guard {
     }
 }
 
-/// What `writes` come to. Parts of items come last, so that the position of a failed condition is that of its write.
+/// Translates `writes` to changes. The parts of items come last, so that the index of a failed condition is that of its write.
 pub(super) fn changes(writes: &[Write]) -> Result<Vec<Change>, StoreError> {
     let (mut changes, mut parts) = (Vec::with_capacity(writes.len()), Vec::new());
     for write in writes {
@@ -80,27 +80,27 @@ pub(super) fn changes(writes: &[Write]) -> Result<Vec<Change>, StoreError> {
 }
 
 fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> {
-    let one = |key: &Key, action, guard: Guard| Change {
+    let new_change = |key: &Key, action, guard: Guard| Change {
         key: key.clone(),
         action,
         when: guard.condition().into_iter().collect(),
     };
     Ok(match write {
         Write::Put(item, guard) => {
-            let packed = pack(item)?;
-            for part in packed.parts {
-                parts.push(one(&Item::key_of(&part)?, Action::Put(part), Guard::None));
+            let encoded = encode(item)?;
+            for part in encoded.parts {
+                parts.push(new_change(&Item::key_of(&part)?, Action::Put(part), Guard::None));
             }
-            parts.extend(packed.surplus.iter().map(|key| one(key, Action::Delete, Guard::None)));
-            one(&item.key, Action::Put(packed.head), *guard)
+            parts.extend(encoded.surplus.iter().map(|key| new_change(key, Action::Delete, Guard::None)));
+            new_change(&item.key, Action::Put(encoded.head), *guard)
         }
-        Write::Delete(key, guard) => one(key, Action::Delete, *guard),
-        Write::Check(key, Guard::None) => one(key, Action::Check, Guard::Present),
-        Write::Check(key, guard) => one(key, Action::Check, *guard),
+        Write::Delete(key, guard) => new_change(key, Action::Delete, *guard),
+        Write::Check(key, Guard::None) => new_change(key, Action::Check, Guard::Present),
+        Write::Check(key, guard) => new_change(key, Action::Check, *guard),
         Write::Add(key, by) => {
-            one(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, Guard::None)
+            new_change(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, Guard::None)
         }
-        Write::BumpVersion(key, raise) => raising(key, *raise),
+        Write::BumpVersion(key, bump) => version_bump(key, *bump),
         Write::SetFeedBytes(key, at, used) => Change {
             key: key.clone(),
             action: Action::Count { add: Vec::new(), set: vec![(USED, *used)] },
@@ -109,33 +109,33 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
     })
 }
 
-fn raising(key: &Key, raise: VersionBump) -> Change {
-    let sums = [(ROWS, raise.when.rows), (EDGES, raise.when.edges), (COUNT, raise.when.number)];
-    // Before the first write there is no row, and all of them are 0.
-    let seen = |(name, seen): (&'static str, Option<i64>)| match seen? {
+fn version_bump(key: &Key, bump: VersionBump) -> Change {
+    let expected = [(ROWS, bump.when.rows), (EDGES, bump.when.edges), (COUNT, bump.when.number)];
+    // Before the first write the row does not exist, and all its numbers count as 0.
+    let condition = |(name, value): (&'static str, Option<i64>)| match value? {
         0 => Some(Condition::IsOrUnset(name, 0)),
-        seen => Some(Condition::Is(name, seen)),
+        value => Some(Condition::Is(name, value)),
     };
-    let mut add = vec![(COUNT, 1), (ROWS, raise.by.rows), (EDGES, raise.by.edges)];
-    let mut set = vec![(LAST, raise.by.last)];
-    match raise.used {
+    let mut add = vec![(COUNT, 1), (ROWS, bump.by.rows), (EDGES, bump.by.edges)];
+    let mut set = vec![(LAST, bump.by.last)];
+    match bump.used {
         Some(used) => set.push((USED, used)),
-        None if raise.by.used != 0 => add.push((USED, raise.by.used)),
+        None if bump.by.used != 0 => add.push((USED, bump.by.used)),
         None => {}
     }
-    let room = raise.when.used_at_most.map(|most| Condition::AtMostOrUnset(USED, most));
-    let when = sums.into_iter().filter_map(seen).chain(room).collect();
+    let max_feed_bytes = bump.when.used_at_most.map(|most| Condition::AtMostOrUnset(USED, most));
+    let when = expected.into_iter().filter_map(condition).chain(max_feed_bytes).collect();
     Change { key: key.clone(), action: Action::Count { add, set }, when }
 }
 
-/// Names and values that an expression uses.
+/// The attribute names and values of an expression.
 #[derive(Default)]
-struct Used {
+struct ExpressionAttributes {
     names: Vec<(String, String)>,
     values: Vec<(String, AttributeValue)>,
 }
 
-impl Used {
+impl ExpressionAttributes {
     fn name(&mut self, name: &str) -> String {
         let placeholder = format!("#{name}");
         self.names.push((placeholder.clone(), name.to_owned()));
@@ -150,7 +150,7 @@ impl Used {
 }
 
 impl Condition {
-    fn expression(self, used: &mut Used) -> String {
+    fn expression(self, used: &mut ExpressionAttributes) -> String {
         match self {
             Condition::Absent => format!("attribute_not_exists({})", used.name(PK)),
             Condition::Present => format!("attribute_exists({})", used.name(PK)),
@@ -168,16 +168,16 @@ impl Condition {
 }
 
 impl Change {
-    /// The change as the SDK is told it.
+    /// The change as a transaction item of the SDK.
     pub(super) fn to_sdk(&self, table: &str) -> Result<TransactWriteItem, StoreError> {
-        self.built(table).map_err(|error| StoreError::Failed(error.to_string()))
+        self.build(table).map_err(|error| StoreError::Failed(error.to_string()))
     }
 
-    fn built(&self, table: &str) -> Result<TransactWriteItem, BuildError> {
-        let mut used = Used::default();
+    fn build(&self, table: &str) -> Result<TransactWriteItem, BuildError> {
+        let mut used = ExpressionAttributes::default();
         let conditions: Vec<String> = self.when.iter().map(|it| it.expression(&mut used)).collect();
         let condition = (!conditions.is_empty()).then(|| conditions.join(" AND "));
-        let built = TransactWriteItem::builder();
+        let builder = TransactWriteItem::builder();
         // The builders have no common trait.
         macro_rules! with_condition {
             ($builder:expr) => {{
@@ -195,32 +195,37 @@ impl Change {
         Ok(match &self.action {
             Action::Put(item) => {
                 let put = Put::builder().set_item(Some(item.clone())).set_condition_expression(condition);
-                built.put(with_condition!(put).build()?)
+                builder.put(with_condition!(put).build()?)
             }
             Action::Delete => {
                 let delete = Delete::builder().set_key(key()).set_condition_expression(condition);
-                built.delete(with_condition!(delete).build()?)
+                builder.delete(with_condition!(delete).build()?)
             }
             Action::Check => {
                 let check = ConditionCheck::builder().set_key(key()).set_condition_expression(condition);
-                built.condition_check(with_condition!(check).build()?)
+                builder.condition_check(with_condition!(check).build()?)
             }
             Action::Count { add, set } => {
                 let added = clause("ADD", " ", add, &mut used);
                 let expression = [added, clause("SET", " = ", set, &mut used)].concat();
                 let update = Update::builder().set_key(key()).set_condition_expression(condition);
-                built.update(with_condition!(update).update_expression(expression.trim_end()).build()?)
+                builder.update(with_condition!(update).update_expression(expression.trim_end()).build()?)
             }
         }
         .build())
     }
 }
 
-fn clause(word: &str, between: &str, numbers: &[(&'static str, i64)], used: &mut Used) -> String {
+fn clause(
+    keyword: &str,
+    separator: &str,
+    numbers: &[(&'static str, i64)],
+    used: &mut ExpressionAttributes,
+) -> String {
     if numbers.is_empty() {
         return String::new();
     }
     let each =
-        numbers.iter().map(|(name, value)| format!("{}{between}{}", used.name(name), used.value(*value)));
-    format!("{word} {} ", each.collect::<Vec<_>>().join(", "))
+        numbers.iter().map(|(name, value)| format!("{}{separator}{}", used.name(name), used.value(*value)));
+    format!("{keyword} {} ", each.collect::<Vec<_>>().join(", "))
 }

@@ -1,6 +1,6 @@
-//! Connecting a command to the tables of a deployment, with an error that names the next step.
+//! Connects a CLI command to the tables of a deployment, with error messages that say what to do next.
 //!
-//! Must stay true: no error holds what the SDK prints of its own values, and each comes within seconds.
+//! Must stay true: no error contains the SDK's debug output, and each is returned within seconds.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::error::causes;
 use super::{Key, Store, StoreError, client};
 use crate::config::{StoreConfig, variable};
 
-/// How long the providers of regions and credentials may take. Outside of AWS some of them wait for a service of the machine.
+/// Timeout of the region and credentials providers. Outside of AWS some of them wait for the instance metadata service.
 const PROVIDER_TIME: Duration = Duration::from_secs(5);
 
-/// Why the tables that the environment names cannot be used.
+/// Why the configured tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No region is set.
@@ -25,17 +25,17 @@ pub enum ConnectError {
          eval \"$(aws configure export-credentials --format env)\""
     )]
     NoCredentials(String),
-    /// The credentials are wrong, too old, or do not allow reads of the table.
+    /// The credentials are invalid, expired, or do not allow reads of the table.
     #[error("AWS refused the credentials ({0}); check that they are valid and of the deployment's account")]
     Refused(String),
-    /// Nothing answers.
+    /// The endpoint does not respond.
     #[error("DynamoDB cannot be reached at {endpoint} ({cause}); check {setting} and the network")]
     Unreachable {
-        /// The endpoint, or the region whose endpoint it is.
+        /// The endpoint's URL, or its region.
         endpoint: String,
-        /// The variable that named it.
+        /// The environment variable that configures it.
         setting: &'static str,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// Anything else.
@@ -43,7 +43,7 @@ pub enum ConnectError {
     Store(#[from] StoreError),
 }
 
-/// Error codes of DynamoDB that are about credentials.
+/// Error codes of DynamoDB for invalid credentials.
 const CREDENTIAL_CODES: [&str; 7] = [
     "AccessDeniedException",
     "ExpiredTokenException",
@@ -55,8 +55,8 @@ const CREDENTIAL_CODES: [&str; 7] = [
 ];
 
 impl Store {
-    /// The tables of `config`, reached as the environment says. `probe`, a key that the caller may read, is read once,
-    /// whether or not there is such an item.
+    /// Connects to the tables of `config` with the settings of the environment. Reads the key `probe` once, which the caller
+    /// must be allowed to read; the item need not exist.
     pub async fn connect(config: &StoreConfig, probe: &Key) -> Result<Store, ConnectError> {
         let shared = tokio::time::timeout(PROVIDER_TIME, aws_config::load_from_env()).await;
         let shared = shared.map_err(|_| ConnectError::NoRegion)?;
@@ -86,9 +86,9 @@ impl Store {
 }
 
 fn unreachable(region: &str, cause: String) -> ConnectError {
-    let named = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"];
-    let named =
-        named.into_iter().find_map(|name| Some((name, variable(name).filter(|url| !url.is_empty())?)));
-    let (setting, endpoint) = named.unwrap_or_else(|| ("AWS_REGION", format!("the region {region}")));
+    let variables = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"];
+    let configured =
+        variables.into_iter().find_map(|name| Some((name, variable(name).filter(|url| !url.is_empty())?)));
+    let (setting, endpoint) = configured.unwrap_or_else(|| ("AWS_REGION", format!("the region {region}")));
     ConnectError::Unreachable { endpoint, setting, cause }
 }

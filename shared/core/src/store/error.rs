@@ -1,4 +1,4 @@
-//! What can go wrong between us and DynamoDB, as far as callers treat it differently.
+//! Errors of the store, one variant for each kind that callers handle differently.
 
 use std::error::Error;
 
@@ -13,22 +13,22 @@ pub enum StoreError {
         /// Position of the write in the transaction.
         index: usize,
     },
-    /// Other transactions touched the same items, also after several tries; nothing was written.
+    /// A conflict with concurrent transactions on the same items, after 10 attempts; nothing was written.
     #[error("the items are being written by others")]
     Conflict,
-    /// The store throttles or does not answer in time.
+    /// DynamoDB throttles or times out.
     #[error("the store is busy: {0}")]
     Busy(String),
-    /// The store cannot be written, and trying again does not help; the text says why, and was logged.
+    /// The store cannot be written and a retry will not help; the text is the cause, which was logged.
     #[error("{0}")]
     Unavailable(String),
-    /// A body does not fit into an item.
+    /// The item or the transaction exceeds a size limit.
     #[error("the record is larger than an item of the store can be")]
     TooLarge,
-    /// A stored item cannot be read.
+    /// A stored item cannot be decoded.
     #[error("stored data cannot be read: {0}")]
     Corrupt(String),
-    /// Anything else; the text is for the log only.
+    /// Any other error; the text is for the log only.
     #[error("{0}")]
     Failed(String),
 }
@@ -40,7 +40,7 @@ impl StoreError {
     }
 }
 
-/// Error codes that mean "later"; the SDK has already tried a few times by then.
+/// Error codes of temporary failures; the SDK has retried a few times by then.
 const BUSY: [&str; 5] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
@@ -57,7 +57,7 @@ where
     fn from(error: SdkError<E, R>) -> Self {
         let meta = error.as_service_error().map(ProvideErrorMetadata::meta);
         let code = meta.and_then(|meta| meta.code()).map(str::to_owned);
-        // Of an answer the database's own words say all there is to know.
+        // An error response of DynamoDB is fully described by its code and message.
         let text = match (meta.and_then(|meta| meta.message()), &code) {
             (Some(message), Some(code)) => format!("{code}: {message}"),
             _ => causes(&error),
@@ -75,8 +75,8 @@ where
     }
 }
 
-/// The texts of an error and of what caused it, from the outside in. The SDK's own text of an error names only the outermost, and
-/// its other form adds all that it knows of the request.
+/// The messages of an error and its causes, outermost first. The SDK's `Display` has only the outermost, and its `Debug` adds the
+/// whole request.
 pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);

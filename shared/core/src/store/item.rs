@@ -1,12 +1,12 @@
 //! One item of a table, and its translation to and from DynamoDB attributes.
 //!
-//! An item carries a JSON body in one attribute: attribute maps would lose the difference between `50` and `50.0`, key
-//! order and empty sets. Bodies above [`DEFLATE_ABOVE_BYTES`] are deflated. Every item starts with a format number, so
-//! that a later release can read what this one wrote.
+//! An item has a JSON body in one attribute: DynamoDB's attribute maps would lose the difference between `50` and `50.0`,
+//! key order and empty sets. Bodies above [`DEFLATE_ABOVE_BYTES`] are compressed. Every item has a format number, so that a
+//! later release can read it.
 //!
-//! A JSON body comes with a CRC-32 of the item's keys, version and body, so that a changed bit makes an error and never
-//! another value. Items of the releases before have none, and counters, which are changed in place, never do. Binary bodies
-//! carry checksums of their own.
+//! A JSON body has a CRC-32 of the item's keys, version and body, so that a flipped bit is an error and never another value.
+//! Items of earlier releases have none, and counters, which are updated in place, never do. Binary bodies contain their own
+//! checksums.
 
 use std::collections::HashMap;
 use std::io::{Read, Write as _};
@@ -21,11 +21,11 @@ use serde::de::DeserializeOwned;
 
 use super::StoreError;
 
-/// The format number written into every item.
+/// The format number of every item.
 pub const ITEM_FORMAT: u32 = 1;
-/// Bodies longer than this are stored deflated.
+/// Longer bodies are compressed with DEFLATE.
 pub const DEFLATE_ABOVE_BYTES: usize = 4 * 1024;
-/// Largest body stored in one item: DynamoDB takes 400 KB an item, keys and the other attributes included. Larger ones
+/// Maximum body stored in one item: DynamoDB accepts 400 KB per item, including keys and other attributes. Larger bodies
 /// are stored in parts ([`super::PARTED_BYTES_MAX`]).
 pub const BODY_BYTES_MAX: usize = 390 * 1000;
 
@@ -45,13 +45,13 @@ const PARTS: &str = "p";
 const TAG: &str = "g";
 /// The checksum of keys, version and JSON body.
 const CHECKSUM: &str = "c";
-/// The attribute by which DynamoDB removes items, seconds since the epoch.
+/// The time-to-live attribute, in seconds since the epoch.
 pub const EXPIRES_AT: &str = "expires_at";
 
-/// An item as DynamoDB has it.
+/// An item as DynamoDB attributes.
 pub type Attributes = HashMap<String, AttributeValue>;
 
-/// Where an item lies.
+/// The primary key of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Partition key.
@@ -74,47 +74,47 @@ impl Key {
     }
 }
 
-/// What a project's version says of the rows that were true when it had its number, so that rows read beside it can be
-/// proven to be exactly those.
+/// Checksums of the rows that belong to a project's version, stored next to its number. A reader compares them with rows that
+/// it read concurrently, to verify that these are exactly the rows of that version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowChecksums {
-    /// The stamps of all live summary rows, added up.
+    /// The sum of the checksums of all summary rows that are not deleted.
     pub rows: i64,
-    /// The stamps of all live flags that depend on others, added up.
+    /// The sum of the checksums of all flags that depend on others.
     pub edges: i64,
-    /// The flag that the last write changed; 0 when it changed none.
+    /// Id of the flag that the last write changed; 0 if none.
     pub last: i64,
-    /// How many bytes of its room the definitions feed takes at most.
+    /// Upper bound of the compressed size of the definitions feed, in bytes.
     pub used: i64,
 }
 
-/// A stored item. `version` serves optimistic locking: a writer names the version it read.
+/// A stored item. `version` is for optimistic concurrency: a writer requires the version it read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Where it lies.
+    /// Its primary key.
     pub key: Key,
-    /// Raised by one with each change of a record that is changed in place; 0 where nobody compares it.
+    /// Incremented by each change of a record that is updated in place; 0 for other items.
     pub version: u64,
-    /// The JSON text of the body; empty when there is none.
+    /// The JSON text of the body; empty if there is none.
     pub text: String,
     /// A binary body, for event blocks.
     pub bytes: Vec<u8>,
-    /// A counter, for the items that are one.
+    /// The number of a counter item; 0 for others.
     pub count: i64,
-    /// What stands beside the counter of a project's version; zeros elsewhere.
+    /// The checksums of a project's version row; zeros for other items.
     pub sums: RowChecksums,
-    /// When DynamoDB may remove it, in seconds since the epoch.
+    /// Expiry time, in seconds since the epoch.
     pub expires_at: Option<i64>,
-    /// The parts that its body is stored in, where it is too long for one item.
+    /// The parts of a body that is too long for one item.
     pub parts: Option<Parts>,
 }
 
 /// The parts of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// How many there are.
+    /// Number of parts.
     pub count: usize,
-    /// What each of them carries, so that parts of one writing are never taken for those of another.
+    /// A tag in each part, so that parts of different writes are never mixed.
     pub tag: String,
 }
 
@@ -144,62 +144,62 @@ impl Item {
         Item { bytes, ..Item::empty(key) }
     }
 
-    /// The same item with another version.
+    /// Sets the version.
     #[must_use]
     pub fn with_version(mut self, version: u64) -> Item {
         self.version = version;
         self
     }
 
-    /// The same item, to be removed by DynamoDB after `seconds` since the epoch.
+    /// Sets the expiry time, in seconds since the epoch.
     #[must_use]
     pub fn expiring(mut self, seconds: i64) -> Item {
         self.expires_at = Some(seconds);
         self
     }
 
-    /// The body as a value of type `T`.
+    /// Deserializes the JSON body.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         serde_json::from_str(&self.text)
             .map_err(|e| StoreError::Corrupt(format!("{}/{}: {e}", self.key.pk, self.key.sk)))
     }
 
-    /// Whether it can be stored in one piece.
+    /// Whether the item can be stored without parts.
     pub fn fits(&self) -> bool {
         let is_short = self.text.len().max(self.bytes.len()) <= BODY_BYTES_MAX;
         is_short || self.attributes().is_ok()
     }
 
-    /// The parts that its body is, or was, stored in.
+    /// The parts of the stored body.
     pub(super) fn parts(&self) -> Option<&Parts> {
         self.parts.as_ref()
     }
 
-    /// The same item, to be stored in the place of `old`, whose parts go where it needs none.
+    /// Marks this item as the replacement of `old`, whose surplus parts are deleted with the write.
     #[must_use]
     pub fn replacing(mut self, old: &Item) -> Item {
         self.parts.clone_from(&old.parts);
         self
     }
 
-    /// The item as it is stored in one piece.
+    /// The attributes of an item without parts.
     pub(super) fn attributes(&self) -> Result<Attributes, StoreError> {
         self.attributes_with(true)
     }
 
-    /// The item as stored, with its JSON body or without.
+    /// The attributes, with or without the JSON body.
     pub(super) fn attributes_with(&self, body: bool) -> Result<Attributes, StoreError> {
         let mut map = self.key.attributes();
         map.insert(FORMAT.into(), number(ITEM_FORMAT));
         map.insert(VERSION.into(), number(self.version));
         if !body {
-            // It is stored elsewhere.
+            // The body is stored in parts.
         } else if self.text.len() > DEFLATE_ABOVE_BYTES {
-            let packed = deflate(self.text.as_bytes());
-            if packed.len() > BODY_BYTES_MAX {
+            let compressed = deflate(self.text.as_bytes());
+            if compressed.len() > BODY_BYTES_MAX {
                 return Err(StoreError::TooLarge);
             }
-            map.insert(DEFLATED.into(), AttributeValue::B(Blob::new(packed)));
+            map.insert(DEFLATED.into(), AttributeValue::B(Blob::new(compressed)));
             map.insert(CHECKSUM.into(), number(self.checksum()));
         } else if !self.text.is_empty() {
             map.insert(TEXT.into(), AttributeValue::S(self.text.clone()));
@@ -229,7 +229,7 @@ impl Item {
         hasher.finalize()
     }
 
-    /// Where the item lies that is stored as `map`.
+    /// The primary key in `map`.
     pub(super) fn key_of(map: &Attributes) -> Result<Key, StoreError> {
         let text = |name| match map.get(name) {
             Some(AttributeValue::S(text)) => Ok(text.clone()),
@@ -240,18 +240,18 @@ impl Item {
 
     pub(super) fn from_attributes(mut map: Attributes) -> Result<Item, StoreError> {
         let key = Item::key_of(&map)?;
-        // Counters say none.
-        if let Some(said) = map.get(FORMAT)
+        // Counters have no format number.
+        if let Some(format_number) = map.get(FORMAT)
             && parsed::<u32>(&map, FORMAT).is_none_or(|format| format > ITEM_FORMAT)
         {
             return Err(StoreError::Corrupt(format!(
-                "{}/{} has format {said:?}, written by a newer release",
+                "{}/{} has format {format_number:?}, written by a newer release",
                 key.pk, key.sk
             )));
         }
         let body = match (map.remove(TEXT), map.remove(DEFLATED)) {
             (Some(AttributeValue::S(text)), _) => text,
-            (_, Some(AttributeValue::B(packed))) => inflate(packed.as_ref())?,
+            (_, Some(AttributeValue::B(compressed))) => inflate(compressed.as_ref())?,
             _ => String::new(),
         };
         let bytes = match map.remove(BYTES) {
@@ -285,8 +285,8 @@ impl Item {
 }
 
 impl Parts {
-    /// Writes into the head that there are these parts.
-    pub(super) fn mark(&self, head: &mut Attributes) {
+    /// Writes the number of parts and the tag into the head item.
+    pub(super) fn write_to(&self, head: &mut Attributes) {
         head.insert(PARTS.into(), number(self.count));
         head.insert(TAG.into(), AttributeValue::S(self.tag.clone()));
     }
@@ -302,14 +302,14 @@ pub(super) fn parsed<T: std::str::FromStr>(map: &Attributes, name: &str) -> Opti
 
 pub(super) fn deflate(body: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
-    // Writing to a vector cannot fail; an error would leave a short body, which the reader would refuse.
+    // Writing to a vector cannot fail; a truncated body would be rejected by the reader.
     let _ = encoder.write_all(body);
     encoder.finish().unwrap_or_default()
 }
 
-pub(super) fn inflate(packed: &[u8]) -> Result<String, StoreError> {
+pub(super) fn inflate(compressed: &[u8]) -> Result<String, StoreError> {
     let mut body = String::new();
-    DeflateDecoder::new(packed)
+    DeflateDecoder::new(compressed)
         .read_to_string(&mut body)
         .map_err(|e| StoreError::Corrupt(format!("a deflated body: {e}")))?;
     Ok(body)
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_comes_back_as_it_was() {
+    fn items_round_trip() {
         let body = serde_json::json!({"b": 50, "a": 12.5, "empty": [], "text": "\u{0}ü"});
         let item = Item::new(Key::new("P", "S"), &body).unwrap().with_version(7).expiring(99);
         assert_eq!(round_trip(&item), item);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_deflated_and_one_that_stays_too_long_is_refused() {
+    fn a_long_body_is_compressed_and_an_incompressible_one_is_too_large() {
         let long = Item::new(Key::new("P", "S"), &"x".repeat(1_000_000)).unwrap();
         assert!(long.attributes().unwrap().contains_key(DEFLATED));
         assert_eq!(round_trip(&long), long);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_keys_version_and_body_is_noticed() {
+    fn every_flipped_bit_of_keys_version_and_body_is_detected() {
         let short = Item::new(Key::new("P", "S"), &serde_json::json!({"rows": 50})).unwrap().with_version(7);
         let long = Item::new(Key::new("P", "S"), &"ab".repeat(3000)).unwrap();
         for item in [short, long] {
@@ -364,24 +364,24 @@ mod tests {
                         (AttributeValue::B(_), _) => AttributeValue::B(Blob::new(flipped)),
                         (AttributeValue::S(_), Ok(text)) => AttributeValue::S(text),
                         (_, Ok(text)) => AttributeValue::N(text),
-                        // The table refuses what is no text.
+                        // DynamoDB rejects strings that are not UTF-8.
                         (_, Err(_)) => continue,
                     };
                     let mut map = stored.clone();
                     map.insert(name.to_owned(), flipped);
                     let read = Item::from_attributes(map);
-                    // A deflated body may end in bits that mean nothing.
+                    // A DEFLATE stream may end in unused bits.
                     assert!(read.is_err() || read.unwrap() == item, "{name}, bit {bit}");
                 }
             }
             let mut without = stored;
             without.remove(CHECKSUM);
-            assert_eq!(Item::from_attributes(without).unwrap(), item, "of a release before");
+            assert_eq!(Item::from_attributes(without).unwrap(), item, "written by an earlier release");
         }
     }
 
     #[test]
-    fn an_item_of_a_newer_format_is_refused() {
+    fn an_item_of_a_newer_format_is_an_error() {
         let of_format = |format| {
             let mut map = Item::empty(Key::new("P", "S")).attributes().unwrap();
             map.insert(FORMAT.into(), format);

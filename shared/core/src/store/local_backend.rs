@@ -1,8 +1,8 @@
-//! A database in this process, asked without the SDK between: taking a request apart and putting it together again costs
-//! many times what a few reads from a file do.
+//! A database in this process that is called without the SDK: serializing a request and parsing it again takes many times as
+//! long as a few reads from a file.
 //!
-//! Must stay true: what it answers is what the SDK's call would be answered, strongly consistent reads and transactions
-//! that happen as a whole; what it does not answer is asked through the SDK.
+//! Must stay true: results are the same as through the SDK, with strongly consistent reads and atomic transactions; calls
+//! that the backend does not support go through the SDK.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,31 +20,31 @@ use super::StoreError;
 use super::change::Change;
 use super::item::{Attributes, Key};
 
-/// A database in this process.
+/// A database in this process. Methods return `None` for calls that must go through the SDK.
 pub trait LocalBackend: std::fmt::Debug + Send + Sync {
-    /// The items at `keys`, which differ, in any order, without those that are not there; all of one state of the table.
+    /// Reads the items at `keys`, which are distinct, in any order and without missing ones, from one snapshot of the table.
     fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>>;
 
-    /// The next page of a partition.
+    /// Reads a page of a partition.
     fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage>;
 
-    /// Makes all of `changes` or none. Says what the counter is that the last of them raised; 0 without one.
+    /// Applies all of `changes` or none. Returns the new value of the counter that the last change increments; 0 without one.
     fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>>;
 }
 
-/// An answer to come; none where the SDK has to be asked.
+/// A pending result; `None` if the call must go through the SDK.
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
 
-/// Which items of a partition are wanted.
+/// A query of one partition.
 #[derive(Debug, Clone)]
 pub struct PartitionRange {
     /// The partition.
     pub pk: String,
-    /// What their sort keys start with.
+    /// Prefix of the sort keys.
     pub prefix: Option<String>,
-    /// After which sort key, in the order that is asked for.
+    /// Only items after this sort key, in the order of the query.
     pub after: Option<String>,
-    /// Most of them.
+    /// Maximum number of items.
     pub limit: Option<usize>,
     /// Largest sort key first.
     pub descending: bool,
@@ -55,11 +55,11 @@ pub struct PartitionRange {
 pub struct PartitionPage {
     /// Its items.
     pub items: Vec<Attributes>,
-    /// Whether the page ended before the range did.
+    /// Whether there are more items in the range.
     pub more: bool,
 }
 
-/// DynamoDB's JSON of a value; of the types that items of ours have.
+/// DynamoDB's JSON of a value, for the types that Pennon's items use.
 #[derive(Deserialize)]
 enum Stored<'a> {
     S(#[serde(borrow)] Cow<'a, str>),
@@ -67,7 +67,7 @@ enum Stored<'a> {
     B(#[serde(borrow)] Cow<'a, str>),
 }
 
-/// The item of DynamoDB's JSON text; none where it has values of other types than ours.
+/// Parses an item in DynamoDB's JSON; `None` if it has values of other types than Pennon's.
 pub fn from_json(text: &str) -> Option<Attributes> {
     let stored: HashMap<Cow<'_, str>, Stored<'_>> = serde_json::from_str(text).ok()?;
     let read = |(name, value): (Cow<'_, str>, Stored<'_>)| {
@@ -81,7 +81,7 @@ pub fn from_json(text: &str) -> Option<Attributes> {
     stored.into_iter().map(read).collect()
 }
 
-/// DynamoDB's JSON text of `item`; none where it has values of other types than ours.
+/// Serializes an item to DynamoDB's JSON; `None` if it has values of other types than Pennon's.
 pub fn to_json(item: &Attributes) -> Option<String> {
     serde_json::to_string(&Json(item)).ok()
 }
@@ -102,7 +102,7 @@ impl Serialize for Json<'_> {
                 AttributeValue::S(text) => Value::S(text),
                 AttributeValue::N(number) => Value::N(number),
                 AttributeValue::B(blob) => Value::B(STANDARD.encode(blob.as_ref())),
-                _ => return Err(serde::ser::Error::custom("a type that items of ours do not have")),
+                _ => return Err(serde::ser::Error::custom("unsupported attribute type")),
             };
             map.serialize_entry(name, &value)?;
         }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_comes_back_from_its_json() {
+    fn items_round_trip_through_json() {
         let item = Item {
             text: "\"quoted\\ ü\u{0}\u{1F600}".to_owned(),
             bytes: vec![0, 1, 255],
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_left_to_the_sdk() {
+    fn unsupported_types_give_none() {
         assert_eq!(from_json(r#"{"pk":{"S":"P"},"flag":{"BOOL":true}}"#), None);
         let attributes = Attributes::from([("flag".to_owned(), AttributeValue::Bool(true))]);
         assert_eq!(to_json(&attributes), None);

@@ -1,17 +1,16 @@
-//! Records in DynamoDB. The rest of the product says what to read and write in terms of [`Key`], [`Item`] and
-//! [`Write`]; only this module knows the SDK.
+//! The DynamoDB tables. Callers use [`Key`], [`Item`], [`Query`] and [`Write`]; only this module uses the AWS SDK.
 
-mod bulk;
+mod batch_write;
 mod byte_limited_read;
+mod capacity_meter;
 mod change;
 mod connect;
 mod error;
 mod item;
+mod item_parts;
+mod key_range;
 pub mod keys;
 pub mod local_backend;
-mod meter;
-mod parts;
-mod places;
 mod query;
 pub mod round_trips;
 pub mod schema;
@@ -19,13 +18,13 @@ mod table;
 mod tls_roots;
 
 pub use byte_limited_read::ByteLimitedRead;
+pub use capacity_meter::Meter;
 pub use change::{Action, Change, Condition};
 pub use connect::ConnectError;
 pub use error::StoreError;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, RowChecksums};
-pub use meter::Meter;
-pub use parts::PARTED_BYTES_MAX;
-pub use places::{End, Span};
+pub use item_parts::PARTED_BYTES_MAX;
+pub use key_range::{KeyRange, RangeEnd};
 pub use query::{Page, PageStart, Query};
 pub use table::{
     Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, back_off_after_conflict,
@@ -41,8 +40,7 @@ use crate::config::StoreConfig;
 use local_backend::LocalBackend;
 use round_trips::RoundTrips;
 
-/// Time for one try of a call, and for a call with all its tries. Above it the caller is told to come back, long before
-/// a gateway gives up.
+/// Timeout of one attempt, and of a call with all retries. After it the caller gets a 503, long before API Gateway times out.
 const ATTEMPT_TIME: Duration = Duration::from_secs(3);
 const OPERATION_TIME: Duration = Duration::from_secs(10);
 
@@ -53,12 +51,12 @@ pub struct Store {
     pub records: Table,
     /// Freshly captured events, waiting for compaction.
     pub blocks: Table,
-    /// Whose certificates its connections trust.
+    /// The root certificates that its connections trust.
     pub roots: Roots,
 }
 
 impl Store {
-    /// The tables of `config`, over a client that the caller made.
+    /// The tables of `config`, with an existing client.
     pub fn new(client: &aws_sdk_dynamodb::Client, config: &StoreConfig) -> Store {
         Store {
             records: Table::new(client.clone(), &config.records_table),
@@ -67,7 +65,7 @@ impl Store {
         }
     }
 
-    /// The same tables, which asks `local_backend` first.
+    /// The same tables, with a backend in this process that is tried before the SDK.
     #[must_use]
     pub fn with_local_backend(self, local_backend: &Arc<dyn LocalBackend>) -> Store {
         Store {
@@ -77,14 +75,14 @@ impl Store {
         }
     }
 
-    /// The tables of `config`, reached as the environment says (region, credentials, endpoint).
+    /// The tables of `config`, with region, credentials and endpoint from the environment.
     pub async fn from_env(config: &StoreConfig) -> Store {
         let shared = aws_config::load_from_env().await;
         Store::new(&client(&shared, None), config)
     }
 }
 
-/// A client over `shared`. `round_trips` counts its calls.
+/// A client with the timeouts of this module. `round_trips` records its calls.
 pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -> aws_sdk_dynamodb::Client {
     let timeouts = TimeoutConfig::builder()
         .operation_attempt_timeout(ATTEMPT_TIME)

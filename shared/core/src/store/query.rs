@@ -1,4 +1,4 @@
-//! Reading the items of a partition in order, whole or page by page.
+//! Queries the items of a partition in order, completely or by page.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -8,7 +8,7 @@ use super::item::{Attributes, Item, Key, PK, SK};
 use super::local_backend::{BackendFuture, PartitionPage, PartitionRange};
 use super::{StoreError, Table};
 
-/// Which items of a partition a query yields, in order of their sort keys.
+/// A query of one partition, in order of the sort keys.
 #[derive(Debug, Clone)]
 pub struct Query {
     pk: String,
@@ -25,28 +25,28 @@ impl Query {
         Query { pk: pk.into(), prefix: None, after: None, limit: None, bytes: None, descending: false }
     }
 
-    /// Only those whose sort key starts with `prefix`.
+    /// Only sort keys that start with `prefix`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// Only those that come after sort key `sk`, which starts with the prefix, in the order that is asked for.
+    /// Only items after the sort key `sk`, in the order of the query. `sk` must start with the prefix.
     #[must_use]
     pub fn after(mut self, sk: impl Into<String>) -> Query {
         self.after = Some(sk.into());
         self
     }
 
-    /// At most `limit` of them.
+    /// At most `limit` items.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Query {
         self.limit = Some(limit);
         self
     }
 
-    /// Stops with the body that takes those read beyond this many bytes together.
+    /// Stops with the item whose body makes the total exceed this number of bytes.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Query {
         self.bytes = Some(bytes);
@@ -61,41 +61,41 @@ impl Query {
     }
 }
 
-/// A part of what a query names.
+/// A page of a query.
 #[derive(Debug)]
 pub struct Page {
     /// Its items.
     pub items: Vec<Item>,
-    /// Where the next page starts; none after the last one.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<PageStart>,
 }
 
-/// Where a page starts.
+/// A cursor: the start of a page.
 #[derive(Debug, Clone)]
 pub struct PageStart(Attributes);
 
 impl Table {
-    /// All items that `query` names.
+    /// Fetches all items of `query`.
     pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut start = None;
         loop {
-            let left = query.limit.map(|limit| limit - items.len());
-            let most = query.bytes.map(|most| most.saturating_sub(bytes));
-            let page = self.query_page(&query, left, most, start).await?;
+            let items_left = query.limit.map(|limit| limit - items.len());
+            let bytes_left = query.bytes.map(|bytes_max| bytes_max.saturating_sub(bytes));
+            let page = self.query_page(&query, items_left, bytes_left, start).await?;
             bytes += page.items.iter().map(|item| item.text.len() + item.bytes.len()).sum::<usize>();
             items.extend(page.items);
             start = page.next;
-            let enough = query.limit.is_some_and(|limit| items.len() >= limit)
-                || query.bytes.is_some_and(|most| bytes > most);
-            if start.is_none() || enough {
+            let is_enough = query.limit.is_some_and(|limit| items.len() >= limit)
+                || query.bytes.is_some_and(|bytes_max| bytes > bytes_max);
+            if start.is_none() || is_enough {
                 return Ok(items);
             }
         }
     }
 
-    /// One page of what `query` names: at most 1 MB, and where the next page starts, if there is more.
+    /// Fetches one page of `query`, at most 1 MB.
     pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
         self.query_page(query, query.limit, None, start).await
     }
@@ -104,7 +104,7 @@ impl Table {
         &self,
         query: &Query,
         limit: Option<usize>,
-        most: Option<usize>,
+        bytes_max: Option<usize>,
         start: Option<PageStart>,
     ) -> Result<Page, StoreError> {
         let start = start.or_else(|| {
@@ -116,21 +116,21 @@ impl Table {
             None => None,
         };
         let (items, next) = match local_page {
-            Some(found) => {
-                let last = found.items.last().filter(|_| found.more).map(Item::key_of).transpose()?;
-                (found.items, last.as_ref().map(Key::attributes))
+            Some(page) => {
+                let last = page.items.last().filter(|_| page.more).map(Item::key_of).transpose()?;
+                (page.items, last.as_ref().map(Key::attributes))
             }
             None => {
-                let answer = self.called(query, limit, start).send().await?;
-                (answer.items.unwrap_or_default(), answer.last_evaluated_key)
+                let output = self.sdk_query(query, limit, start).send().await?;
+                (output.items.unwrap_or_default(), output.last_evaluated_key)
             }
         };
-        let first = take_within_bytes(items, most.unwrap_or(usize::MAX))?;
+        let first = take_within_bytes(items, bytes_max.unwrap_or(usize::MAX))?;
         let next = next.filter(|key| first.is_complete && !key.is_empty());
-        Ok(Page { items: self.completed(first.items).await?, next: next.map(PageStart) })
+        Ok(Page { items: self.load_parts(first.items).await?, next: next.map(PageStart) })
     }
 
-    fn called(&self, query: &Query, limit: Option<usize>, start: Option<PageStart>) -> QueryFluentBuilder {
+    fn sdk_query(&self, query: &Query, limit: Option<usize>, start: Option<PageStart>) -> QueryFluentBuilder {
         let mut call = self
             .client
             .query()
@@ -150,7 +150,7 @@ impl Table {
         call.set_limit(limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX)))
     }
 
-    /// The page as a database of this process has it, if there is one.
+    /// The page from the local backend, if there is one.
     fn local_page(
         &self,
         query: &Query,

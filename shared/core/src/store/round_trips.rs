@@ -1,7 +1,7 @@
-//! Counts the calls that reach DynamoDB, through the SDK's interceptor.
+//! Records the calls to DynamoDB by an SDK interceptor, for tests and benchmarks.
 //!
-//! Calls that run side by side cost the caller one wait, so what is counted for a budget is the longest chain of calls
-//! of which each began after the one before had ended. Calls that no answer waits for ([`aside`]) are counted apart.
+//! Concurrent calls cost the caller one round trip, so the number of sequential round trips is the longest chain of calls in
+//! which each started after the previous one had ended. Background calls ([`in_background`]) are recorded separately.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -15,12 +15,12 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
 
 tokio::task_local! {
-    static ASIDE: ();
+    static BACKGROUND: ();
 }
 
-/// Runs `work`, whose calls no answer waits for.
-pub async fn aside<F: Future>(work: F) -> F::Output {
-    ASIDE.scope((), work).await
+/// Marks the calls of `work` as background calls, which no response waits for.
+pub async fn in_background<F: Future>(work: F) -> F::Output {
+    BACKGROUND.scope((), work).await
 }
 
 /// A log of the calls made through one client.
@@ -29,25 +29,24 @@ pub struct RoundTrips {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// One call: its operation and when it began and ended.
+/// One call: its operation, attempts, start and end.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// Name of the DynamoDB operation, such as `BatchGetItem`.
     pub operation: String,
-    /// How often it was sent; more than once after a failure.
+    /// Number of attempts; more than one after a retry.
     pub attempts: u32,
-    /// When it began.
-    began: Instant,
-    ended: Option<Instant>,
-    aside: bool,
+    start: Instant,
+    end: Option<Instant>,
+    is_background: bool,
 }
 
-/// Which entry of the log the running call has.
+/// The index of the running call in the log.
 #[derive(Debug)]
-struct Position(usize);
+struct CallIndex(usize);
 
-impl Storable for Position {
-    type Storer = StoreReplace<Position>;
+impl Storable for CallIndex {
+    type Storer = StoreReplace<CallIndex>;
 }
 
 impl RoundTrips {
@@ -56,31 +55,31 @@ impl RoundTrips {
         RoundTrips::default()
     }
 
-    /// Forgets what was counted.
+    /// Clears the log.
     pub fn reset(&self) {
         self.lock().clear();
     }
 
-    /// The calls so far that answers waited for, in the order in which they began.
+    /// The recorded calls in order of their start, without background calls.
     pub fn calls(&self) -> Vec<Call> {
-        self.lock().iter().filter(|call| !call.aside).cloned().collect()
+        self.lock().iter().filter(|call| !call.is_background).cloned().collect()
     }
 
-    /// The calls so far that no answer waited for.
+    /// The recorded background calls.
     pub fn calls_aside(&self) -> Vec<Call> {
-        self.lock().iter().filter(|call| call.aside).cloned().collect()
+        self.lock().iter().filter(|call| call.is_background).cloned().collect()
     }
 
-    /// How many calls one after the other were waited for.
+    /// The number of sequential round trips.
     pub fn sequential(&self) -> usize {
         let mut calls = self.calls();
-        calls.sort_by_key(|call| call.ended);
+        calls.sort_by_key(|call| call.end);
         let mut waits = 0;
         let mut last_end = None;
         for call in &calls {
-            if call.ended.is_some() && last_end.is_none_or(|end| call.began >= end) {
+            if call.end.is_some() && last_end.is_none_or(|end| call.start >= end) {
                 waits += 1;
-                last_end = call.ended;
+                last_end = call.end;
             }
         }
         waits
@@ -102,9 +101,15 @@ impl Intercept for RoundTrips {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let mut calls = self.lock();
-        bag.interceptor_state().store_put(Position(calls.len()));
-        let aside = ASIDE.try_with(|()| ()).is_ok();
-        calls.push(Call { operation: String::new(), attempts: 0, began: Instant::now(), ended: None, aside });
+        bag.interceptor_state().store_put(CallIndex(calls.len()));
+        let is_background = BACKGROUND.try_with(|()| ()).is_ok();
+        calls.push(Call {
+            operation: String::new(),
+            attempts: 0,
+            start: Instant::now(),
+            end: None,
+            is_background,
+        });
         Ok(())
     }
 
@@ -115,8 +120,8 @@ impl Intercept for RoundTrips {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let target = context.request().headers().get("x-amz-target").unwrap_or_default();
-        if let Some(Position(at)) = bag.load::<Position>()
-            && let Some(call) = self.lock().get_mut(*at)
+        if let Some(CallIndex(index)) = bag.load::<CallIndex>()
+            && let Some(call) = self.lock().get_mut(*index)
         {
             target.rsplit('.').next().unwrap_or_default().clone_into(&mut call.operation);
             call.attempts += 1;
@@ -130,10 +135,10 @@ impl Intercept for RoundTrips {
         _components: &RuntimeComponents,
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if let Some(Position(at)) = bag.load::<Position>()
-            && let Some(call) = self.lock().get_mut(*at)
+        if let Some(CallIndex(index)) = bag.load::<CallIndex>()
+            && let Some(call) = self.lock().get_mut(*index)
         {
-            call.ended = Some(Instant::now());
+            call.end = Some(Instant::now());
         }
         Ok(())
     }

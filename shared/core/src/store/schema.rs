@@ -1,4 +1,4 @@
-//! The two tables: names of their keys, stream and expiry. `template.yaml` declares the same, and a test compares them.
+//! The schemas of the two tables: keys, stream and time to live. `template.yaml` declares the same; a test compares them.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
@@ -9,29 +9,29 @@ use aws_sdk_dynamodb::types::{
 use super::StoreError;
 use super::item::{EXPIRES_AT, PK, SK};
 
-/// What a table is made of.
+/// The schema of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableSchema {
-    /// Name of the partition key, a text.
+    /// Name of the partition key, a string.
     pub partition_key: &'static str,
-    /// Name of the sort key, a text.
+    /// Name of the sort key, a string.
     pub sort_key: &'static str,
-    /// What its stream carries, if it has one.
+    /// The view type of its stream, if it has one.
     pub stream: Option<&'static str>,
-    /// The attribute after which items expire.
+    /// The time-to-live attribute.
     pub expires_by: &'static str,
 }
 
-/// Everything but freshly captured events. The stream starts background work, for which the key of a job is enough: nothing
-/// of the items themselves leaves the table.
+/// All records but freshly captured events. The stream starts background jobs, for which keys are enough, so it contains no
+/// item data.
 pub const RECORDS: TableSchema =
     TableSchema { partition_key: PK, sort_key: SK, stream: Some("KEYS_ONLY"), expires_by: EXPIRES_AT };
 
-/// Freshly captured events. Their volume and life differ from the records', and nothing follows their stream.
+/// Freshly captured events. A separate table, because their volume and lifetime differ and they need no stream.
 pub const BLOCKS: TableSchema =
     TableSchema { partition_key: PK, sort_key: SK, stream: None, expires_by: EXPIRES_AT };
 
-/// Creates the table `name`, unless it is there already.
+/// Creates the table `name` if it does not exist.
 pub async fn create(client: &Client, name: &str, schema: &TableSchema) -> Result<(), StoreError> {
     let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
     let attribute = |name: &str| {

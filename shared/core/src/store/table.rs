@@ -1,7 +1,7 @@
-//! The one place that calls DynamoDB: get, batch get, query, transaction, counter.
+//! Operations on a DynamoDB table: get, batch get, transaction, counters.
 //!
-//! Must stay true: all reads are strongly consistent, so that a list right after a write shows it; all changes go
-//! through [`Table::transact`] (or are one atomic item), so that a reader never sees half of one; nothing scans.
+//! Must stay true: all reads are strongly consistent, so that a list right after a write includes it; all changes go through
+//! [`Table::transact`] (or are atomic updates of one item), so that a reader never sees a partial change; nothing uses `Scan`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,105 +16,105 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 use super::StoreError;
 use super::change::{Action, Change, changes};
 use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, RowChecksums, number, parsed};
+use super::item_parts::size;
 use super::local_backend::LocalBackend;
-use super::parts::size;
 
-/// Most writes of one transaction, by DynamoDB's rule.
+/// Maximum writes of one transaction, by DynamoDB.
 pub const TRANSACTION_WRITES_MAX: usize = 100;
-/// Bytes of one transaction: DynamoDB takes 4 MB.
+/// Maximum bytes of one transaction: DynamoDB accepts 4 MB.
 const TRANSACTION_BYTES_MAX: usize = 4_000_000;
 const BATCH_GET_KEYS_MAX: usize = 100;
-const CONFLICT_TRIES: u32 = 10;
+const ATTEMPTS_MAX: u32 = 10;
 
 /// One table.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(super) client: Client,
     pub(super) name: Arc<str>,
-    /// What answers before the client is asked.
+    /// Tried before the client.
     pub(super) local_backend: Option<Arc<dyn LocalBackend>>,
 }
 
-/// What must hold of the stored item for a write to happen.
+/// The condition of a write on the stored item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// Nothing.
+    /// No condition.
     None,
-    /// There is no item.
+    /// The item does not exist.
     Absent,
-    /// There is an item.
+    /// The item exists.
     Present,
-    /// The item is there and has this version.
+    /// The item exists and has this version.
     Version(u64),
-    /// There is no item, it has no counter, or its counter is at most this.
+    /// The item does not exist, has no counter, or its counter is at most this number.
     CountAtMost(i64),
 }
 
 /// One write of a transaction.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// Store the item, replacing what is there.
+    /// Store the item, replacing an existing one.
     Put(Item, Guard),
-    /// Remove the item.
+    /// Delete the item.
     Delete(Key, Guard),
-    /// Write nothing, but demand the condition.
+    /// Only check the condition.
     Check(Key, Guard),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
-    /// VersionBump a project's version.
+    /// Increment a project's version and update its checksums.
     BumpVersion(Key, VersionBump),
-    /// Set what the version with this number says of the feed's room ([`RowChecksums::used`]), and leave its number.
+    /// Set the feed size ([`RowChecksums::used`]) of the version with this number, without incrementing it: key, number, bytes.
     SetFeedBytes(Key, i64, i64),
 }
 
-/// How a project's version is raised.
+/// An increment of a project's version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VersionBump {
-    /// What is added to the sums; `last` is set.
+    /// The numbers to add to the checksums; `last` is set.
     pub by: RowChecksums,
-    /// What [`RowChecksums::used`] becomes, where it was measured; `by` adds nothing to it then.
+    /// The new value of [`RowChecksums::used`], if it was measured; then `by.used` is ignored.
     pub used: Option<i64>,
-    /// What has to be as it was read.
+    /// Values that must not have changed since they were read.
     pub when: Precondition,
 }
 
-/// What of a project's version has to be as a writer saw it.
+/// The expected values of a project's version row, for optimistic concurrency. `None` is not checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Precondition {
-    /// The sum of the rows.
+    /// [`RowChecksums::rows`].
     pub rows: Option<i64>,
-    /// The sum of the rows that depend on others.
+    /// [`RowChecksums::edges`].
     pub edges: Option<i64>,
-    /// The number: nothing at all was written that raises it.
+    /// The version number: no write that increments it has happened.
     pub number: Option<i64>,
-    /// The most that may be used of the feed's room before the write.
+    /// Maximum of [`RowChecksums::used`] before the write.
     pub used_at_most: Option<i64>,
 }
 
 impl Table {
-    /// The table called `name`, reached through `client`.
+    /// The table `name`, accessed by `client`.
     pub fn new(client: Client, name: &str) -> Table {
         Table { client, name: name.into(), local_backend: None }
     }
 
-    /// The same table, which asks `local_backend` first.
+    /// The same table, with a backend in this process that is tried before the SDK.
     #[must_use]
     pub fn with_local_backend(self, local_backend: Arc<dyn LocalBackend>) -> Table {
         Table { local_backend: Some(local_backend), ..self }
     }
 
-    /// The item at `key`, if there is one.
+    /// Gets the item at `key`, if it exists.
     pub async fn get(&self, key: &Key) -> Result<Option<Item>, StoreError> {
         let item = self.get_head(key).await?;
-        Ok(self.completed(item.into_iter().collect()).await?.pop())
+        Ok(self.load_parts(item.into_iter().collect()).await?.pop())
     }
 
-    /// The item at `key` without the parts that it may have.
+    /// Gets the item at `key` without its parts.
     pub(super) async fn get_head(&self, key: &Key) -> Result<Option<Item>, StoreError> {
         self.get_stored(key).await?.map(Item::from_attributes).transpose()
     }
 
-    /// The item at `key` as it is stored.
+    /// Gets the attributes of the item at `key`.
     async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
         if let Some(mut found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
         {
@@ -131,28 +131,28 @@ impl Table {
         Ok(answer.item)
     }
 
-    /// The items at `keys`, in their order, in one round trip up to a hundred keys.
+    /// Gets the items at `keys`, in their order. Up to 100 keys take one round trip.
     pub async fn batch_get(&self, keys: &[Key]) -> Result<Vec<Option<Item>>, StoreError> {
-        let mut found = self.batch_get_heads(keys).await?;
-        let items = found.values().filter(|item| item.parts().is_some()).cloned().collect::<Vec<_>>();
-        if !items.is_empty() {
-            for item in &items {
-                found.remove(&item.key);
+        let mut items = self.batch_get_heads(keys).await?;
+        let with_parts = items.values().filter(|item| item.parts().is_some()).cloned().collect::<Vec<_>>();
+        if !with_parts.is_empty() {
+            for item in &with_parts {
+                items.remove(&item.key);
             }
-            found.extend(self.completed(items).await?.into_iter().map(|item| (item.key.clone(), item)));
+            items.extend(self.load_parts(with_parts).await?.into_iter().map(|item| (item.key.clone(), item)));
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+        Ok(keys.iter().map(|key| items.get(key).cloned()).collect())
     }
 
-    /// The items at `keys` that are there, without the parts that they may have.
+    /// Gets the existing items at `keys`, without their parts.
     pub(super) async fn batch_get_heads(&self, keys: &[Key]) -> Result<HashMap<Key, Item>, StoreError> {
         let items = self.batch_get_stored(keys).await?.into_iter().map(Item::from_attributes);
         items.map(|item| item.map(|item| (item.key.clone(), item))).collect()
     }
 
-    /// The items at `keys` that are there, as they are stored, in any order.
+    /// Gets the attributes of the existing items at `keys`, in any order.
     pub(super) async fn batch_get_stored(&self, keys: &[Key]) -> Result<Vec<Attributes>, StoreError> {
-        // A key may be named once only in a batch.
+        // DynamoDB rejects duplicate keys in a batch.
         let mut distinct: Vec<&Key> = keys.iter().collect();
         distinct.sort();
         distinct.dedup();
@@ -167,30 +167,31 @@ impl Table {
         if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
             return Ok(found);
         }
-        let mut wanted: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
+        let mut pending: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
         let mut found = Vec::with_capacity(keys.len());
         for attempt in 0.. {
             let request = KeysAndAttributes::builder()
-                .set_keys(Some(wanted))
+                .set_keys(Some(pending))
                 .consistent_read(true)
                 .build()
                 .map_err(|e| StoreError::Failed(e.to_string()))?;
             let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
             found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
-            wanted = answer
+            pending = answer
                 .unprocessed_keys
-                .and_then(|mut left| left.remove(&*self.name))
-                .map(|left| left.keys)
+                .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
+                .map(|unprocessed| unprocessed.keys)
                 .unwrap_or_default();
-            if wanted.is_empty() {
+            if pending.is_empty() {
                 break;
             }
-            pause(attempt, "unread keys").await?;
+            back_off(attempt, "unread keys").await?;
         }
         Ok(found)
     }
 
-    /// Writes all of `writes` or nothing. Waits and tries again while other transactions hold the items.
+    /// Executes all of `writes` or none. On a conflict with another transaction it retries with exponential backoff and jitter, at
+    /// most 10 attempts.
     pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
         let changes = changes(&writes)?;
         if changes.len() > TRANSACTION_WRITES_MAX {
@@ -214,24 +215,24 @@ impl Table {
             let Err(error) = sent else { return Ok(()) };
             let failure = match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
-                    cancellation(canceled.cancellation_reasons())
+                    cancellation_error(canceled.cancellation_reasons())
                 }
                 _ => error.into(),
             };
             match failure {
-                StoreError::Conflict if attempt + 1 < CONFLICT_TRIES => pause(attempt, "conflict").await?,
+                StoreError::Conflict if attempt + 1 < ATTEMPTS_MAX => back_off(attempt, "conflict").await?,
                 other => return Err(other),
             }
         }
         Ok(())
     }
 
-    /// Stores one item, if `guard` holds.
+    /// Stores one item if `guard` holds.
     pub async fn put(&self, item: Item, guard: Guard) -> Result<(), StoreError> {
         self.transact(vec![Write::Put(item, guard)]).await
     }
 
-    /// Adds `by` to the counter at `key` and returns what it then is. Never gives the same number twice.
+    /// Adds `by` to the counter at `key` and returns its new value, which no other call returns.
     pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
         if let Some(local) = &self.local_backend {
             let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
@@ -257,8 +258,8 @@ impl Table {
             .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
     }
 
-    /// Adds one to the counter at `key` if it is below `most`, and says whether it was. DynamoDB may remove the counter
-    /// after `seconds` since the epoch.
+    /// Adds one to the counter at `key` if it is below `most`. Returns whether it was. The counter expires at `seconds` since
+    /// the epoch.
     pub async fn count_below(&self, key: &Key, most: i64, seconds: i64) -> Result<bool, StoreError> {
         if most <= 0 {
             return Ok(false);
@@ -277,10 +278,10 @@ impl Table {
             .expression_attribute_values(":e", number(seconds))
             .send()
             .await;
-        happened(sent)
+        was_applied(sent)
     }
 
-    /// Raises the counter at `key` to `least`, if it is lower.
+    /// Sets the counter at `key` to `least` if it is lower.
     pub async fn raise(&self, key: &Key, least: i64) -> Result<(), StoreError> {
         let sent = self
             .client
@@ -293,11 +294,11 @@ impl Table {
             .expression_attribute_values(":least", number(least))
             .send()
             .await;
-        happened(sent).map(|_| ())
+        was_applied(sent).map(|_| ())
     }
 
-    /// Sets the counter of the item at `key` to `to`, if the item is there and its counter is unset or at most `most`.
-    /// Returns whether it was set.
+    /// Sets the counter of the item at `key` to `to` if the item exists and its counter is unset or at most `most`. Returns
+    /// whether it was set.
     pub async fn advance(&self, key: &Key, to: i64, most: i64) -> Result<bool, StoreError> {
         let sent = self
             .client
@@ -312,30 +313,30 @@ impl Table {
             .expression_attribute_values(":most", number(most))
             .send()
             .await;
-        happened(sent)
+        was_applied(sent)
     }
 }
 
-/// The error that a cancelled transaction stands for: a failed condition outweighs a conflict, because it is final.
-fn cancellation(reasons: &[aws_sdk_dynamodb::types::CancellationReason]) -> StoreError {
-    let code = |wanted: &str| reasons.iter().position(|reason| reason.code() == Some(wanted));
-    if let Some(index) = code("ConditionalCheckFailed") {
+/// The error of a cancelled transaction. A failed condition takes precedence over a conflict, because a retry cannot succeed.
+fn cancellation_error(reasons: &[aws_sdk_dynamodb::types::CancellationReason]) -> StoreError {
+    let index_of = |code: &str| reasons.iter().position(|reason| reason.code() == Some(code));
+    if let Some(index) = index_of("ConditionalCheckFailed") {
         return StoreError::Condition { index };
     }
-    if code("TransactionConflict").is_some() {
+    if index_of("TransactionConflict").is_some() {
         return StoreError::Conflict;
     }
-    if code("ThrottlingError").or(code("ProvisionedThroughputExceeded")).is_some() {
+    if index_of("ThrottlingError").or(index_of("ProvisionedThroughputExceeded")).is_some() {
         return StoreError::Busy("throttled".to_owned());
     }
-    if code("ItemCollectionSizeLimitExceeded").is_some() {
+    if index_of("ItemCollectionSizeLimitExceeded").is_some() {
         return StoreError::TooLarge;
     }
     StoreError::Failed(format!("transaction cancelled: {reasons:?}"))
 }
 
-/// Whether a conditional write was done; it was not where its condition did not hold.
-fn happened<T, R>(sent: Result<T, SdkError<UpdateItemError, R>>) -> Result<bool, StoreError>
+/// Whether a conditional write was applied; `false` if its condition failed.
+fn was_applied<T, R>(sent: Result<T, SdkError<UpdateItemError, R>>) -> Result<bool, StoreError>
 where
     SdkError<UpdateItemError, R>: Into<StoreError>,
 {
@@ -348,18 +349,18 @@ where
     }
 }
 
-/// Waits before a write that others have overtaken so many times is judged again: not at all before the first try, then
-/// longer with every one, by a random share, and about a twentieth of a second at most.
-pub async fn back_off_after_conflict(tried: u32) {
-    if tried > 0 {
-        let most_ms = 2_u64 << tried.min(5);
+/// Waits before an optimistic write is retried: not before the first attempt, then with exponential backoff and full jitter, at
+/// most 64 ms.
+pub async fn back_off_after_conflict(conflicts: u32) {
+    if conflicts > 0 {
+        let most_ms = 2_u64 << conflicts.min(5);
         tokio::time::sleep(Duration::from_millis(crate::ids::random_below(most_ms))).await;
     }
 }
 
-/// Waits longer with every try, by a random share; gives up after the last.
-pub(super) async fn pause(attempt: u32, what: &str) -> Result<(), StoreError> {
-    if attempt >= CONFLICT_TRIES {
+/// Waits with exponential backoff and jitter before the next attempt; [`StoreError::Busy`] after the last one.
+pub(super) async fn back_off(attempt: u32, what: &str) -> Result<(), StoreError> {
+    if attempt >= ATTEMPTS_MAX {
         return Err(StoreError::Busy(what.to_owned()));
     }
     let most_ms = 10_u64 << attempt.min(6);

@@ -1,9 +1,9 @@
-//! Which certificates connections to AWS trust, and the first connection, which is made while a function starts.
+//! The trusted root certificates of connections to AWS, and the first connection at start-up.
 //!
-//! Reading all of a machine's root certificates takes more than half of the work of a start, and AWS's endpoints are
-//! certified by five roots, published at <https://www.amazontrust.com/repository/>. Must stay true: these alone are trusted only
-//! where nobody said which others are, and where the first connection has shown that they do; a first connection that fails keeps
-//! no function from starting.
+//! Loading all root certificates of the system takes more than half of the work of a cold start, and AWS's endpoints use five
+//! roots, published at <https://www.amazontrust.com/repository/>. Must stay true: only these are trusted if no other
+//! certificates are configured and the first connection succeeds with them; a failed first connection does not keep a
+//! function from starting.
 
 use std::time::Duration;
 
@@ -17,52 +17,52 @@ use crate::config::{StoreConfig, trusts_others};
 /// The roots of AWS's endpoints, as PEM.
 pub const AMAZON_ROOTS: &str = include_str!("amazon_roots.pem");
 
-/// How long a start waits for the first connection.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of the first connection.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whose certificates are trusted.
+/// The trusted root certificates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Roots {
-    /// Those of the machine, or of the environment's.
+    /// Those of the system, or those configured in the environment.
     #[default]
     Machine,
-    /// [`AMAZON_ROOTS`] alone.
+    /// [`AMAZON_ROOTS`] only.
     Amazon,
 }
 
 impl Store {
-    /// The tables of `config`, reached as the environment says, with a connection that is open already: `probe`, a key that the
-    /// caller may read, is read once, whether or not there is such an item.
+    /// Connects to the tables of `config` with the settings of the environment, and opens a connection by reading the key
+    /// `probe`, which the caller must be allowed to read; the item need not exist.
     pub async fn connect_at_start(config: &StoreConfig, probe: &Key) -> Store {
         if trusts_others() {
             let store = Store::from_env(config).await;
-            reach(&store, probe).await;
+            is_reachable(&store, probe).await;
             return store;
         }
-        let Some(client) = client_of_few() else { return Store::from_env(config).await };
+        let Some(client) = client_with_amazon_roots() else { return Store::from_env(config).await };
         let shared = aws_config::from_env().http_client(client).load().await;
         let store = Store { roots: Roots::Amazon, ..Store::new(&super::client(&shared, None), config) };
-        if reach(&store, probe).await { store } else { Store::from_env(config).await }
+        if is_reachable(&store, probe).await { store } else { Store::from_env(config).await }
     }
 }
 
-/// Whether the table answered, were it by a refusal.
-async fn reach(store: &Store, probe: &Key) -> bool {
-    match tokio::time::timeout(PATIENCE, store.records.get(probe)).await {
+/// Whether the table responds, possibly with an error.
+async fn is_reachable(store: &Store, probe: &Key) -> bool {
+    match tokio::time::timeout(PROBE_TIMEOUT, store.records.get(probe)).await {
         Ok(Ok(_) | Err(StoreError::Conflict | StoreError::Condition { .. } | StoreError::Corrupt(_))) => true,
         Ok(Err(error)) => {
-            tracing::warn!(cause = %error, "the table was not reached at the start");
+            tracing::warn!(cause = %error, "the table could not be reached at start-up");
             false
         }
         Err(_) => {
-            tracing::warn!("the table did not answer at the start");
+            tracing::warn!("the table did not respond within 2 s at start-up");
             false
         }
     }
 }
 
-/// A client that trusts [`AMAZON_ROOTS`] and is else the SDK's own.
-fn client_of_few() -> Option<SharedHttpClient> {
+/// The SDK's HTTP client with [`AMAZON_ROOTS`] as its trust store.
+fn client_with_amazon_roots() -> Option<SharedHttpClient> {
     let roots = TrustStore::empty().with_pem_certificate(AMAZON_ROOTS.as_bytes());
     let context = TlsContext::builder().with_trust_store(roots).build().ok()?;
     let provider = Provider::Rustls(CryptoMode::AwsLc);
@@ -97,6 +97,6 @@ mod tests {
             })
             .collect();
         assert_eq!(digests, PUBLISHED);
-        assert!(client_of_few().is_some());
+        assert!(client_with_amazon_roots().is_some());
     }
 }

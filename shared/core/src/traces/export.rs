@@ -1,4 +1,4 @@
-//! Sending spans to a collector.
+//! Sends spans to an OTLP collector.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::settings::Settings;
 
-/// What sends them. Connections are kept.
+/// An HTTP client for the collector. Connections are reused.
 #[derive(Debug, Clone)]
 pub(super) struct Exporter {
     client: Client<HttpConnector, Full<Bytes>>,
@@ -30,7 +30,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what stands in `body`. Whether it arrived is told by the log alone.
+    /// Sends `body`. A failure is only logged.
     pub fn send(&self, body: String) -> impl Future<Output = ()> + Send + use<> {
         let exporter = self.clone();
         async move {
@@ -47,9 +47,11 @@ impl Exporter {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
-        let answer = tokio::time::timeout(self.timeout, self.client.request(request)).await;
-        let status =
-            answer.map_err(|_| "the collector does not answer")?.map_err(|error| error.to_string())?.status();
+        let response = tokio::time::timeout(self.timeout, self.client.request(request)).await;
+        let status = response
+            .map_err(|_| "the collector does not answer")?
+            .map_err(|error| error.to_string())?
+            .status();
         if status.is_success() { Ok(()) } else { Err(format!("the collector answers {status}")) }
     }
 }

@@ -1,19 +1,17 @@
-//! Traces of requests for a collector of OpenTelemetry, where the environment names one.
+//! OpenTelemetry traces of requests, if the environment configures a collector.
 //!
-//! A request is a span, and so is each call to DynamoDB that it waited for. Sent as OTLP over HTTP in JSON, to a collector
-//! beside the process (a Lambda extension, an agent). The form and the variables are OpenTelemetry's; what of them is
-//! served stands in docs/operations.md. The crates of OpenTelemetry bring a client, protocol buffers and a processor with
-//! a thread of its own, which would run on behind a function's answer and weigh more than the rest of a small function
-//! may grow; so these few spans are written here.
+//! A request is a span, and each call to DynamoDB is a child span. Spans are sent as OTLP/HTTP in JSON to a collector on the
+//! same host (a Lambda extension, an agent). The supported subset of OpenTelemetry's variables is in docs/operations.md. The
+//! OpenTelemetry crates are not used: they bring an HTTP client, protocol buffers and a batch processor with its own thread,
+//! which would continue after a function's response and exceed the size limit of a small function.
 //!
-//! Must stay true: where nothing names a collector nothing is counted or sent; spans hold what the log's line of the
-//! request holds and no more; a collector that does not answer changes no answer and delays it by at most the time
-//! that the environment sets.
+//! Must stay true: without a configured collector nothing is recorded or sent; spans contain the same data as the request
+//! log line and no more; an unreachable collector changes no response and delays it by at most the configured timeout.
 
-mod context;
 mod export;
 mod settings;
 mod span;
+mod trace_context;
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -21,18 +19,18 @@ use std::sync::OnceLock;
 use export::Exporter;
 use settings::Settings;
 
-pub(crate) use context::Parent;
 pub use span::CallSpan;
 pub(crate) use span::RequestSpan;
+pub(crate) use trace_context::TraceContext;
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 /// When spans are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
-    /// Before the answer goes out, because the process is halted behind it.
+    /// Before the response is returned, because Lambda freezes the process after it.
     Before,
-    /// Beside the answer.
+    /// In the background.
     Beside,
 }
 
@@ -42,34 +40,34 @@ struct Tracer {
     sending: Sending,
 }
 
-/// Begins to trace if the environment says so, once a process. The error tells what is wrong with what it says.
+/// Starts tracing if the environment configures it, once per process. Returns an error message for invalid settings.
 pub fn start(sending: Sending) -> Result<(), String> {
     let Some(settings) = Settings::read(crate::config::variable)? else { return Ok(()) };
     let exporter = Exporter::new(&settings);
-    // Whoever began first is heard.
+    // Only the first call has an effect.
     let _ = TRACER.set(Tracer { settings, exporter, sending });
     Ok(())
 }
 
-/// What a request with this `traceparent` is traced as; none where it is not.
-pub(crate) fn begin(traceparent: Option<&str>) -> Option<Parent> {
+/// The trace context of a request with this `traceparent` header; `None` if the request is not sampled.
+pub(crate) fn start_span(traceparent: Option<&str>) -> Option<TraceContext> {
     let tracer = TRACER.get()?;
-    let parent = traceparent.filter(|_| tracer.settings.reads_parents).and_then(Parent::parse);
-    let context = parent.unwrap_or_else(Parent::none);
-    tracer.settings.sampler.takes(&context).then_some(context)
+    let received = traceparent.filter(|_| tracer.settings.reads_traceparent).and_then(TraceContext::parse);
+    let context = received.unwrap_or_else(TraceContext::new_trace);
+    tracer.settings.sampler.samples(&context).then_some(context)
 }
 
 /// Sends the span of a request that has ended.
 pub(crate) async fn send(span: RequestSpan) {
     let Some(tracer) = TRACER.get() else { return };
-    let body = span.request(&tracer.settings.resource).to_string();
+    let body = span.export_request(&tracer.settings.resource).to_string();
     let sent = tracer.exporter.send(body);
     match tracer.sending {
         Sending::Before => sent.await,
-        Sending::Beside => beside(sent),
+        Sending::Beside => send_in_background(sent),
     }
 }
 
-fn beside(work: impl Future<Output = ()> + Send + 'static) {
+fn send_in_background(work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(work);
 }

@@ -1,4 +1,4 @@
-//! What the environment says of traces, in OpenTelemetry's variables.
+//! Tracing settings from OpenTelemetry's environment variables.
 
 use std::time::Duration;
 
@@ -6,103 +6,103 @@ use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::context::Parent;
+use super::trace_context::TraceContext;
 
-/// How long a collector may take where nothing is said: less than OpenTelemetry's ten seconds, because a function waits.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// Default export timeout: less than OpenTelemetry's ten seconds, because a function waits for it.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All of it.
+/// The settings.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// Where spans are sent to.
+    /// The collector's URL.
     pub endpoint: Uri,
-    /// Headers that are sent with them.
+    /// Headers of export requests.
     pub headers: Vec<(String, String)>,
     pub timeout: Duration,
-    /// Whose spans they are.
+    /// The OTLP resource of all spans.
     pub resource: Value,
     pub sampler: Sampler,
-    /// Whether requests may say of which trace they are.
-    pub reads_parents: bool,
+    /// Whether the header `traceparent` of requests is used.
+    pub reads_traceparent: bool,
 }
 
-/// Which requests are traced.
+/// Decides which requests are traced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sampler {
-    /// Whether a request that says so is traced, and one that says not is not, whatever the share.
+    /// Whether the caller's sampling decision takes precedence over the ratio.
     by_parent: bool,
-    /// The share of traces, of 1.
-    share: f64,
+    /// The ratio of sampled traces, from 0 to 1.
+    ratio: f64,
 }
 
 impl Sampler {
-    /// Traces are told by their numbers, so that every service takes the same ones.
-    pub fn takes(self, context: &Parent) -> bool {
-        if self.by_parent && context.span.is_some() {
+    /// The decision depends on the trace id only, so that every service samples the same traces.
+    pub fn samples(self, context: &TraceContext) -> bool {
+        if self.by_parent && context.parent_span.is_some() {
             return context.is_sampled;
         }
         let [.., a, b, c, d, e, f, g, h] = context.trace;
         let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
-        self.share >= 1.0 || (number as f64) < self.share * (1_u64 << 63) as f64
+        self.ratio >= 1.0 || (number as f64) < self.ratio * (1_u64 << 63) as f64
     }
 
-    fn parse(name: &str, share: Option<&str>) -> Result<Sampler, String> {
+    fn parse(name: &str, argument: Option<&str>) -> Result<Sampler, String> {
         let (by_parent, kind) = match name.strip_prefix("parentbased_") {
             Some(kind) => (true, kind),
             None => (false, name),
         };
-        let wrong = || format!("OTEL_TRACES_SAMPLER_ARG is not a share from 0 to 1: {share:?}");
-        let share = match kind {
+        let invalid = || format!("OTEL_TRACES_SAMPLER_ARG is not a ratio from 0 to 1: {argument:?}");
+        let ratio = match kind {
             "always_on" => 1.0,
             "always_off" => 0.0,
-            "traceidratio" => match share {
-                Some(text) => text.trim().parse::<f64>().map_err(|_| wrong())?,
+            "traceidratio" => match argument {
+                Some(text) => text.trim().parse::<f64>().map_err(|_| invalid())?,
                 None => 1.0,
             },
-            _ => return Err(format!("OTEL_TRACES_SAMPLER names no sampler that is known: {name}")),
+            _ => return Err(format!("OTEL_TRACES_SAMPLER is not a supported sampler: {name}")),
         };
-        if (0.0..=1.0).contains(&share) { Ok(Sampler { by_parent, share }) } else { Err(wrong()) }
+        if (0.0..=1.0).contains(&ratio) { Ok(Sampler { by_parent, ratio }) } else { Err(invalid()) }
     }
 }
 
 impl Settings {
-    /// None where nothing names a collector, or tracing is switched off.
+    /// Reads the settings. `None` if no collector is configured or tracing is disabled; an error message if they are invalid.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Settings>, String> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
-        let of_traces = |name: &str| {
+        let traces_variable = |name: &str| {
             variable(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
                 .or(variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
         };
-        let whole = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+        let full = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
         let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT");
         let base = base.map(|base| format!("{}/v1/traces", base.trim_end_matches('/')));
-        let Some(endpoint) = whole.or(base).filter(|_| !is_off) else { return Ok(None) };
-        if let Some(protocol) = of_traces("PROTOCOL").filter(|protocol| protocol == "grpc") {
-            return Err(format!("OTEL_EXPORTER_OTLP_PROTOCOL: {protocol} is not spoken; use http/json"));
+        let Some(endpoint) = full.or(base).filter(|_| !is_off) else { return Ok(None) };
+        if let Some(protocol) = traces_variable("PROTOCOL").filter(|protocol| protocol == "grpc") {
+            return Err(format!("OTEL_EXPORTER_OTLP_PROTOCOL: {protocol} is not supported; use http/json"));
         }
-        let uri: Uri = endpoint.parse().map_err(|_| format!("no address of a collector: {endpoint}"))?;
+        let uri: Uri = endpoint.parse().map_err(|_| format!("not a valid collector URL: {endpoint}"))?;
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
-            return Err(format!("spans are sent to a collector beside this process, by http: {endpoint}"));
+            return Err(format!("the collector must be on the same host and use plain http: {endpoint}"));
         }
-        let timeout = of_traces("TIMEOUT").and_then(|text| text.trim().parse().ok());
+        let timeout = traces_variable("TIMEOUT").and_then(|text| text.trim().parse().ok());
         let sampler = variable("OTEL_TRACES_SAMPLER").unwrap_or_else(|| "parentbased_always_on".to_owned());
         let propagators = variable("OTEL_PROPAGATORS");
         Ok(Some(Settings {
             endpoint: uri,
-            headers: pairs(&of_traces("HEADERS").unwrap_or_default()),
-            timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
+            headers: parse_pairs(&traces_variable("HEADERS").unwrap_or_default()),
+            timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
             resource: resource(&variable),
             sampler: Sampler::parse(&sampler, variable("OTEL_TRACES_SAMPLER_ARG").as_deref())?,
-            reads_parents: propagators
+            reads_traceparent: propagators
                 .is_none_or(|all| all.split(',').any(|one| one.trim() == "tracecontext")),
         }))
     }
 }
 
-/// `name=value` pairs with commas between them, values percent-encoded.
-fn pairs(text: &str) -> Vec<(String, String)> {
+/// Parses `name=value` pairs separated by commas, with percent-encoded values.
+fn parse_pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
         let value = percent_decode_str(value.trim()).decode_utf8_lossy().into_owned();
@@ -111,13 +111,13 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     text.split(',').filter_map(pair).collect()
 }
 
-/// The resource of spans, as OTLP has it.
+/// The OTLP resource: service name, function name and configured attributes.
 fn resource(variable: &impl Fn(&str) -> Option<String>) -> Value {
-    let mut attributes = pairs(&variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
+    let mut attributes = parse_pairs(&variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
     let function = variable("AWS_LAMBDA_FUNCTION_NAME");
-    let named = attributes.iter().any(|(name, _)| name == "service.name");
-    let other = (!named).then(|| function.clone().unwrap_or_else(|| "pennon".to_owned()));
-    if let Some(name) = variable("OTEL_SERVICE_NAME").or(other) {
+    let has_service_name = attributes.iter().any(|(name, _)| name == "service.name");
+    let default_name = (!has_service_name).then(|| function.clone().unwrap_or_else(|| "pennon".to_owned()));
+    if let Some(name) = variable("OTEL_SERVICE_NAME").or(default_name) {
         attributes.retain(|(name, _)| name != "service.name");
         attributes.push(("service.name".to_owned(), name));
     }
@@ -138,7 +138,7 @@ mod tests {
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/");
 
     #[test]
-    fn tracing_is_asked_for_by_naming_a_collector() {
+    fn tracing_is_enabled_by_configuring_a_collector() {
         assert!(read(&[]).unwrap().is_none());
         assert!(read(&[ENDPOINT, ("OTEL_SDK_DISABLED", "TRUE")]).unwrap().is_none());
         assert!(read(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")]).unwrap().is_none());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_and_names_are_read() {
+    fn headers_and_resource_attributes_are_parsed() {
         let set = [
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, other = c"),
@@ -171,24 +171,26 @@ mod tests {
     }
 
     #[test]
-    fn samplers_take_what_their_names_say() {
-        let context = |low: u8, sampled: Option<bool>| Parent {
+    fn samplers_follow_their_names() {
+        let context = |low: u8, sampled: Option<bool>| TraceContext {
             trace: [0, 0, 0, 0, 0, 0, 0, 0, low, 0, 0, 0, 0, 0, 0, 1],
-            span: sampled.map(|_| [1; 8]),
+            parent_span: sampled.map(|_| [1; 8]),
             is_sampled: sampled == Some(true),
         };
-        let takes = |name: &str, share: Option<&str>, context: &Parent| {
-            Sampler::parse(name, share).unwrap().takes(context)
+        let samples = |name: &str, argument: Option<&str>, context: &TraceContext| {
+            Sampler::parse(name, argument).unwrap().samples(context)
         };
-        assert!(takes("always_on", None, &context(0, Some(false))));
-        assert!(!takes("always_off", None, &context(0, Some(true))));
-        assert!(takes("parentbased_always_off", None, &context(0, Some(true))));
-        assert!(!takes("parentbased_always_on", None, &context(0, Some(false))));
-        assert!(takes("parentbased_always_on", None, &context(0xff, None)));
-        assert!(takes("traceidratio", Some("0.25"), &context(0x3f, None)));
-        assert!(!takes("traceidratio", Some("0.25"), &context(0x40, None)));
-        for (name, share) in [("sometimes", None), ("traceidratio", Some("2")), ("traceidratio", Some("x"))] {
-            assert!(Sampler::parse(name, share).is_err(), "{name} {share:?}");
+        assert!(samples("always_on", None, &context(0, Some(false))));
+        assert!(!samples("always_off", None, &context(0, Some(true))));
+        assert!(samples("parentbased_always_off", None, &context(0, Some(true))));
+        assert!(!samples("parentbased_always_on", None, &context(0, Some(false))));
+        assert!(samples("parentbased_always_on", None, &context(0xff, None)));
+        assert!(samples("traceidratio", Some("0.25"), &context(0x3f, None)));
+        assert!(!samples("traceidratio", Some("0.25"), &context(0x40, None)));
+        for (name, argument) in
+            [("sometimes", None), ("traceidratio", Some("2")), ("traceidratio", Some("x"))]
+        {
+            assert!(Sampler::parse(name, argument).is_err(), "{name} {argument:?}");
         }
     }
 }

@@ -1,29 +1,28 @@
-//! Spans as OTLP has them in JSON: ids in hexadecimal digits, 64-bit numbers as texts, kinds as numbers.
+//! Spans in OTLP's JSON encoding: ids in hexadecimal digits, 64-bit numbers as strings, kinds as numbers.
 //!
-//! Names of attributes are those of OpenTelemetry's semantic conventions for HTTP servers and databases.
+//! Attribute names follow OpenTelemetry's semantic conventions for HTTP servers and databases.
 
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::context::{Parent, hex};
+use super::trace_context::{TraceContext, hex};
 use crate::ids::random_bytes;
 
-/// Kinds of spans.
+/// Span kinds.
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
-/// The status of a span that failed.
+/// The status code of a failed span.
 const ERROR: u8 = 2;
 
-/// A request, from its arrival to its answer.
+/// The span of a request, from its arrival to its response.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
-    /// Of which trace it is.
-    pub parent: Parent,
-    /// When it came and when it was answered.
+    pub context: TraceContext,
+    /// Start and end.
     pub times: (SystemTime, SystemTime),
     pub method: String,
-    /// The route; empty where none was found.
+    /// The route; empty if none matched.
     pub route: String,
     pub status: u16,
     pub project: Option<u64>,
@@ -32,29 +31,29 @@ pub(crate) struct RequestSpan {
     pub calls: Vec<CallSpan>,
 }
 
-/// A call to DynamoDB.
+/// The span of a call to DynamoDB.
 #[derive(Debug, Clone)]
 pub struct CallSpan {
     /// Such as `GetItem`.
     pub operation: String,
-    /// When it began and when it ended.
+    /// Start and end.
     pub times: (SystemTime, SystemTime),
-    /// Whether it gave an error.
+    /// Whether it returned an error.
     pub has_failed: bool,
 }
 
 impl RequestSpan {
-    /// What is sent to a collector.
-    pub fn request(&self, resource: &Value) -> Value {
-        let own: [u8; 8] = random_bytes();
-        let trace = hex(&self.parent.trace);
-        let mut spans = vec![self.own(&own)];
-        spans.extend(self.calls.iter().map(|call| call.shown(&trace, &own)));
+    /// The export request: this span and its child spans.
+    pub fn export_request(&self, resource: &Value) -> Value {
+        let span_id: [u8; 8] = random_bytes();
+        let trace = hex(&self.context.trace);
+        let mut spans = vec![self.to_json(&span_id)];
+        spans.extend(self.calls.iter().map(|call| call.to_json(&trace, &span_id)));
         let scope = json!({"name": "pennon", "version": env!("CARGO_PKG_VERSION")});
         json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]})
     }
 
-    fn own(&self, id: &[u8; 8]) -> Value {
+    fn to_json(&self, id: &[u8; 8]) -> Value {
         let name = format!("{} {}", self.method, self.route);
         let mut attributes = vec![text("http.request.method", &self.method)];
         attributes.push(json!({
@@ -69,8 +68,8 @@ impl RequestSpan {
         attributes.extend(self.project.map(project));
         let status = if self.status >= 500 { json!({"code": ERROR}) } else { json!({}) };
         json!({
-            "traceId": hex(&self.parent.trace), "spanId": hex(id),
-            "parentSpanId": self.parent.span.map_or(String::new(), |span| hex(&span)),
+            "traceId": hex(&self.context.trace), "spanId": hex(id),
+            "parentSpanId": self.context.parent_span.map_or(String::new(), |span| hex(&span)),
             "name": name.trim(), "kind": SERVER,
             "startTimeUnixNano": nanos(self.times.0), "endTimeUnixNano": nanos(self.times.1),
             "attributes": attributes, "status": status,
@@ -79,7 +78,7 @@ impl RequestSpan {
 }
 
 impl CallSpan {
-    fn shown(&self, trace: &str, parent: &[u8; 8]) -> Value {
+    fn to_json(&self, trace: &str, parent: &[u8; 8]) -> Value {
         let id: [u8; 8] = random_bytes();
         let attributes = [text("db.system.name", "aws.dynamodb"), text("db.operation.name", &self.operation)];
         let status = if self.has_failed { json!({"code": ERROR}) } else { json!({}) };
@@ -109,7 +108,7 @@ mod tests {
 
     /// The fields of `opentelemetry/proto/trace/v1/trace.proto`, in the JSON of the OTLP specification.
     #[test]
-    fn calls_are_spans_below_their_request() {
+    fn calls_are_child_spans_of_their_request() {
         let at = |millis: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
         let call = |operation: &str, has_failed| CallSpan {
             operation: operation.to_owned(),
@@ -117,7 +116,7 @@ mod tests {
             has_failed,
         };
         let span = RequestSpan {
-            parent: Parent { trace: [0xab; 16], span: None, is_sampled: false },
+            context: TraceContext { trace: [0xab; 16], parent_span: None, is_sampled: false },
             times: (at(1), at(4)),
             method: "GET".to_owned(),
             route: "/flags".to_owned(),
@@ -127,16 +126,16 @@ mod tests {
             request_id: "r".to_owned(),
             calls: vec![call("GetItem", false), call("Query", true)],
         };
-        let sent = span.request(&json!({}));
+        let sent = span.export_request(&json!({}));
         let spans = sent["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
-        let told = |field: &str| spans.iter().map(|span| span[field].clone()).collect::<Vec<_>>();
-        assert_eq!(told("name"), ["GET /flags", "DynamoDB.GetItem", "DynamoDB.Query"]);
-        assert_eq!(told("kind"), [2, 3, 3]);
-        assert_eq!(told("traceId"), vec![json!("ab".repeat(16)); 3]);
+        let values = |field: &str| spans.iter().map(|span| span[field].clone()).collect::<Vec<_>>();
+        assert_eq!(values("name"), ["GET /flags", "DynamoDB.GetItem", "DynamoDB.Query"]);
+        assert_eq!(values("kind"), [2, 3, 3]);
+        assert_eq!(values("traceId"), vec![json!("ab".repeat(16)); 3]);
         let own = spans[0]["spanId"].clone();
         assert_eq!(own.as_str().unwrap().len(), 16);
-        assert_eq!(told("parentSpanId"), [json!(""), own.clone(), own]);
-        assert_eq!(told("startTimeUnixNano"), ["1000000", "2000000", "2000000"]);
-        assert_eq!(told("status"), [json!({"code": 2}), json!({}), json!({"code": 2})]);
+        assert_eq!(values("parentSpanId"), [json!(""), own.clone(), own]);
+        assert_eq!(values("startTimeUnixNano"), ["1000000", "2000000", "2000000"]);
+        assert_eq!(values("status"), [json!({"code": 2}), json!({}), json!({"code": 2})]);
     }
 }

@@ -1,57 +1,57 @@
-//! Notes of what is to be done from some instant on.
+//! Scheduled clean-up tasks, which the worker runs from a given instant on.
 //!
-//! Must stay true: notes lie in the order of their instants, so what is due comes first.
+//! Must stay true: rows are sorted by their instants, so that due tasks come first.
 
 use chrono::{DateTime, Utc};
 
 use super::ProjectId;
 use crate::store::Key;
 
-/// Partition of notes of what is to be done from some instant on.
+/// The partition of scheduled tasks.
 pub const SCHEDULED_TASKS: &str = "DUE";
 
-/// What a note of [`SCHEDULED_TASKS`] says.
+/// A task of [`SCHEDULED_TASKS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduledTask {
-    /// The tiles of a deleted dashboard go.
+    /// Delete the tiles of a deleted dashboard.
     RemoveDashboardTiles {
-        /// Its project.
+        /// The project.
         project: ProjectId,
-        /// Its number.
+        /// The dashboard's id.
         dashboard: u64,
     },
-    /// The parts of a list of a static cohort go, which the cohort does not name.
+    /// Delete the unreferenced parts of a static cohort's member list.
     RemoveCohortMembers {
-        /// Its project.
+        /// The project.
         project: ProjectId,
-        /// The number of the cohort.
+        /// The cohort's id.
         cohort: u64,
     },
-    /// The insights go that are on this deleted dashboard and on no other.
+    /// Delete the insights that are only on this deleted dashboard.
     RemoveDashboardInsights {
-        /// Its project.
+        /// The project.
         project: ProjectId,
-        /// Its number.
+        /// The dashboard's id.
         dashboard: u64,
     },
 }
 
-/// The note that the tiles of a deleted dashboard go, from `at` on.
+/// The task to delete a dashboard's tiles from `at` on.
 pub fn dashboard_tiles_task(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
-    Key::new(SCHEDULED_TASKS, format!("{}#DASHBOARD#{project}#{dashboard}", due_instant(at)))
+    Key::new(SCHEDULED_TASKS, format!("{}#DASHBOARD#{project}#{dashboard}", format_instant(at)))
 }
 
-/// The note that the insights of a deleted dashboard go, from `at` on.
+/// The task to delete a dashboard's insights from `at` on.
 pub fn dashboard_insights_task(at: DateTime<Utc>, project: ProjectId, dashboard: u64) -> Key {
-    Key::new(SCHEDULED_TASKS, format!("{}#INSIGHTS#{project}#{dashboard}", due_instant(at)))
+    Key::new(SCHEDULED_TASKS, format!("{}#INSIGHTS#{project}#{dashboard}", format_instant(at)))
 }
 
-/// The note that the parts of one of a cohort's lists go, from `at` on.
+/// The task to delete the parts of one generation of a cohort's member list from `at` on.
 pub fn cohort_members_task(at: DateTime<Utc>, project: ProjectId, cohort: u64, generation: u64) -> Key {
-    Key::new(SCHEDULED_TASKS, format!("{}#MEMBERS#{project}#{cohort}#{generation}", due_instant(at)))
+    Key::new(SCHEDULED_TASKS, format!("{}#MEMBERS#{project}#{cohort}#{generation}", format_instant(at)))
 }
 
-/// What the note at `key` says.
+/// Parses the task at `key`; `None` for an unknown kind.
 pub fn parse_scheduled_task(key: &Key) -> Option<ScheduledTask> {
     let mut parts = key.sk.split('#').skip(1);
     let (kind, project, id) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -63,12 +63,12 @@ pub fn parse_scheduled_task(key: &Key) -> Option<ScheduledTask> {
     }
 }
 
-/// Whether the instant of the note at `key` has come.
+/// Whether the task at `key` is due at `now`.
 pub fn is_due(key: &Key, now: DateTime<Utc>) -> bool {
-    key.sk.split('#').next().is_some_and(|at| *at <= *due_instant(now))
+    key.sk.split('#').next().is_some_and(|at| *at <= *format_instant(now))
 }
 
-fn due_instant(at: DateTime<Utc>) -> String {
+fn format_instant(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%S%.6f").to_string()
 }
 
@@ -78,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_what_it_is_about_and_is_due_from_its_instant_on() {
+    fn tasks_round_trip_and_are_due_from_their_instant_on() {
         let at: DateTime<Utc> = "2026-01-05T10:00:00Z".parse().unwrap();
         let second = chrono::Duration::seconds(1);
-        for (key, due) in [
+        for (key, task) in [
             (
                 dashboard_tiles_task(at, 1, 7),
                 ScheduledTask::RemoveDashboardTiles { project: 1, dashboard: 7 },
@@ -95,7 +95,7 @@ mod tests {
                 ScheduledTask::RemoveCohortMembers { project: 3, cohort: 9 },
             ),
         ] {
-            assert_eq!(parse_scheduled_task(&key), Some(due));
+            assert_eq!(parse_scheduled_task(&key), Some(task));
             assert!(is_due(&key, at) && is_due(&key, at + second) && !is_due(&key, at - second));
             assert!(key.sk < dashboard_tiles_task(at + second, 0, 0).sk);
         }

@@ -1,6 +1,6 @@
-//! Items by their place in a partition: the how-manieth they are, without their bodies.
+//! Keys of a partition by offset, without the items' bodies.
 //!
-//! Must stay true: what is passed over is not kept, so that a place far inside costs time but no memory.
+//! Must stay true: skipped keys are not kept, so that a large offset costs time but no memory.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
@@ -8,63 +8,63 @@ use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use super::item::{PK, SK};
 use super::{Key, StoreError, Table};
 
-/// The items of a partition between two sort keys.
+/// The keys of a partition, all or between two sort keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub struct KeyRange {
     pk: String,
     between: Option<(String, String)>,
 }
 
-impl Span {
+impl KeyRange {
     /// All items of partition `pk`.
-    pub fn partition(pk: impl Into<String>) -> Span {
-        Span { pk: pk.into(), between: None }
+    pub fn partition(pk: impl Into<String>) -> KeyRange {
+        KeyRange { pk: pk.into(), between: None }
     }
 
-    /// Only those whose sort key is `first`, `last` or lies between them.
+    /// Only sort keys from `first` to `last`, both included.
     #[must_use]
-    pub fn between(mut self, first: impl Into<String>, last: impl Into<String>) -> Span {
+    pub fn between(mut self, first: impl Into<String>, last: impl Into<String>) -> KeyRange {
         self.between = Some((first.into(), last.into()));
         self
     }
 }
 
-/// From which end places count.
+/// The end from which offsets count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// From the smallest sort key.
+pub enum RangeEnd {
+    /// The smallest sort key.
     First,
-    /// From the largest.
+    /// The largest sort key.
     Last,
 }
 
 impl Table {
-    /// The keys of at most `limit` items of `span`, after passing over `skip`, in their order from `end`.
+    /// Reads the keys of at most `limit` items of `range`, after skipping `skip`, in order from `end`.
     pub async fn keys(
         &self,
-        span: &Span,
-        end: End,
+        range: &KeyRange,
+        end: RangeEnd,
         skip: usize,
         limit: usize,
     ) -> Result<Vec<Key>, StoreError> {
         let mut keys = Vec::new();
-        let (mut seen, wanted) = (0, skip.saturating_add(limit));
+        let (mut read, total) = (0, skip.saturating_add(limit));
         let mut start = None;
-        while seen < wanted {
+        while read < total {
             let page = self
-                .places(span)
-                .scan_index_forward(end == End::First)
+                .range_query(range)
+                .scan_index_forward(end == RangeEnd::First)
                 .projection_expression("#p, #s")
                 .expression_attribute_names("#s", SK)
                 .set_exclusive_start_key(start)
-                .limit(i32::try_from(wanted - seen).unwrap_or(i32::MAX))
+                .limit(i32::try_from(total - read).unwrap_or(i32::MAX))
                 .send()
                 .await?;
-            for mut found in page.items.unwrap_or_default() {
-                if seen >= skip {
-                    keys.push(key(&mut found)?);
+            for mut item in page.items.unwrap_or_default() {
+                if read >= skip {
+                    keys.push(take_key(&mut item)?);
                 }
-                seen += 1;
+                read += 1;
             }
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
             if start.is_none() {
@@ -74,11 +74,11 @@ impl Table {
         Ok(keys)
     }
 
-    /// How many items `span` has.
-    pub async fn count(&self, span: &Span) -> Result<usize, StoreError> {
+    /// Counts the items of `range`.
+    pub async fn count(&self, range: &KeyRange) -> Result<usize, StoreError> {
         let (mut count, mut start) = (0, None);
         loop {
-            let call = self.places(span).select(Select::Count).set_exclusive_start_key(start);
+            let call = self.range_query(range).select(Select::Count).set_exclusive_start_key(start);
             let page = call.send().await?;
             count += usize::try_from(page.count).unwrap_or(0);
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
@@ -88,7 +88,7 @@ impl Table {
         }
     }
 
-    fn places(&self, span: &Span) -> QueryFluentBuilder {
+    fn range_query(&self, range: &KeyRange) -> QueryFluentBuilder {
         let text = |text: &str| AttributeValue::S(text.to_owned());
         let call = self
             .client
@@ -96,8 +96,8 @@ impl Table {
             .table_name(&*self.name)
             .consistent_read(true)
             .expression_attribute_names("#p", PK)
-            .expression_attribute_values(":p", text(&span.pk));
-        match &span.between {
+            .expression_attribute_values(":p", text(&range.pk));
+        match &range.between {
             None => call.key_condition_expression("#p = :p"),
             Some((first, last)) => call
                 .key_condition_expression("#p = :p AND #s BETWEEN :first AND :last")
@@ -108,8 +108,8 @@ impl Table {
     }
 }
 
-fn key(found: &mut super::item::Attributes) -> Result<Key, StoreError> {
-    let mut take = |name| match found.remove(name) {
+fn take_key(item: &mut super::item::Attributes) -> Result<Key, StoreError> {
+    let mut take = |name| match item.remove(name) {
         Some(AttributeValue::S(text)) => Ok(text),
         _ => Err(StoreError::Corrupt(format!("an item without {name}"))),
     };

@@ -1,26 +1,26 @@
-//! Where a request stands in a trace: the header `traceparent` of W3C Trace Context, version 00.
+//! The header `traceparent` of W3C Trace Context, version 00.
 
 use crate::ids::random_bytes;
 
-/// What a request's span belongs to.
+/// The trace and the parent span of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parent {
+pub(crate) struct TraceContext {
     /// The trace.
     pub trace: [u8; 16],
-    /// The span of whoever sent the request; none where the trace begins here.
-    pub span: Option<[u8; 8]>,
-    /// Whether whoever sent the request traces it.
+    /// The caller's span; `None` if the trace starts here.
+    pub parent_span: Option<[u8; 8]>,
+    /// Whether the caller sampled the trace.
     pub is_sampled: bool,
 }
 
-impl Parent {
+impl TraceContext {
     /// A new trace.
-    pub fn none() -> Parent {
-        Parent { trace: random_bytes(), span: None, is_sampled: false }
+    pub fn new_trace() -> TraceContext {
+        TraceContext { trace: random_bytes(), parent_span: None, is_sampled: false }
     }
 
-    /// That of a header; none where it is not of this form. Later versions begin in the same way.
-    pub fn parse(header: &str) -> Option<Parent> {
+    /// Parses the header; `None` if it is invalid. Later versions start in the same way.
+    pub fn parse(header: &str) -> Option<TraceContext> {
         let mut parts = header.trim().split('-');
         let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
         let [version] = bytes::<1>(version)?;
@@ -29,25 +29,25 @@ impl Parent {
         }
         let (trace, span) = (bytes::<16>(trace)?, bytes::<8>(span)?);
         let [flags] = bytes::<1>(flags)?;
-        let is_given = trace != [0; 16] && span != [0; 8];
-        is_given.then_some(Parent { trace, span: Some(span), is_sampled: flags & 1 == 1 })
+        let is_valid = trace != [0; 16] && span != [0; 8];
+        is_valid.then_some(TraceContext { trace, parent_span: Some(span), is_sampled: flags & 1 == 1 })
     }
 }
 
-/// Lower-case hexadecimal digits.
+/// Decodes lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 2 * N || !text.as_bytes().iter().all(is_hex) {
         return None;
     }
-    let mut found = [0; N];
-    for (at, byte) in found.iter_mut().enumerate() {
+    let mut decoded = [0; N];
+    for (at, byte) in decoded.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
     }
-    Some(found)
+    Some(decoded)
 }
 
-/// As lower-case hexadecimal digits.
+/// Encodes as lower-case hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -59,13 +59,19 @@ mod tests {
 
     /// The examples of the recommendation, section 3.2.2, and headers that it calls invalid.
     #[test]
-    fn a_header_is_read_as_the_recommendation_says() {
-        let sampled = Parent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    fn a_header_is_parsed_by_the_recommendation() {
+        let sampled = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
         assert_eq!(hex(&sampled.trace), "4bf92f3577b34da6a3ce929d0e0e4736");
-        assert_eq!((hex(&sampled.span.unwrap()), sampled.is_sampled), ("00f067aa0ba902b7".to_owned(), true));
-        let not = Parent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00").unwrap();
-        assert!(!not.is_sampled);
-        assert!(Parent::parse("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more").is_some());
+        assert_eq!(
+            (hex(&sampled.parent_span.unwrap()), sampled.is_sampled),
+            ("00f067aa0ba902b7".to_owned(), true)
+        );
+        let unsampled =
+            TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00").unwrap();
+        assert!(!unsampled.is_sampled);
+        assert!(
+            TraceContext::parse("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more").is_some()
+        );
         for wrong in [
             "",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
@@ -76,7 +82,7 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
             "00-4bf92f3577b34da6a3ce929d0e0e47é-00f067aa0ba902b7-01",
         ] {
-            assert_eq!(Parent::parse(wrong), None, "{wrong}");
+            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
         }
     }
 }

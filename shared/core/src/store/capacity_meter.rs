@@ -1,5 +1,4 @@
-//! Notes in the request's metrics what its calls to DynamoDB took: asks each call for the units that it consumed, and adds
-//! them up.
+//! Records the calls to DynamoDB and their consumed capacity units in the request's metrics.
 
 use std::time::SystemTime;
 
@@ -26,12 +25,12 @@ use aws_smithy_types::config_bag::{Storable, StoreReplace};
 use crate::request_metrics;
 use crate::traces::CallSpan;
 
-/// The interceptor.
+/// An SDK interceptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter;
 
-/// Has the first of these kinds of input that it is ask for its units.
-macro_rules! ask {
+/// Requests the consumed capacity if the input is one of these types.
+macro_rules! request_capacity {
     ($input:expr, $($kind:ty),+) => {$(
         if let Some(input) = $input.downcast_mut::<$kind>() {
             input.return_consumed_capacity = Some(ReturnConsumedCapacity::Total);
@@ -40,8 +39,8 @@ macro_rules! ask {
     )+};
 }
 
-/// The units of the first of these kinds of output that it is.
-macro_rules! told {
+/// Returns the consumed units if the output is one of these types.
+macro_rules! return_consumed_units {
     ($output:expr, $($kind:ty),+) => {$(
         if let Some(output) = $output.downcast_ref::<$kind>() {
             return output.consumed_capacity.iter().map(units).sum();
@@ -49,13 +48,13 @@ macro_rules! told {
     )+};
 }
 
-fn ask_for_units(input: &mut Input) {
-    ask!(input, GetItemInput, BatchGetItemInput, QueryInput, TransactWriteItemsInput);
-    ask!(input, PutItemInput, UpdateItemInput, DeleteItemInput, BatchWriteItemInput);
+fn request_consumed_capacity(input: &mut Input) {
+    request_capacity!(input, GetItemInput, BatchGetItemInput, QueryInput, TransactWriteItemsInput);
+    request_capacity!(input, PutItemInput, UpdateItemInput, DeleteItemInput, BatchWriteItemInput);
 }
 
 fn read_units(output: &Output) -> f64 {
-    told!(output, GetItemOutput, QueryOutput);
+    return_consumed_units!(output, GetItemOutput, QueryOutput);
     match output.downcast_ref::<BatchGetItemOutput>() {
         Some(output) => output.consumed_capacity.iter().flatten().map(units).sum(),
         None => 0.0,
@@ -63,7 +62,7 @@ fn read_units(output: &Output) -> f64 {
 }
 
 fn write_units(output: &Output) -> f64 {
-    told!(output, PutItemOutput, UpdateItemOutput, DeleteItemOutput);
+    return_consumed_units!(output, PutItemOutput, UpdateItemOutput, DeleteItemOutput);
     if let Some(output) = output.downcast_ref::<BatchWriteItemOutput>() {
         return output.consumed_capacity.iter().flatten().map(units).sum();
     }
@@ -73,16 +72,16 @@ fn write_units(output: &Output) -> f64 {
     }
 }
 
-fn units(of: &ConsumedCapacity) -> f64 {
-    of.capacity_units.unwrap_or_default()
+fn units(capacity: &ConsumedCapacity) -> f64 {
+    capacity.capacity_units.unwrap_or_default()
 }
 
-/// When the running call began, where its request is traced.
+/// Start of the running call, if its request is traced.
 #[derive(Debug)]
-struct Began(SystemTime);
+struct CallStart(SystemTime);
 
-impl Storable for Began {
-    type Storer = StoreReplace<Began>;
+impl Storable for CallStart {
+    type Storer = StoreReplace<CallStart>;
 }
 
 impl Intercept for Meter {
@@ -97,7 +96,7 @@ impl Intercept for Meter {
     ) -> Result<(), BoxError> {
         request_metrics::record(|metrics| {
             if metrics.is_traced() {
-                bag.interceptor_state().store_put(Began(SystemTime::now()));
+                bag.interceptor_state().store_put(CallStart(SystemTime::now()));
             }
         });
         Ok(())
@@ -109,7 +108,7 @@ impl Intercept for Meter {
         _components: &RuntimeComponents,
         _bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        ask_for_units(context.input_mut());
+        request_consumed_capacity(context.input_mut());
         Ok(())
     }
 
@@ -123,9 +122,9 @@ impl Intercept for Meter {
         let (read, write) = output.map_or((0.0, 0.0), |output| (read_units(output), write_units(output)));
         request_metrics::record(|metrics| {
             metrics.add_round_trip(read, write);
-            if let Some(Began(began)) = bag.load::<Began>() {
+            if let Some(CallStart(start)) = bag.load::<CallStart>() {
                 let operation = bag.load::<Metadata>().map_or("", Metadata::name).to_owned();
-                let times = (*began, SystemTime::now());
+                let times = (*start, SystemTime::now());
                 metrics.add_call(CallSpan { operation, times, has_failed: output.is_none() });
             }
         });
