@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
 use crate::plan::Compiler;
-use crate::query::{Part, PartSource};
+use crate::query::{BreakdownDimension, DimensionSource};
 use crate::scan::{Column, ColumnKey, FactKey, MISSING, RowKey, Run};
 use crate::sql::{Expression, Program};
 use crate::text::{text_length, text_of};
@@ -57,7 +57,11 @@ pub(crate) struct Texts {
 
 impl Reader {
     /// Asks for what the parts read.
-    pub(crate) fn new(parts: &[Part], compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Self> {
+    pub(crate) fn new(
+        parts: &[BreakdownDimension],
+        compiler: &mut Compiler<'_>,
+        attr: &str,
+    ) -> CalcResult<Self> {
         let parts = parts
             .iter()
             .map(|part| {
@@ -67,7 +71,7 @@ impl Reader {
                 }
                 let may_miss = matches!(
                     part.source,
-                    PartSource::Event(_) | PartSource::Person(_) | PartSource::Session(_)
+                    DimensionSource::Event(_) | DimensionSource::Person(_) | DimensionSource::Session(_)
                 );
                 Ok(ReadPart { source, normalize_url: part.normalize_url, may_miss })
             })
@@ -124,19 +128,19 @@ impl Texts {
     }
 }
 
-fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
+fn source(part: &DimensionSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
     let event = |key| Source::Column(RowKey::Event(key));
     let fact = |key| Source::Column(RowKey::Fact(key));
     Ok(match part {
-        PartSource::Event(key) => event(ColumnKey::Property(key.clone())),
-        PartSource::Person(key) => fact(FactKey::Person(key.clone())),
-        PartSource::Group(index, key) => fact(FactKey::Group(*index, key.clone())),
-        PartSource::Session(key) => fact(FactKey::Session(key.clone())),
-        PartSource::Expression(text) => {
+        DimensionSource::Event(key) => event(ColumnKey::Property(key.clone())),
+        DimensionSource::Person(key) => fact(FactKey::Person(key.clone())),
+        DimensionSource::Group(index, key) => fact(FactKey::Group(*index, key.clone())),
+        DimensionSource::Session(key) => fact(FactKey::Session(key.clone())),
+        DimensionSource::Expression(text) => {
             let program = compiler.expression(&Expression::parse(text, attr)?, attr)?;
             Source::Expression(Box::new(program))
         }
-        PartSource::Metadata(key) => match key.as_str() {
+        DimensionSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
             "person_id" => fact(FactKey::PersonId),
             "event" => Source::EventName,

@@ -14,7 +14,7 @@ use crate::error::CalcResult;
 use crate::funnel;
 pub use crate::funnel::{FunnelPoint, Which};
 use crate::plan::Plan;
-use crate::query::{Math, Query, Who};
+use crate::query::{Math, Query, UniqueBy};
 use crate::regroup::ActorKind;
 use crate::scan::Micros;
 use crate::trends;
@@ -76,7 +76,8 @@ impl Selector {
     pub fn counts(&self, query: &Query, plan: &Plan) -> ActorKind {
         if let (Self::Trend(point), Query::Trends(trends)) = (self, query)
             && let Some(series) = trends.series.get(point.series)
-            && let Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) = series.math
+            && let Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) =
+                series.math
         {
             return ActorKind::Groups(index);
         }

@@ -19,7 +19,7 @@ use crate::facts::{Facts, Needs};
 use crate::filter::{Filter, Parser};
 use crate::funnel::{Funnel, Rows};
 use crate::people::{Matched, Selector};
-use crate::query::{Common, Query};
+use crate::query::{CommonFields, Query};
 use crate::regroup::{ActorKind, regroup_by_kinds};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
@@ -219,7 +219,7 @@ pub(crate) fn complete(
 }
 
 /// The filters on every event of a question: its own and, when asked for, the project's test account filters.
-pub(crate) fn shared_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
+pub(crate) fn shared_filter(common: &CommonFields, project: &ProjectContext) -> CalcResult<Filter> {
     let mut members = Vec::new();
     if common.filter_test_accounts {
         let filters = Value::Array(project.test_account_filters.clone());

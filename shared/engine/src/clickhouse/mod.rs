@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::error::{CalcError, CalcResult};
 use crate::plan::{Compiler, ProjectContext};
-use crate::query::{Common, FunnelsQuery, Part, PartSource, Query, TrendsQuery};
+use crate::query::{BreakdownDimension, CommonFields, DimensionSource, FunnelsQuery, Query, TrendsQuery};
 use crate::scan::{ColumnKey, Micros};
 use condition::Fields;
 
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The condition that every event of a question meets.
-    fn shared(&mut self, common: &Common) -> CalcResult<String> {
+    fn shared(&mut self, common: &CommonFields) -> CalcResult<String> {
         let filter = crate::plan::shared_filter(common, self.project)?;
         let predicate = self.compiler.predicate(&filter, "properties")?;
         self.fields.condition(&predicate)
@@ -148,11 +148,12 @@ impl<'a> Writer<'a> {
     /// The condition that the events of a series or a step meet.
     fn matches(&mut self, series: &crate::query::Series) -> CalcResult<String> {
         use crate::matcher::Matcher;
-        let matcher = Matcher::new(&series.source, &series.properties, &mut self.compiler, "properties")?;
+        let matcher =
+            Matcher::new(&series.event_or_action, &series.properties, &mut self.compiler, "properties")?;
         let Some(matcher) = matcher else {
             return Err(CalcError::invalid(
                 "actions",
-                format!("Action ID {} does not exist!", series.source.id()),
+                format!("Action ID {} does not exist!", series.event_or_action.id()),
             ));
         };
         let (alternatives, filters) = matcher.parts();
@@ -167,19 +168,21 @@ impl<'a> Writer<'a> {
     }
 
     /// The texts of the parts of a breakdown, null where there is none.
-    fn parts(&mut self, parts: &[Part]) -> CalcResult<Vec<String>> {
+    fn parts(&mut self, parts: &[BreakdownDimension]) -> CalcResult<Vec<String>> {
         parts.iter().map(|part| self.part(part)).collect()
     }
 
-    fn part(&mut self, part: &Part) -> CalcResult<String> {
+    fn part(&mut self, part: &BreakdownDimension) -> CalcResult<String> {
         if part.bins.is_some() {
             return Err(refused("a breakdown by ranges of numbers"));
         }
         let text = match &part.source {
-            PartSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
-            PartSource::Metadata(key) if key == "event" => "name".to_owned(),
-            PartSource::Metadata(key) if key == "distinct_id" => self.fields.text(&ColumnKey::DistinctId)?,
-            PartSource::Metadata(key) => return Err(refused(&format!("a breakdown by {key}"))),
+            DimensionSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
+            DimensionSource::Metadata(key) if key == "event" => "name".to_owned(),
+            DimensionSource::Metadata(key) if key == "distinct_id" => {
+                self.fields.text(&ColumnKey::DistinctId)?
+            }
+            DimensionSource::Metadata(key) => return Err(refused(&format!("a breakdown by {key}"))),
             other => return Err(refused(&format!("a breakdown by {} values", other.kind()))),
         };
         if part.normalize_url {

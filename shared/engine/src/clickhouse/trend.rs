@@ -8,7 +8,8 @@ use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
 use crate::error::CalcResult;
 use crate::query::{
-    Breakdown, BreakdownBy, Display, EventSource, Math, NumberSource, Series, Statistic, TrendsQuery, Who,
+    Breakdown, BreakdownBy, Display, EventOrAction, Math, NumberSource, Series, Statistic, TrendsQuery,
+    UniqueBy,
 };
 use crate::regroup::ActorKind;
 use crate::scan::{ColumnKey, Micros};
@@ -45,7 +46,7 @@ pub(super) fn select(writer: &mut Writer<'_>, query: &TrendsQuery, range: &DateR
     let value = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => None,
         Some(BreakdownBy::Cohorts { .. }) => return Err(refused("a breakdown by cohorts")),
-        Some(BreakdownBy::Parts { parts, .. }) => {
+        Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => {
             let texts = writer.parts(parts)?;
             let null = quote::text(NULL);
             let texts: Vec<String> =
@@ -89,9 +90,9 @@ impl Frame<'_> {
         let within = format!("t BETWEEN {first} AND {}", self.bounds.1);
         let condition = quote::all([condition, self.shared.clone(), within].into_iter());
         let numbers = self.numbers(writer, &series.math, &condition)?;
-        let name = match &series.source {
-            EventSource::Event(name) => name.clone().unwrap_or_else(|| "All events".to_owned()),
-            EventSource::Action(id) => writer
+        let name = match &series.event_or_action {
+            EventOrAction::Event(name) => name.clone().unwrap_or_else(|| "All events".to_owned()),
+            EventOrAction::Action(id) => writer
                 .project
                 .definitions
                 .actions
@@ -140,12 +141,12 @@ impl Frame<'_> {
         Ok(match math {
             Math::Total => rows("toFloat64(count())"),
             // A running sum takes everybody once.
-            Math::Unique(Who::Actor) if running => format!(
+            Math::Unique(UniqueBy::Actor) if running => format!(
                 "SELECT {by}bucket, toFloat64(count()) AS n FROM (SELECT {value}actor, min({}) AS bucket FROM events \
                  WHERE {condition} GROUP BY {by}actor) GROUP BY {by}bucket",
                 self.bucket()
             ),
-            Math::Unique(Who::Actor) => rows("toFloat64(uniqExact(actor))"),
+            Math::Unique(UniqueBy::Actor) => rows("toFloat64(uniqExact(actor))"),
             Math::Property(statistic, NumberSource::Event(key)) => {
                 let number = writer.fields.number(&ColumnKey::Property(key.clone()))?;
                 rows(&of_numbers(*statistic, &number))
@@ -156,13 +157,13 @@ impl Frame<'_> {
                 of_numbers(*statistic, "events_of_one"),
                 self.bucket()
             ),
-            Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
+            Math::Unique(UniqueBy::Group(_)) | Math::Rolling(_, UniqueBy::Group(_)) => {
                 return Err(refused("a count of groups"));
             }
-            Math::Unique(Who::Session) | Math::Rolling(_, Who::Session) => {
+            Math::Unique(UniqueBy::Session) | Math::Rolling(_, UniqueBy::Session) => {
                 return Err(refused("a count of sessions"));
             }
-            Math::Rolling(days, Who::Actor) => {
+            Math::Rolling(days, UniqueBy::Actor) => {
                 return Err(refused(&format!("actives over the last {days} days")));
             }
             Math::FirstTime => return Err(refused("who does something for the first time")),
@@ -192,7 +193,7 @@ impl Frame<'_> {
         let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
         let limit = breakdown.limit.unwrap_or(default);
         let parts = match &breakdown.by {
-            BreakdownBy::Parts { parts, .. } => parts.len(),
+            BreakdownBy::Dimensions { dimensions: parts, .. } => parts.len(),
             BreakdownBy::Cohorts { .. } => 1,
         };
         // Of totals null is as good as any.
@@ -218,7 +219,7 @@ impl Frame<'_> {
             None => (String::new(), "0".to_owned()),
             Some(_) => {
                 let shown = match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
-                    Some(BreakdownBy::Parts { form: crate::query::Form::Several, .. }) => "row",
+                    Some(BreakdownBy::Dimensions { form: crate::query::BreakdownForm::Several, .. }) => "row",
                     _ => "row[1]",
                 };
                 let class = format!(

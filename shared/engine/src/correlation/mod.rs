@@ -18,7 +18,7 @@ use crate::dates::range::DateRange;
 use crate::error::CalcResult;
 use crate::funnel::Funnel;
 use crate::plan::{Compiler, ProjectContext};
-use crate::query::{CorrelationQuery, EventSource, Factor};
+use crate::query::{CorrelationQuery, EventOrAction, Factor};
 use crate::scan::{ColumnKey, FactKey, Micros, Partition, RowKey};
 use crate::work::WorkBudget;
 use candidates::Found;
@@ -128,7 +128,7 @@ impl Correlation {
                 compiler.read(&RowKey::Event(ColumnKey::AllProperties), "funnel_correlation_event_names")?;
             }
             Factor::Properties { names, excluded } => {
-                columns = property_columns(names.as_ref(), excluded, query.funnel.group);
+                columns = property_columns(names.as_ref(), excluded, query.funnel.group_type_index);
                 for (_, key) in &columns {
                     compiler.read(&RowKey::Fact(key.clone()), "funnel_correlation_names")?;
                 }
@@ -196,9 +196,9 @@ impl Correlation {
 fn step_events(query: &CorrelationQuery, project: &ProjectContext) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for series in &query.funnel.series {
-        match &series.source {
-            EventSource::Event(name) => events.extend(name.clone()),
-            EventSource::Action(id) => {
+        match &series.event_or_action {
+            EventOrAction::Event(name) => events.extend(name.clone()),
+            EventOrAction::Action(id) => {
                 let steps = project.definitions.actions.get(id).map(|action| action.steps.as_slice());
                 let names = steps.unwrap_or_default().iter().filter_map(|step| step.get("event"));
                 events.extend(names.filter_map(Value::as_str).map(str::to_owned));

@@ -8,7 +8,7 @@ use super::candidates::Found;
 use super::{Candidate, Correlation};
 use crate::error::{CalcError, CalcResult};
 use crate::people::Matched;
-use crate::query::{CorrelationQuery, Factor, switch};
+use crate::query::{CorrelationQuery, Factor, parse_boolean};
 use crate::scan::Partition;
 use crate::text::text_of;
 use crate::work::WorkBudget;
@@ -42,7 +42,7 @@ pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'
 pub(crate) fn point(query: &CorrelationQuery, request: &Map<String, Value>) -> CalcResult<CorrelationPoint> {
     let converted = match request.get(CONVERTED) {
         None | Some(Value::Null) => return Err(required(CONVERTED)),
-        Some(value) => switch(value, CONVERTED)?,
+        Some(value) => parse_boolean(value, CONVERTED)?,
     };
     let candidate = match &query.factor {
         Factor::Properties { .. } => {

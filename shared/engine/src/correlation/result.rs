@@ -111,7 +111,7 @@ fn described(candidate: &Candidate) -> Value {
 /// Everything of a link but the candidate: the question's own parameters, dates made absolute.
 fn people_link(correlation: &Correlation) -> String {
     let mut url = format!("/api/projects/{}/persons/funnel/correlation/?", correlation.project_id);
-    for (key, value) in Query::Correlation(correlation.query.clone()).to_legacy() {
+    for (key, value) in Query::Correlation(correlation.query.clone()).to_insight_filters() {
         if !matches!(key.as_str(), "date_from" | "date_to" | "explicit_date") {
             push_value(&mut url, &key, &value);
         }

@@ -10,7 +10,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Mask, Predicate};
 use crate::matcher::Matcher;
 use crate::plan::{Compiler, ProjectContext, shared_filter};
-use crate::query::{FirstTime, FunnelsQuery, Order, Series, StepRule};
+use crate::query::{FirstTime, FunnelsQuery, Series, StepOptions, StepOrder};
 use crate::scan::{Micros, Partition, Run, Seq};
 use crate::work::WorkBudget;
 
@@ -56,9 +56,9 @@ impl Marker {
         }
         for exclusion in &query.exclusions {
             let marks = Marks::exclusion(exclusion.from_step, exclusion.to_step);
-            entries.push(Entry::new(&exclusion.series, StepRule::default(), marks, compiler)?);
+            entries.push(Entry::new(&exclusion.series, StepOptions::default(), marks, compiler)?);
         }
-        let strict = query.order == Order::Strict;
+        let strict = query.order == StepOrder::Strict;
         if strict {
             compiler.event(None);
         }
@@ -121,11 +121,20 @@ impl Marker {
 }
 
 impl Entry {
-    fn new(series: &Series, rule: StepRule, marks: Marks, compiler: &mut Compiler<'_>) -> CalcResult<Self> {
+    fn new(
+        series: &Series,
+        rule: StepOptions,
+        marks: Marks,
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<Self> {
         let mut matcher = |filter: &Filter| {
-            let no_action =
-                || CalcError::invalid("actions", format!("Action ID {} does not exist!", series.source.id()));
-            Matcher::new(&series.source, filter, compiler, "properties")?.ok_or_else(no_action)
+            let no_action = || {
+                CalcError::invalid(
+                    "actions",
+                    format!("Action ID {} does not exist!", series.event_or_action.id()),
+                )
+            };
+            Matcher::new(&series.event_or_action, filter, compiler, "properties")?.ok_or_else(no_action)
         };
         let first_of = match rule.first {
             None => None,

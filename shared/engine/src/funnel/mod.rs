@@ -75,7 +75,7 @@ impl Funnel {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        compiler.count(ActorKind::of(project, query.group));
+        compiler.count(ActorKind::of(project, query.group_type_index));
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
         compiler.cover(bounds.0, bounds.1);
         let marker = Marker::new(query, project, compiler)?;

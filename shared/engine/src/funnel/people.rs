@@ -9,7 +9,7 @@ use crate::dates::buckets::Buckets;
 use crate::dates::grammar::DateText;
 use crate::error::{CalcError, CalcResult};
 use crate::people::Matched;
-use crate::query::{BreakdownBy, FunnelsQuery, Viz, switch, whole};
+use crate::query::{BreakdownBy, FunnelsQuery, Viz, parse_boolean, parse_integer};
 use crate::scan::{Micros, Partition};
 use crate::text::text_of;
 use crate::work::WorkBudget;
@@ -73,7 +73,7 @@ fn step(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<Which>
             format!("Must be a step, 1 to {steps}, or one that was not reached, -2 to -{steps}."),
         )
     };
-    let number = whole(given).ok_or_else(wrong)?;
+    let number = parse_integer(given).ok_or_else(wrong)?;
     let index = usize::try_from(number.unsigned_abs()).ok().filter(|step| (1..=steps).contains(step));
     match index {
         Some(step) if number > 0 => Ok(Which::Reached(step - 1)),
@@ -89,7 +89,7 @@ fn entered(request: &Map<String, Value>) -> CalcResult<Which> {
     let drop_off = "drop_off";
     let dropped = match request.get(drop_off) {
         None | Some(Value::Null) => return Err(required(drop_off)),
-        Some(value) => switch(value, drop_off)?,
+        Some(value) => parse_boolean(value, drop_off)?,
     };
     Ok(Which::Entered { start, dropped })
 }
@@ -103,8 +103,8 @@ fn texts(query: &FunnelsQuery, value: &Value) -> CalcResult<Vec<String>> {
             "all" => Ok(vec!["0".to_owned()]),
             id => Ok(vec![id.to_owned()]),
         },
-        Some(BreakdownBy::Parts { .. }) if super::values::is_plain(query) => Ok(vec![text(value)?]),
-        Some(BreakdownBy::Parts { .. }) => match decoded(value) {
+        Some(BreakdownBy::Dimensions { .. }) if super::values::is_plain(query) => Ok(vec![text(value)?]),
+        Some(BreakdownBy::Dimensions { .. }) => match decoded(value) {
             Value::Array(list) => list.iter().map(text).collect(),
             _ => Ok(vec![text(value)?]),
         },

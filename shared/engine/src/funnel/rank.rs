@@ -9,7 +9,7 @@ use super::Funnel;
 use super::rows::{Row, Rows};
 use crate::error::CalcResult;
 use crate::limits;
-use crate::query::{BreakdownBy, PartSource};
+use crate::query::{BreakdownBy, DimensionSource};
 
 /// The texts of a value.
 type Key = Vec<String>;
@@ -29,8 +29,8 @@ impl Funnel {
         let Some(breakdown) = &self.query.common.breakdown else { return 1 };
         let all = match &breakdown.by {
             BreakdownBy::Cohorts { .. } => true,
-            BreakdownBy::Parts { parts, .. } => {
-                parts.iter().any(|part| matches!(part.source, PartSource::Expression(_)))
+            BreakdownBy::Dimensions { dimensions: parts, .. } => {
+                parts.iter().any(|part| matches!(part.source, DimensionSource::Expression(_)))
             }
         };
         if all { usize::MAX } else { breakdown.limit.unwrap_or(limits::BREAKDOWN_LIMIT) }

@@ -12,7 +12,7 @@ use crate::breakdown::{Reader, Texts};
 use crate::error::CalcResult;
 use crate::limits;
 use crate::plan::Compiler;
-use crate::query::{Attribution, BreakdownBy, CohortChoice, FunnelsQuery, Order, PartSource};
+use crate::query::{Attribution, BreakdownBy, CohortChoice, DimensionSource, FunnelsQuery, StepOrder};
 use crate::scan::{FactKey, RowKey, Run};
 use crate::work::WorkBudget;
 
@@ -118,13 +118,13 @@ impl Split {
         let attr = "breakdown";
         Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
             None => Self::Whole,
-            Some(BreakdownBy::Parts { parts, .. }) => Self::Values {
+            Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => Self::Values {
                 // Of a funnel missing is the empty text before URLs are cut.
                 reader: Reader::new(parts, compiler, attr)?.with_missing_urls(),
                 parts: parts.len(),
                 attribution: query.attribution,
                 skip_empty: !is_plain(query),
-                unordered: query.order == Order::Unordered,
+                unordered: query.order == StepOrder::Unordered,
             },
             Some(BreakdownBy::Cohorts { choices, .. }) => {
                 for choice in choices {
@@ -238,8 +238,8 @@ impl Split {
 /// The value is a text and no list: one property of a group.
 pub(super) fn is_plain(query: &FunnelsQuery) -> bool {
     match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
-        Some(BreakdownBy::Parts { parts, .. }) => {
-            matches!(parts.as_slice(), [part] if matches!(part.source, PartSource::Group(..)))
+        Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => {
+            matches!(parts.as_slice(), [part] if matches!(part.source, DimensionSource::Group(..)))
         }
         _ => false,
     }

@@ -15,7 +15,7 @@ use super::{Funnel, Outcome};
 use crate::dates::buckets::Buckets;
 use crate::error::CalcResult;
 use crate::limits;
-use crate::query::Order;
+use crate::query::StepOrder;
 use crate::scan::{Micros, Partition};
 use crate::work::WorkBudget;
 
@@ -59,7 +59,7 @@ impl Funnel {
         Rules {
             steps: self.query.series.len(),
             window: self.query.window.micros(),
-            strict: self.query.order == Order::Strict,
+            strict: self.query.order == StepOrder::Strict,
             optional: optional.fold(0, |bits, (step, _)| bits | 1 << step),
         }
     }
@@ -77,7 +77,7 @@ impl Funnel {
                 back(Outcome { actor, value, times, steps });
             }
         };
-        if self.query.order == Order::Unordered {
+        if self.query.order == StepOrder::Unordered {
             let mut scanner = UnorderedScanner::new(rules.steps, rules.window);
             return self.passes(partition, work, |actor, pass, events, work| {
                 told(actor, pass.value, scanner.run(pass.bound, events, work)?);
@@ -135,7 +135,7 @@ impl Funnel {
         mut back: impl FnMut(u32, u32, &[Entry]),
     ) -> CalcResult<Values> {
         let (rules, goal) = (self.rules(), self.goal());
-        if self.query.order == Order::Unordered {
+        if self.query.order == StepOrder::Unordered {
             let mut scanner = UnorderedPeriodScanner::new(rules, goal);
             return self.passes(partition, work, |actor, pass, events, work| {
                 back(actor, pass.value, scanner.run(pass.bound, buckets, events, work)?);
@@ -157,7 +157,7 @@ impl Funnel {
         back: impl FnMut(u32, Pass, &[StepEvent], &WorkBudget<'_>) -> CalcResult<()>,
     ) -> CalcResult<Values> {
         let (values, runs) = self.marked(partition, work)?;
-        let unordered = self.query.order == Order::Unordered;
+        let unordered = self.query.order == StepOrder::Unordered;
         let begins = |marks: Marks| if unordered { marks.steps() != 0 } else { marks.takes(0) };
         Walk::new(self, &runs, &values, work).all(begins, back)?;
         drop(runs);

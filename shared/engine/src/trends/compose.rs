@@ -1,7 +1,7 @@
-//! From what was counted to the rows of the answer: periods, series, lists of cohorts, formulas.
+//! Turns the merged partial results into the result's rows: periods, series, cohorts, formulas.
 //!
-//! Must stay true: the current period stands before the previous one; a series without a row under a value counts as
-//! zeros in a formula.
+//! Must stay true: rows of the current period come before those of the previous one. In a formula, a series without a row
+//! for a breakdown value counts as zeros.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -16,23 +16,23 @@ use crate::error::CalcResult;
 use crate::query::{BreakdownBy, CohortChoice, Display};
 use crate::work::WorkBudget;
 
-/// A row and what it is of.
+/// A row of the result, and the period and series or formula that it belongs to.
 #[derive(Debug, Clone)]
 pub(super) struct Output {
     /// Index of the period.
     pub(super) period: usize,
-    /// Index of the series; of the first one for a formula.
+    /// Index of the series; 0 for a formula.
     pub(super) series: usize,
-    /// Index of the formula, where there are formulas.
+    /// Index of the formula, if the row is a formula's.
     pub(super) formula: Option<usize>,
     pub(super) row: Row,
 }
 
-/// The tallies of each channel.
+/// The accumulators by period and series.
 type Channels = HashMap<usize, Vec<(Key, Tally)>>;
 
 impl Trend {
-    /// All rows in their order, and whether values were cut off.
+    /// All rows in result order, and whether breakdown values were cut off by the limit.
     pub(super) fn outputs(&self, sum: Sum, work: &WorkBudget<'_>) -> CalcResult<(Vec<Output>, bool)> {
         let mut channels = Channels::new();
         for ((channel, key), tally) in sum.tallies {
@@ -73,12 +73,12 @@ impl Trend {
                 }
             }
         }
-        // Both periods of a formula stand before the next formula.
+        // A formula's rows of both periods come before the next formula.
         outputs.extend(of_formulas.into_iter().flatten());
         Ok((outputs, cut))
     }
 
-    /// The cohorts, where each is a question of its own: one alone, or a list with everybody in it.
+    /// The cohorts, if the API treats each as a query of its own: a single one, or a list that includes all users.
     pub(super) fn cohorts_one_by_one(&self) -> Option<&[CohortChoice]> {
         match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
             Some(BreakdownBy::Cohorts { choices, .. })
@@ -90,7 +90,7 @@ impl Trend {
         }
     }
 
-    /// The rows of one series in one period.
+    /// The rows of one series in one period, and whether values were cut off.
     fn rows(
         &self,
         period: usize,
@@ -130,7 +130,7 @@ impl Trend {
         }
     }
 
-    /// The formula over the rows of all series of a period.
+    /// Evaluates a formula over the rows of all series of a period.
     fn formula_rows(&self, formula: &Formula, series: &[Vec<Row>]) -> Vec<Row> {
         let mut values: BTreeMap<&RowValue, ()> = BTreeMap::new();
         series.iter().flatten().for_each(|row| {
@@ -167,7 +167,8 @@ impl Trend {
     }
 }
 
-/// Real values, null, the rest; then by size, by the numbers one after the other, and the later text first.
+/// Order of a formula's rows: real values, null, other; then by descending sum, descending numbers bucket by bucket, and
+/// descending text.
 fn descending(left: &Row, right: &Row) -> Ordering {
     let size = |row: &Row| -> f64 { row.data.iter().sum() };
     let numbers = || {
@@ -183,7 +184,7 @@ fn descending(left: &Row, right: &Row) -> Ordering {
         .then_with(|| right.value.texts().cmp(&left.value.texts()))
 }
 
-/// Texts as people order them: without case, numbers in them by their size.
+/// Natural order: case-insensitive, digits compared as numbers.
 fn natural(left: &[String], right: &[String]) -> Ordering {
     let pieces = |texts: &[String]| -> Vec<(bool, u128, String)> {
         let text = texts.join("::").to_lowercase();

@@ -1,30 +1,30 @@
-//! The inner loops of trends: rows of runs into buckets.
+//! Fast path of trends without a breakdown: counts events or distinct persons per bucket, without keys per row.
 
 use crate::dates::buckets::Buckets;
 use crate::dates::places::Finder;
 use crate::filter::Mask;
 use crate::scan::{Micros, Run};
 
-/// The rows of one series in one partition.
+/// The rows of one series in one partition, and the buckets to count them in.
 pub(super) struct Counted<'a> {
-    /// Runs and which of their rows count.
+    /// Runs and the rows that pass the filters.
     pub(super) rows: &'a [(&'a Run, &'a Mask)],
-    /// None: one number over everything.
+    /// `None` counts everything in one bucket.
     pub(super) buckets: Option<&'a Buckets>,
-    /// First and last instant that count; the scan keeps to them already.
+    /// First and last instant to count; the scan reads no events outside.
     pub(super) bounds: (Micros, Micros),
 }
 
-/// How often a person may count.
+/// How often a person counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Per {
     /// Once in each bucket.
     Bucket,
-    /// Once, in its first bucket.
+    /// Once in the whole range, in its first bucket.
     Person,
 }
 
-/// Bits that may be spent on who was seen in which bucket: 32 MiB.
+/// Maximum size of the bit set over persons and buckets: 2^28 bits, 32 MiB.
 const SEEN_BITS: usize = 1 << 28;
 
 fn add_one(counts: &mut [u64], bucket: usize) {
@@ -33,7 +33,7 @@ fn add_one(counts: &mut [u64], bucket: usize) {
     }
 }
 
-/// Tells which bucket an instant lies in, without a branch on it, which nobody could foretell.
+/// Maps an instant to its bucket without a branch on the instant, which the CPU could not predict.
 #[derive(Clone, Copy)]
 pub(super) struct Bucketing<'a> {
     finder: Finder<'a>,
@@ -43,7 +43,7 @@ pub(super) struct Bucketing<'a> {
 }
 
 impl<'a> Bucketing<'a> {
-    /// Instants between the bounds, both included, lie in their bucket, others `outside`. One bucket where none are given.
+    /// Instants within the inclusive bounds map to their bucket, all others to `outside`. Without buckets there is one.
     pub(super) fn new(buckets: Option<&'a Buckets>, bounds: (Micros, Micros), outside: usize) -> Self {
         let nowhere = Self { finder: Finder::EVER, first: Micros::MAX, last: Micros::MIN, outside };
         match buckets.map_or(Some(Finder::EVER), Buckets::finder) {
@@ -65,7 +65,7 @@ impl Counted<'_> {
     /// Adds the number of events to each bucket.
     pub(super) fn events(&self, counts: &mut Vec<u64>) {
         let outside = counts.len();
-        // Rows that do not count are counted too, behind the last bucket: without a branch that nobody can foretell.
+        // Rows out of bounds are counted in an extra bucket behind the last one, which avoids an unpredictable branch.
         counts.push(0);
         for (run, mask) in self.rows {
             self.each_bucket(run, mask, outside, |_, bucket| counts[bucket] += 1);
@@ -73,14 +73,14 @@ impl Counted<'_> {
         counts.truncate(outside);
     }
 
-    /// Adds the number of distinct persons to each bucket. `actors` are how many the partition has.
+    /// Adds the number of distinct persons to each bucket. `actors` is the number of actors in the partition.
     pub(super) fn persons(&self, per: Per, actors: usize, counts: &mut Vec<u64>) {
         match (per, self.rows) {
             (Per::Person, rows) => self.first_buckets(rows, actors, counts),
             (Per::Bucket, [(run, mask)]) => {
                 let outside = counts.len();
                 counts.push(0);
-                // Within a run rows come by actor and time, so that equal pairs of those that count are neighbours.
+                // Rows of a run are sorted by actor and time, so rows with the same actor and bucket are adjacent.
                 let mut last = (0, outside);
                 self.each_bucket(run, mask, outside, |actor, bucket| {
                     let next = if bucket == outside { last } else { (actor, bucket) };
@@ -94,7 +94,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Each person in the first of its buckets.
+    /// Counts each person in its first bucket.
     fn first_buckets(&self, rows: &[(&Run, &Mask)], actors: usize, counts: &mut [u64]) {
         let mut first = vec![usize::MAX; actors];
         for (run, mask) in rows {
@@ -107,7 +107,7 @@ impl Counted<'_> {
         first.into_iter().for_each(|bucket| add_one(counts, bucket));
     }
 
-    /// One bit for each person and bucket.
+    /// Counts distinct persons per bucket with a bit set.
     fn seen(&self, actors: usize, counts: &mut [u64]) {
         let width = counts.len();
         let mut bits = vec![0_u64; (actors * width).div_ceil(64)];
@@ -125,7 +125,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Where bits would take too much room: all pairs, sorted.
+    /// Counts distinct persons per bucket by sorting the pairs, for when the bit set would be too large.
     fn sorted(&self, counts: &mut [u64]) {
         let mut pairs: Vec<(u32, u32)> = Vec::new();
         for (run, mask) in self.rows {
@@ -137,13 +137,13 @@ impl Counted<'_> {
                 }
             });
         }
-        // The pairs of each run are in order already; a stable sort merges them.
+        // The pairs of each run are sorted already; the stable sort merges them.
         pairs.sort();
         pairs.dedup();
         pairs.into_iter().for_each(|(_, bucket)| add_one(counts, bucket as usize));
     }
 
-    /// Calls back with actor and bucket of each row: `outside` for those that do not count.
+    /// Calls back with actor and bucket of every row; the bucket is `outside` for rows that do not count.
     fn each_bucket(&self, run: &Run, mask: &Mask, outside: usize, mut back: impl FnMut(u32, usize)) {
         if *mask == Mask::Nothing || self.bounds.0 > self.bounds.1 {
             return;

@@ -1,7 +1,7 @@
-//! One series made ready: which events, and what is made of them in a period.
+//! The compiled form of one series: which events match, and how they are aggregated.
 //!
-//! Must stay true: an event that counts does so under its value of the breakdown and in the buckets of its time, nowhere
-//! else; persons are counted within their partition, for no other has events of theirs.
+//! Must stay true: an event counts only under its breakdown value and in the buckets of its time. Persons are counted
+//! within their partition, because no other partition has events of them.
 
 use std::collections::HashMap;
 
@@ -16,38 +16,38 @@ use crate::facts::{group_column, session_column};
 use crate::filter::{Filter, Mask};
 use crate::matcher::Matcher;
 use crate::plan::Compiler;
-use crate::query::{Math, NumberSource, Series, Statistic, Who};
+use crate::query::{Math, NumberSource, Series, Statistic, UniqueBy};
 use crate::scan::{Column, ColumnKey, FactKey, Micros, RowKey, Run, Seq};
 use crate::sql::Aggregation;
 use crate::text::{number_of, text_length, text_of};
 use crate::work::WorkBudget;
 
-/// A series that counts something.
+/// A compiled series.
 #[derive(Debug, Clone)]
 pub(super) struct Counter {
-    /// Its events.
+    /// Matches the events of the series.
     pub(super) matcher: Matcher,
-    /// Its events without any filter, where the first one of a person matters.
+    /// The same without the series' filters; only for first-time math.
     unfiltered: Option<Matcher>,
-    /// What its expression asks for.
+    /// The compiled aggregate expression, if `math` is one.
     pub(super) aggregation: Option<Aggregation>,
-    /// What is counted.
+    /// How events are aggregated.
     pub(super) math: Math,
-    /// By what its numbers are multiplied.
+    /// Factor for the final numbers.
     pub(super) multiplier: f64,
 }
 
 /// The rows of one series in one partition.
 pub(super) struct Rows<'a> {
-    /// Runs, which of their rows count, and how these are split.
+    /// Runs, the rows that pass the filters, and the breakdown layers.
     pub(super) list: Vec<(&'a Run, Mask, &'a [Layer])>,
-    /// How many actors the partition has.
+    /// Number of actors in the partition.
     pub(super) actors: usize,
 }
 
-/// A row that counts.
+/// A counted row in one of its layers.
 pub(super) struct Row {
-    /// Its place in the list of runs, and in its run.
+    /// Index of its run in the list, and of the row in the run.
     pub(super) at: (usize, usize),
     pub(super) actor: u32,
     time: Micros,
@@ -55,32 +55,34 @@ pub(super) struct Row {
     pub(super) key: u32,
 }
 
-/// Tallies by the codes of their keys.
+/// Accumulators by the code of the breakdown value.
 pub(super) type Tallies = HashMap<u32, Tally>;
 
 impl Counter {
-    /// Compiles a series; none for an action that does not exist.
+    /// Compiles a series; `None` if its action does not exist.
     pub(super) fn new(series: &Series, math: Math, compiler: &mut Compiler<'_>) -> CalcResult<Option<Self>> {
         let attr = "properties";
-        let Some(matcher) = Matcher::new(&series.source, &series.properties, compiler, attr)? else {
+        let Some(matcher) = Matcher::new(&series.event_or_action, &series.properties, compiler, attr)? else {
             return Ok(None);
         };
         let aggregation = match &math {
-            Math::Expression(aggregate) => Some(compiler.aggregate(aggregate, series.source.list())?),
+            Math::Expression(aggregate) => {
+                Some(compiler.aggregate(aggregate, series.event_or_action.list_name())?)
+            }
             _ => None,
         };
         let unfiltered = match math {
-            Math::FirstTime => Matcher::new(&series.source, &Filter::none(), compiler, attr)?,
+            Math::FirstTime => Matcher::new(&series.event_or_action, &Filter::none(), compiler, attr)?,
             _ => None,
         };
         for key in reads(&math) {
-            compiler.read(&key, series.source.list())?;
+            compiler.read(&key, series.event_or_action.list_name())?;
         }
         let multiplier = series.math_arguments.multiplier.unwrap_or(1.0);
         Ok(Some(Self { matcher, unfiltered, aggregation, math, multiplier }))
     }
 
-    /// The statistic that its numbers are for; none where it counts.
+    /// The statistic, if the series aggregates numbers rather than counting.
     pub(super) fn statistic(&self) -> Option<Statistic> {
         match self.math {
             Math::PerActor(statistic) | Math::Property(statistic, _) => Some(statistic),
@@ -88,7 +90,7 @@ impl Counter {
         }
     }
 
-    /// What the rows come to. With `first` a person counts in the first of its buckets only.
+    /// Aggregates the rows. With `first`, a person counts only in its first bucket.
     pub(super) fn tallies(
         &self,
         rows: &Rows<'_>,
@@ -97,7 +99,7 @@ impl Counter {
         work: &WorkBudget<'_>,
     ) -> CalcResult<Tallies> {
         Ok(match &self.math {
-            Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) => {
+            Math::Unique(UniqueBy::Actor) | Math::Rolling(_, UniqueBy::Actor) => {
                 dense::actors(rows, slots, (width, first), work)?
             }
             Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who, work)?,
@@ -127,7 +129,7 @@ impl Counter {
         Ok(tallies)
     }
 
-    /// The first event of each person, where it passes the filters.
+    /// Counts the first event of each person if it passes the filters.
     fn first_times(
         &self,
         rows: &Rows<'_>,
@@ -139,8 +141,8 @@ impl Counter {
         dense::events(rows, slots, width, work, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
     }
 
-    /// For each actor the row that counts, as its place in the list of runs and in its run: the earliest arrival among
-    /// the rows that pass at the instant of the first of all its events.
+    /// By actor: the row that counts, as run index and row index. Among the rows that pass the filters at the time of the
+    /// actor's first event, it is the one that arrived first.
     fn first_time_rows(
         &self,
         rows: &Rows<'_>,
@@ -177,7 +179,7 @@ impl Counter {
         Ok(firsts.into_iter().map(|first| first.map(|(_, at)| at)).collect())
     }
 
-    /// Calls back with every row that counts into something: its place in the list of runs and in its run, and its key.
+    /// Calls back with every counted row: run index and row index, and the code of its breakdown value.
     pub(super) fn each_counted(
         &self,
         rows: &Rows<'_>,
@@ -190,7 +192,7 @@ impl Counter {
             _ => None,
         };
         let group = match self.math {
-            Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+            Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
                 Some(ids(rows, &group_column(index), None, work)?)
             }
             _ => None,
@@ -207,10 +209,10 @@ impl Counter {
 
 fn reads(math: &Math) -> Vec<RowKey> {
     match math {
-        Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+        Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
             vec![RowKey::Event(group_column(*index))]
         }
-        Math::Unique(Who::Session) => vec![RowKey::Event(session_column())],
+        Math::Unique(UniqueBy::Session) => vec![RowKey::Event(session_column())],
         Math::Property(_, NumberSource::SessionDuration) => {
             vec![RowKey::Event(session_column()), row_key(&NumberSource::SessionDuration)]
         }
@@ -227,7 +229,7 @@ fn row_key(source: &NumberSource) -> RowKey {
     }
 }
 
-/// Calls back with the places that a mask lets through.
+/// Calls back with the indexes of the rows that pass a mask.
 #[inline]
 fn each_of(run: &Run, mask: &Mask, work: &WorkBudget<'_>, mut back: impl FnMut(usize)) -> CalcResult<()> {
     let rows = run.actors.len();
@@ -246,10 +248,10 @@ fn each_of(run: &Run, mask: &Mask, work: &WorkBudget<'_>, mut back: impl FnMut(u
     Ok(())
 }
 
-/// Rows between two checks for cancellation.
+/// Rows per work unit consumption and check for cancellation.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
-/// Calls back with every row in a slot, once for each of its layers.
+/// Calls back with every row that counts in some bucket, once per layer.
 #[inline]
 pub(super) fn each(
     rows: &Rows<'_>,
@@ -297,7 +299,7 @@ fn per_actor(
     Ok(tallies)
 }
 
-/// Adds a number; a value without any number is known all the same.
+/// Adds a number. A breakdown value without numbers gets an empty accumulator.
 fn push(tallies: &mut Tallies, key: u32, bucket: u32, statistic: Statistic, number: Option<f64>) {
     let tally = tallies.entry(key).or_insert_with(|| Tally::Numbers(HashMap::new()));
     if let (Tally::Numbers(buckets), Some(number)) = (tally, number) {
@@ -305,15 +307,15 @@ fn push(tallies: &mut Tallies, key: u32, bucket: u32, statistic: Statistic, numb
     }
 }
 
-fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: Who, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
+fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: UniqueBy, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
     let ids = match who {
-        Who::Group(index) => ids(rows, &group_column(index), None, work)?,
+        UniqueBy::Group(index) => ids(rows, &group_column(index), None, work)?,
         _ => ids(rows, &session_column(), Some(0), work)?,
     };
     gather_seen(rows, slots, work, |row| Some((ids[row.at.0].of(row.at.1)?, None)))
 }
 
-/// The length of each session, once a bucket.
+/// The duration of each session, once per bucket.
 fn durations(rows: &Rows<'_>, slots: &Slots<'_>, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
     let ids = ids(rows, &session_column(), None, work)?;
     let key = row_key(&NumberSource::SessionDuration);
@@ -350,17 +352,17 @@ fn gather_seen(
     by_key.into_iter().map(tally).collect()
 }
 
-/// Work that reading a value costs beside the bytes of its text.
+/// Work units of decoding one value, in addition to the bytes of its text.
 const PER_VALUE: usize = 16;
 
-/// A column with its dictionary read as something else.
+/// A column whose dictionary values are converted to another type.
 pub(super) struct Coded<'a, T> {
     codes: &'a [u32],
     column: &'a [serde_json::Value],
-    /// By code what a value stands for; none when there are fewer rows than values, which are then read one by one.
+    /// Converted values by code. `None` if there are fewer rows than values; then values are converted row by row.
     values: Option<Vec<Option<T>>>,
     read: fn(&serde_json::Value) -> Option<T>,
-    /// Of rows without a value.
+    /// The value of rows without one.
     missing: Option<T>,
 }
 
@@ -394,7 +396,7 @@ impl<'a, T: Copy> Coded<'a, T> {
     }
 }
 
-/// The hashes of a column's texts, for each run. Empty texts are missing.
+/// By run: the 128-bit hashes of a column's texts. Empty texts are missing values.
 fn ids<'a>(
     rows: &Rows<'a>,
     key: &ColumnKey,

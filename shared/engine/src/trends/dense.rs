@@ -1,7 +1,7 @@
-//! The loops of trends that most rows go through: counts, persons and numbers by value and bucket, in arrays.
+//! Inner loops of trends with a breakdown: aggregates events, persons and numbers in dense arrays by value and bucket.
 //!
-//! Must stay true: the tallies are those of the rows, whatever runs these come in; what would not fit into memory is
-//! refused, and where most buckets of most values stay empty no room is made for them.
+//! Must stay true: the accumulators do not depend on how rows are divided into runs. Exceeding the memory limit is an
+//! error. Statistics switch to a sparse map where most cells would stay empty.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,14 +18,14 @@ use crate::scan::{MISSING, RowKey};
 use crate::text::number_of;
 use crate::work::WorkBudget;
 
-/// A cell for each bucket of each key that occurs. Each block is paid for as work before it is made, so that a calculation
-/// that was cancelled, or needs more memory than there is, stops before many more are.
+/// A dense table with a block of cells, one per bucket, for each value that occurs. Allocating a block consumes work, so a
+/// cancelled calculation or one over its memory limit stops early.
 struct Blocks<'w, T> {
     work: &'w WorkBudget<'w>,
     width: usize,
-    /// Cells that there may be.
+    /// Maximum number of cells.
     most: usize,
-    /// By key the place of its block.
+    /// By value code: the index of its block.
     places: Vec<u32>,
     keys: Vec<u32>,
     cells: Vec<T>,
@@ -36,7 +36,8 @@ impl<'w, T: Copy + Default> Blocks<'w, T> {
         Self { work, width, most, places: Vec::new(), keys: Vec::new(), cells: Vec::new() }
     }
 
-    /// The place of a key; none when there is no room for one more, or the work is refused. Keys are small: codes of values in a partition.
+    /// The block index of a value code, allocating the block if needed. `None` over the maximum, or if the work budget is
+    /// exhausted.
     #[inline]
     fn place(&mut self, key: u32) -> Option<usize> {
         match self.places.get(key as usize) {
@@ -63,7 +64,7 @@ impl<'w, T: Copy + Default> Blocks<'w, T> {
         Some(place)
     }
 
-    /// The cells of a place.
+    /// The cells of a block.
     #[inline]
     fn block(&mut self, place: usize) -> &mut [T] {
         &mut self.cells[place * self.width..][..self.width]
@@ -79,19 +80,19 @@ impl Blocks<'_, u64> {
         self.keys.iter().copied().zip(self.cells.chunks(self.width.max(1))).map(tally).collect()
     }
 
-    /// Why there was no place for a key.
+    /// The error for a failed allocation: cancelled, or over the memory limit.
     fn refused<R>(&self) -> CalcResult<R> {
         self.work.check()?;
         Err(limits::holds_too_much())
     }
 }
 
-/// Counts that may be held: [`limits::numbers_fit`].
+/// Maximum number of counts, see [`limits::numbers_fit`].
 const COUNTS: usize = limits::HELD_BYTES / size_of::<u64>();
-/// Cells that are made room for where most may stay empty: 4 MiB.
+/// Maximum number of cells where most may stay empty: 4 MiB.
 const CELLS: usize = 1 << 20;
 
-/// How many rows fall into each bucket.
+/// Counts the rows that `counts` accepts, by value and bucket.
 pub(super) fn events(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
@@ -116,7 +117,7 @@ pub(super) fn events(
     if fits { blocks.tallies() } else { blocks.refused() }
 }
 
-/// How many rows fall into each bucket, of a question that counts each of them.
+/// Counts all rows, by value and bucket.
 pub(super) fn all_events(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
@@ -130,8 +131,8 @@ pub(super) fn all_events(
     }
 }
 
-/// The same where each row has one key and one bucket. Rows that do not count are counted too, behind the last bucket.
-/// None where it is not so, and where the values of those rows take too much room.
+/// Fast path of [`all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra bucket behind
+/// the last one. `None` if the rows are not of this kind, or if their values need too many cells.
 fn arrays(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
@@ -163,7 +164,7 @@ fn arrays(
             blocks.block(place)[bucket] += 1;
         }
     }
-    // A key that no row in the range has is not known.
+    // A value without a row in the range has no accumulator.
     let counted = |(key, block): (u32, &[u64])| {
         let counts = &block[..width];
         if counts.iter().all(|count| *count == 0) {
@@ -175,7 +176,7 @@ fn arrays(
     counted.collect::<CalcResult<_>>().map(Some)
 }
 
-/// How many actors are seen in each bucket; with `first` an actor counts in the first of its buckets only.
+/// Counts distinct actors by value and bucket. With `first`, an actor counts only in its first bucket.
 pub(super) fn actors(
     rows: &Rows<'_>,
     slots: &Slots<'_>,
@@ -183,7 +184,7 @@ pub(super) fn actors(
     work: &WorkBudget<'_>,
 ) -> CalcResult<Tallies> {
     match rows.list.as_slice() {
-        // The rows of a run come by actor and time, so that nothing has to be remembered but the newest of a key.
+        // Rows of a run are sorted by actor and time, so only the last actor of each value must be remembered.
         [(.., [_])] => actors_of_run(rows, slots, (width, first), work),
         _ => sorted_actors(rows, slots, (width, first), work),
     }
@@ -195,7 +196,7 @@ fn actors_of_run(
     (width, first): (usize, bool),
     work: &WorkBudget<'_>,
 ) -> CalcResult<Tallies> {
-    // What is added in the one bucket is taken away behind the last: counts are sums of these.
+    // Difference array: +1 at the first bucket of a span, -1 behind its last. Counts are the running sums.
     let mut steps = Blocks::<u64>::new(width + 1, COUNTS, work);
     let mut newest: Vec<(u32, Slot)> = Vec::new();
     let (mut fits, mut ordered) = (true, true);
@@ -224,7 +225,7 @@ fn actors_of_run(
     if !fits {
         return steps.refused();
     }
-    // Where a clock change shows midnight twice, days do not ascend with time.
+    // Days do not ascend with time where a clock change repeats midnight.
     if !ordered {
         return sorted_actors(rows, slots, (width, first), work);
     }
@@ -252,7 +253,7 @@ fn sorted_actors(
             places.push(place);
         }
     })?;
-    // Each run is in order of its actors already: a stable sort merges what is in order.
+    // Each run is sorted by actor already; the stable sort merges the runs.
     places.sort();
     let mut blocks = Blocks::<u64>::new(width, COUNTS, work);
     for of_one in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
@@ -264,20 +265,20 @@ fn sorted_actors(
     blocks.tallies()
 }
 
-/// Numbers by key and bucket.
+/// States of a statistic by value and bucket.
 struct Gathered<'w> {
     statistic: Statistic,
-    /// By key and bucket one more than the place of its numbers, 0 for none.
+    /// By value and bucket: the index of its state plus 1, or 0 for none.
     blocks: Blocks<'w, u32>,
-    /// Where there is no room for all buckets of a key: those of it that have numbers.
+    /// Indexes of states for values without a block.
     sparse: HashMap<(u32, u32), usize>,
     numbers: Vec<((u32, u32), Numbers)>,
-    /// Keys without any number.
+    /// Values without numbers.
     bare: HashSet<u32>,
 }
 
 impl Gathered<'_> {
-    /// Adds a number; a key without any number is known all the same.
+    /// Adds a number. A value without numbers gets an empty accumulator.
     #[inline]
     fn add(&mut self, key: u32, bucket: u32, number: Option<f64>) {
         let Some(number) = number else {
@@ -314,7 +315,7 @@ impl Gathered<'_> {
     }
 }
 
-/// The numbers that a column has in the rows of each bucket.
+/// Aggregates the numbers of a column by value and bucket.
 pub(super) fn numbers(
     rows: &Rows<'_>,
     slots: &Slots<'_>,

@@ -1,12 +1,12 @@
-//! Formulas over the series of a trend: arithmetic as Python has it, with a letter for each series.
+//! Formulas over the series of a trend: arithmetic with Python's semantics, with one letter per series.
 //!
-//! Must stay true: whatever the numbers are, the result is one: dividing by zero gives 0, and so does what no number
-//! can hold. A formula is kept as a program for a stack, so that neither counting nor dropping one takes recursion.
+//! Must stay true: the result is always a finite number. Division by zero and overflow give 0. A formula is compiled to a
+//! program for a stack machine, so neither evaluating nor dropping it recurses.
 
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// A formula that can be calculated.
+/// A parsed formula.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
     text: String,
@@ -42,7 +42,7 @@ enum Token<'a> {
 }
 
 impl Formula {
-    /// Reads a formula over so many series, the first of which is `a`, in either case. `attr` is the field to blame.
+    /// Parses a formula over `series` series, named by case-insensitive letters from `a` on. Errors name the field `attr`.
     pub fn parse(text: &str, series: usize, attr: &str) -> CalcResult<Self> {
         if text.len() > limits::FORMULA_BYTES {
             return Err(limits::too_long(attr, "formula", limits::FORMULA_BYTES));
@@ -60,7 +60,7 @@ impl Formula {
         &self.text
     }
 
-    /// Calculates it; `series` gives the value of the series with an index.
+    /// Evaluates the formula; `series` returns the value of the series with an index.
     pub fn at(&self, series: impl Fn(usize) -> f64) -> f64 {
         let mut stack: Vec<f64> = Vec::new();
         for step in &self.program {
@@ -75,7 +75,7 @@ impl Formula {
             };
             stack.push(if value.is_finite() { value } else { 0.0 });
         }
-        // Minus zero is an answer that nobody asked for.
+        // Turns minus zero into zero.
         stack.pop().unwrap_or(0.0) + 0.0
     }
 }
@@ -103,8 +103,7 @@ impl Operator {
     }
 }
 
-/// Words, numbers and signs. Characters that mean nothing in a formula are passed over, unless that would make one
-/// word of two.
+/// Tokenizes a formula. Meaningless characters are skipped, unless that would join two words into one.
 fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -138,7 +137,7 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
             }
         };
         at += length;
-        // Bytes up to the next one that means something.
+        // Skips to the next meaningful byte.
         let start = at;
         while bytes.get(at).is_some_and(|byte| !means_something(*byte)) {
             at += 1;
@@ -170,7 +169,7 @@ fn means_something(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || sign(byte).is_some()
 }
 
-/// Bytes of the number that a text begins with: digits, a fraction, an exponent.
+/// Length of the number at the beginning of a text: digits, fraction, exponent.
 fn number_length(bytes: &[u8]) -> usize {
     let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut length = digits(0);
@@ -200,7 +199,7 @@ impl Parser<'_> {
     fn peek(&self) -> Option<Token<'static>> {
         self.tokens.get(self.next).map(|token| match token {
             Token::Number(number) => Token::Number(*number),
-            // Only its being a name is looked at.
+            // Callers only compare the kind of token.
             Token::Name(_) => Token::Name(""),
             Token::Operator(operator) => Token::Operator(*operator),
             Token::Open => Token::Open,
@@ -208,7 +207,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Takes one of these operators, if it comes next.
+    /// Consumes the next token if it is one of these operators.
     fn operator(&mut self, of: &[Operator]) -> Option<Operator> {
         match self.tokens.get(self.next) {
             Some(Token::Operator(operator)) if of.contains(operator) => {
@@ -237,7 +236,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Signs bind less than a power: `-2 ** 2` is -4.
+    /// Signs bind weaker than powers: `-2 ** 2` is -4.
     fn signed(&mut self, depth: usize) -> CalcResult<()> {
         let mut negated = false;
         while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
@@ -250,7 +249,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Powers group from the right, and their exponent may have a sign.
+    /// Powers are right-associative, and the exponent may have a sign.
     fn power(&mut self, depth: usize) -> CalcResult<()> {
         if depth > limits::FORMULA_DEPTH {
             return Err(limits::too_many(self.attr, "levels in a formula", limits::FORMULA_DEPTH));

@@ -1,6 +1,6 @@
-//! The values that rows of a partition are split by.
+//! The breakdown values of a partition's rows.
 //!
-//! Must stay true: a key is the value itself, so that parts agree on it; codes are good inside one partition only.
+//! Must stay true: partial results are keyed by the value itself; codes of values are valid only within one partition.
 
 use std::collections::HashMap;
 
@@ -14,50 +14,50 @@ use crate::query::CohortChoice;
 use crate::scan::{FactKey, MISSING, RowKey, Run};
 use crate::work::WorkBudget;
 
-/// A value of the breakdown.
+/// A breakdown value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
     /// There is no breakdown.
     Whole,
-    /// A text for each part; none for missing, null and empty.
+    /// One text per dimension; `None` for missing, null and empty.
     Texts(Vec<Option<String>>),
-    /// A cohort, or everybody.
+    /// A cohort, or all users.
     Cohort(CohortChoice),
 }
 
-/// How keys are read.
+/// The compiled breakdown.
 #[derive(Debug, Clone)]
 pub(super) enum Split {
-    /// Not at all.
+    /// No breakdown.
     Whole,
-    /// From values.
+    /// By property values.
     Texts(Reader),
-    /// From membership.
+    /// By cohort membership.
     Cohorts(Vec<CohortChoice>),
 }
 
-/// The keys of a partition by their codes; no more of them than a breakdown may have.
+/// The breakdown values of a partition, numbered by codes; at most [`limits::BREAKDOWN_VALUES`].
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     pub(super) keys: Vec<Key>,
-    /// Those of the first keys, in their order. The others are added when they are looked for.
+    /// Codes by value. Values of the first run are indexed lazily, when another run needs a lookup.
     codes: HashMap<Key, u32>,
 }
 
-/// Rows of a run that share a way of being split.
+/// An assignment of rows of a run to values. With cohorts there is one layer per cohort, so a row can be in several.
 pub(super) struct Layer {
-    /// Which rows; every one of them unless cohorts split.
+    /// The rows of the layer: all rows, or the members of a cohort.
     pub(super) mask: Mask,
     pub(super) codes: Codes,
 }
 
-/// Codes of keys.
+/// The code of each row's value.
 pub(super) enum Codes {
-    /// The same in all rows.
+    /// The same code for all rows.
     Same(u32),
-    /// One a row.
+    /// One code per row.
     Rows(Vec<u32>),
-    /// By the code that a row has in its column; codes outside of the table have the last one.
+    /// Column codes, a table from column code to value code, and the value code of rows outside the table.
     Coded(ScalarBuffer<u32>, Vec<u32>, u32),
 }
 
@@ -90,7 +90,7 @@ impl Keys {
         Ok(code)
     }
 
-    /// Makes the keys of the first run known, which waited until another one may have the same.
+    /// Indexes the values that were added without an index.
     fn index_keys(&mut self, work: &WorkBudget<'_>) -> CalcResult<()> {
         let first = self.codes.len();
         for (key, code) in self.keys.iter().skip(first).zip(first..) {
@@ -107,7 +107,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The layers of a run. A row of a person in several cohorts is in as many of them.
+    /// The layers of a run.
     pub(super) fn layers(
         &mut self,
         split: &Split,
@@ -172,10 +172,10 @@ impl Keys {
     }
 }
 
-/// Work that finding a key costs.
+/// Work units of one value lookup.
 const PER_KEY: usize = 16;
 
-/// The rows of members.
+/// The rows of a cohort's members.
 fn members(choice: CohortChoice, run: &Run) -> Mask {
     let CohortChoice::Cohort(id) = choice else { return Mask::Every };
     let Some(column) = run.column(&RowKey::Fact(FactKey::Member(id))) else { return Mask::Nothing };

@@ -1,7 +1,10 @@
-//! Trends: how many events or people, over time or in all.
+//! Trends: counts and statistics of events, per time bucket or over the whole range.
 //!
-//! Must stay true: every bucket of the range is in the answer; a person counts once in a bucket (once in all for a
-//! total, in the first bucket only for a running sum), whatever runs its events lie in.
+//! [`CompiledTrend`] holds the compiled query. `partial` aggregates one partition into a [`PartialResult`], partial results
+//! merge in any order, and `finish` builds the result's series.
+//!
+//! Must stay true: the result has every bucket of the range. A person counts once per bucket (once in total for a total,
+//! only in the first bucket for a running sum), no matter which runs hold its events.
 
 mod compose;
 mod count;
@@ -29,7 +32,7 @@ use crate::error::CalcResult;
 use crate::filter::{Mask, Predicate};
 use crate::limits;
 use crate::plan::{Answer, Compiler, ProjectContext, shared_filter};
-use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, Who};
+use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, UniqueBy};
 use crate::regroup::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use crate::work::WorkBudget;
@@ -43,19 +46,19 @@ use slot::Period;
 pub(crate) use state::Sum;
 use state::Tally;
 
-/// A trend made ready.
+/// A trends query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
 pub(crate) struct Trend {
     query: TrendsQuery,
     project_id: String,
     definitions: Definitions,
-    /// The current one, and the one it is compared with.
+    /// The current period, then the comparison period if there is one.
     periods: Vec<Period>,
     shared: Predicate,
     split: Split,
-    /// For each series the kind of partitions that it is counted on.
+    /// By series: the kind of partitions that it is counted on.
     actors: Vec<ActorKind>,
-    /// None for an action that does not exist.
+    /// By series; `None` if its action does not exist.
     counters: Vec<Option<Counter>>,
     formulas: Vec<NamedFormula>,
 }
@@ -85,7 +88,7 @@ impl Trend {
                 Counter::new(series, math, compiler)
             })
             .collect::<CalcResult<Vec<_>>>()?;
-        // What counts events is counted on any one kind of partitions, once.
+        // Event counts do not depend on the kind of partitions: they use the first kind, once.
         let events_on = compiler.actors.first().copied().unwrap_or_default();
         let actors = query.series.iter();
         let actors = actors.map(|series| actors_of(&series.math, project).unwrap_or(events_on)).collect();
@@ -95,20 +98,20 @@ impl Trend {
         Ok(Self { query, project_id, definitions, periods, shared, split, actors, counters, formulas })
     }
 
-    /// The kind of actors that a series is counted on.
+    /// The kind of partitions that a series is counted on.
     pub(crate) fn actors(&self, series: usize) -> ActorKind {
         self.actors.get(series).copied().unwrap_or_default()
     }
 
-    /// Where the tallies of a series in a period are kept.
+    /// Index of a series in a period, as a key of [`PartialResult`].
     fn channel(&self, period: usize, series: usize) -> usize {
         period * self.counters.len() + series
     }
 
-    /// Whether a running sum takes everybody once.
+    /// Whether an actor counts only in its first bucket: for distinct counts shown as a running sum.
     fn counts_once(&self, math: &Math) -> bool {
         self.query.display == Display::ActionsLineGraphCumulative
-            && matches!(math, Math::Unique(Who::Actor | Who::Group(_)))
+            && matches!(math, Math::Unique(UniqueBy::Actor | UniqueBy::Group(_)))
     }
 
     pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Sum> {
@@ -149,12 +152,12 @@ impl Trend {
         if sum.burst { Err(limits::holds_too_much()) } else { Ok(sum) }
     }
 
-    /// The rows of each run that pass the filters of the whole question.
+    /// The rows of each run that pass the query's common filters.
     fn shared_masks(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Mask>> {
         partition.runs.iter().map(|run| self.shared.mask(run, work)).collect()
     }
 
-    /// The rows of a series.
+    /// The rows of a series with their breakdown layers.
     fn rows_of<'a>(
         &self,
         counter: &Counter,
@@ -167,7 +170,7 @@ impl Trend {
         Ok(Rows { list: masks.into_iter().map(row).collect(), actors: partition.actors.len() })
     }
 
-    /// The runs of a series, by their place in the partition, and which of their rows count.
+    /// The runs with rows of a series: index in the partition, and the rows that pass its filters.
     fn masks(
         &self,
         counter: &Counter,
@@ -182,7 +185,7 @@ impl Trend {
                 Mask::Nothing => Mask::Nothing,
                 shared => counter.matcher.mask(run, work)?.and(shared.clone()),
             };
-            // Where the first event of all matters, those that pass no filter are looked at too.
+            // First-time math also needs the events that pass no filter.
             if mask != Mask::Nothing || counter.math == Math::FirstTime {
                 list.push((index, mask));
             }
@@ -190,9 +193,12 @@ impl Trend {
         Ok(list)
     }
 
-    /// Counts of events or persons that nothing splits, in the fastest loops.
+    /// Fast path: counts of events or persons without a breakdown. `None` if the series needs the general path.
     fn plain(&self, counter: &Counter, period: &Period, rows: &Rows<'_>) -> Option<Vec<u64>> {
-        if !matches!((&self.split, &counter.math), (Split::Whole, Math::Total | Math::Unique(Who::Actor))) {
+        if !matches!(
+            (&self.split, &counter.math),
+            (Split::Whole, Math::Total | Math::Unique(UniqueBy::Actor))
+        ) {
             return None;
         }
         let slots = period.slots(&counter.math);
@@ -226,7 +232,7 @@ impl Trend {
     }
 }
 
-/// The range asked for and the one that it is compared with.
+/// The queried date range and the comparison range.
 fn periods(
     query: &TrendsQuery,
     project: &ProjectContext,
@@ -237,7 +243,7 @@ fn periods(
     let interval = if total { Interval::Day } else { query.common.interval };
     let mut ranges = vec![range];
     if let Some(comparison) = &query.comparison {
-        // A total is rounded by days, what it is compared with by the interval that was asked for.
+        // A total is rounded by days, but its comparison range by the requested interval.
         let rounding = Rounding { interval: query.common.interval, ..Query::trend_rounding(query) };
         let dates = &query.common.dates;
         let current = dates.resolve(rounding, now, project.earliest_event)?;
@@ -245,7 +251,7 @@ fn periods(
     }
     let mut points = 0;
     let period = |range: DateRange| {
-        // One number needs no buckets, so its range may be as long as it likes.
+        // A total has no buckets, so the length of its range is not limited.
         let span = if total { DateRange { from: range.to, ..range } } else { range };
         let buckets = Buckets::new(&span, interval, project.week_start)?;
         points += buckets.len() * query.series.len();
@@ -257,14 +263,16 @@ fn periods(
     ranges.into_iter().map(period).collect()
 }
 
-/// What splits the rows.
+/// Compiles the breakdown.
 fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> {
     use crate::breakdown::Reader;
     use crate::query::CohortChoice;
     use crate::scan::{FactKey, RowKey};
     Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => Split::Whole,
-        Some(BreakdownBy::Parts { parts, .. }) => Split::Texts(Reader::new(parts, compiler, "breakdown")?),
+        Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => {
+            Split::Texts(Reader::new(parts, compiler, "breakdown")?)
+        }
         Some(BreakdownBy::Cohorts { choices, .. }) => {
             for choice in choices {
                 if let CohortChoice::Cohort(id) = choice {
@@ -276,8 +284,8 @@ fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> 
     })
 }
 
-/// Over buckets as wide as the days looked back on, looking back is plain counting; of a total too, which is then one
-/// over the whole range.
+/// Simplifies the aggregation: where buckets are at least as wide as the rolling window, a rolling count is a plain
+/// distinct count, also for totals.
 fn effective(math: &Math, query: &TrendsQuery) -> Math {
     match (math, query.common.interval) {
         (Math::Rolling(7, who), Interval::Week | Interval::Month)
@@ -286,13 +294,13 @@ fn effective(math: &Math, query: &TrendsQuery) -> Math {
     }
 }
 
-/// The kind of actors that make the number; none where distinct ids instead of persons make no other number.
+/// The kind of actors that the aggregation counts; `None` if the kind does not change the number.
 fn actors_of(math: &Math, project: &ProjectContext) -> Option<ActorKind> {
     match math {
-        Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) | Math::PerActor(_) => {
+        Math::Unique(UniqueBy::Actor) | Math::Rolling(_, UniqueBy::Actor) | Math::PerActor(_) => {
             Some(ActorKind::of(project, None))
         }
-        // A person begins once, whatever the project counts.
+        // First-time counts are per person, even if the project aggregates by distinct id.
         Math::FirstTime => Some(ActorKind::Persons),
         Math::Unique(_) | Math::Rolling(..) | Math::Total | Math::Property(..) | Math::Expression(_) => None,
     }

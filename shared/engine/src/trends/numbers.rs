@@ -1,24 +1,24 @@
-//! Statistics over numbers, gathered in parts.
+//! Mergeable states of statistics over numbers.
 //!
-//! Must stay true: the result is that of all numbers together, whatever parts they came in and in whatever order: sums are
-//! exact until they are rounded once, percentiles come from all values.
+//! Must stay true: the result does not depend on how the numbers were split over partial states or on their order. Sums
+//! are exact and rounded once at the end; percentiles use all values.
 
 use crate::between::between;
 use crate::query::Statistic;
 
-/// Numbers gathered for one statistic.
+/// The state of one statistic.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Numbers {
-    /// Their sum and how many there are.
+    /// Sum and count.
     Sum(ExactSum, u64),
-    /// The least and the greatest.
+    /// Minimum and maximum; `None` without numbers.
     Bounds(Option<(f64, f64)>),
-    /// All of them.
+    /// All numbers.
     All(Vec<f64>),
 }
 
 impl Numbers {
-    /// No number yet.
+    /// The empty state.
     pub(super) fn new(statistic: Statistic) -> Self {
         match statistic {
             Statistic::Sum | Statistic::Avg => Self::Sum(ExactSum::default(), 0),
@@ -27,7 +27,7 @@ impl Numbers {
         }
     }
 
-    /// One number more, a finite one.
+    /// Adds a finite number.
     pub(super) fn push(&mut self, number: f64) {
         match self {
             Self::Sum(sum, count) => {
@@ -42,7 +42,7 @@ impl Numbers {
         }
     }
 
-    /// All the numbers of another part.
+    /// Adds all numbers of another state.
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Sum(sum, count), Self::Sum(more, others)) => {
@@ -56,12 +56,12 @@ impl Numbers {
                 };
             }
             (Self::All(all), Self::All(more)) => all.extend(more),
-            // Parts of one plan have the same statistics.
+            // Partial results of one plan use the same statistics.
             _ => {}
         }
     }
 
-    /// The statistic; 0 of no number.
+    /// The value of the statistic; 0 without numbers.
     pub(super) fn finish(self, statistic: Statistic) -> f64 {
         match (self, statistic) {
             (Self::Sum(sum, _), Statistic::Sum) => sum.value(),
@@ -84,7 +84,7 @@ impl Numbers {
     }
 }
 
-/// The value at `percent` of the way from the least to the greatest number, linear between neighbours.
+/// The percentile, with linear interpolation between the two nearest ranks.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -100,20 +100,20 @@ fn percentile(mut numbers: Vec<f64>, percent: u8) -> f64 {
     between(low, high, position - below as f64)
 }
 
-/// A sum without rounding. Numbers of usual size are added as integers, in units of 2^-64; of the others it has parts
-/// that do not overlap, whose sum is the sum of all that was added (Shewchuk, 1997).
+/// A sum without rounding errors. Numbers of usual size are added as fixed-point integers in units of 2^-64; the others
+/// as a list of non-overlapping floats whose sum is exact (Shewchuk, 1997).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ExactSum {
     units: i128,
     parts: Vec<f64>,
 }
 
-/// Binary digits behind the point of the integers.
+/// Fraction bits of the fixed-point integers.
 const FRACTION: u32 = 64;
 /// 2^-64.
 const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
-/// A number in units, where it is a whole number of these and so small that millions of them can be added.
+/// Converts a number to units of 2^-64. `None` if it is not a multiple of the unit, or too large to add millions of.
 #[inline]
 fn units_of(number: f64) -> Option<i128> {
     let bits = number.to_bits();
@@ -146,7 +146,7 @@ impl ExactSum {
         other.parts.into_iter().for_each(|part| self.add_part(part));
     }
 
-    /// Numbers whose sum is that of the units.
+    /// Splits the integer sum into floats with the same sum.
     #[expect(clippy::cast_precision_loss, reason = "each has as few digits as a float can hold")]
     fn unit_parts(&self) -> [f64; 3] {
         const DIGITS: i128 = (1 << 48) - 1;
@@ -164,7 +164,7 @@ impl ExactSum {
             let (large, small) = if carried.abs() >= part.abs() { (carried, part) } else { (part, carried) };
             let sum = large + small;
             if sum.is_infinite() {
-                // No number holds it: the largest one stands for it.
+                // The sum overflows: saturate at the largest float.
                 self.parts = vec![f64::MAX.copysign(sum)];
                 return;
             }
@@ -181,11 +181,11 @@ impl ExactSum {
         }
     }
 
-    /// The sum as one number. Beyond what a number can hold it is the largest one.
+    /// The sum, rounded once; saturates at the largest float.
     pub(super) fn value(&self) -> f64 {
         let mut all = Self { units: 0, parts: self.parts.clone() };
         self.unit_parts().into_iter().for_each(|part| all.add_part(part));
-        // From the largest down; the first part that is lost in rounding decides ties, as Python's fsum does.
+        // From the largest part down; the first part lost to rounding decides ties, as in Python's fsum.
         let mut parts = all.parts.iter().rev();
         let Some(mut sum) = parts.next().copied() else { return 0.0 };
         while let Some(part) = parts.next() {
@@ -209,7 +209,7 @@ impl ExactSum {
     }
 }
 
-/// `sum`, or the number nearest to it that JSON can say.
+/// Replaces infinity, which JSON cannot represent, by the largest float.
 pub(crate) fn finite(sum: f64) -> f64 {
     if sum.is_finite() { sum } else { f64::MAX.copysign(sum) }
 }

@@ -1,6 +1,7 @@
-//! The people behind a number of a trend: everybody with an event that counts in the range of the question.
+//! Lists the actors behind a number of a trend: all with a counted event in the query's date range.
 //!
-//! Must stay true: the link of a bucket asks for exactly the time that the bucket counts, so nothing is looked back on here.
+//! Must stay true: the link of a bucket sets the date range to exactly what the bucket counts, including its rolling
+//! window, so there is no rolling window here.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use crate::dictionary::text_id;
 use crate::error::CalcResult;
 use crate::facts::group_column;
 use crate::people::Matched;
-use crate::query::{BreakdownBy, CohortChoice, Math, Part, Who};
+use crate::query::{BreakdownBy, BreakdownDimension, CohortChoice, Math, UniqueBy};
 use crate::scan::{Partition, Run};
 use crate::text::{numeric, text_of};
 use crate::work::WorkBudget;
 
 impl Trend {
-    /// Who counts into a number, and when, in the order of their ids.
+    /// The actors that a number counts, with the times of the counted events, sorted by id.
     pub(crate) fn people(
         &self,
         partition: &Partition,
@@ -33,7 +34,7 @@ impl Trend {
         if self.actors(point.series) != partition.counted {
             return Ok(Vec::new());
         }
-        // Without a value everybody is meant, whatever the value.
+        // Without a value the point selects every value.
         let all = Split::Whole;
         let split = if point.value.is_some() { &self.split } else { &all };
         let mut keys = Keys::default();
@@ -67,14 +68,14 @@ impl Trend {
         }
     }
 
-    /// Whether a row of the answer with these texts is of this key.
+    /// Whether these texts of a result row mean this breakdown value.
     fn is_value(&self, texts: &[String], key: &Key) -> bool {
         match key {
             Key::Whole => true,
             Key::Cohort(CohortChoice::All) => texts == ["all"],
             Key::Cohort(CohortChoice::Cohort(id)) => texts == [id.to_string()],
             Key::Texts(values) => {
-                let Some(BreakdownBy::Parts { parts, .. }) =
+                let Some(BreakdownBy::Dimensions { dimensions: parts, .. }) =
                     self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by)
                 else {
                     return false;
@@ -90,7 +91,7 @@ impl Trend {
     }
 }
 
-fn is_text(part: &Part, text: &str, value: &Option<String>) -> bool {
+fn is_text(part: &BreakdownDimension, text: &str, value: &Option<String>) -> bool {
     match part.bins {
         None => value.as_deref().unwrap_or(NULL) == text,
         Some(_) => match (value.as_deref().and_then(numeric), edges_of(text)) {
@@ -101,10 +102,10 @@ fn is_text(part: &Part, text: &str, value: &Option<String>) -> bool {
     }
 }
 
-/// Whom a row counts: the group where groups are counted, else the actor.
+/// The actor that a row counts: the group if groups are counted, else the partition's actor.
 fn who(math: &Math, partition: &Partition, run: &Run, row: usize) -> Option<(Uuid, Option<String>)> {
     match math {
-        Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+        Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
             let key = run.columns.get(&group_column(*index))?.value(row).and_then(text_of)?;
             Some((Uuid::from_u128(text_id(&key)), Some(key.into_owned())))
         }

@@ -1,31 +1,31 @@
-//! Which number of a trend a link means.
+//! Parses which number of a trend a people link selects.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
 use crate::error::{CalcError, CalcResult};
-use crate::query::{BreakdownBy, Form, TrendsQuery, whole};
+use crate::query::{BreakdownBy, BreakdownForm, TrendsQuery, parse_integer};
 use crate::text::text_of;
 
-/// A number of a trend: of one series, over the range of the question.
+/// A number of a trend: one series and breakdown value, over the query's date range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrendPoint {
     /// Index of the series.
     pub series: usize,
-    /// The value of the breakdown: a text for each part, or a cohort's id or `all`; none for every value.
+    /// The breakdown value: one text per dimension, or a cohort's id or `all`; `None` selects every value.
     pub value: Option<Vec<String>>,
-    /// For the row of the rest: the values that are not in it.
+    /// For the row of other values: the values that are not in it.
     pub kept: Option<Vec<Vec<String>>>,
 }
 
-/// The number that the parameters of a link choose.
+/// Parses the parameters of a people link.
 pub(crate) fn point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
     let given = |key: &str| request.get(key).filter(|value| !value.is_null());
     let series = match (given("entity_order"), given("entity_id")) {
-        (Some(order), _) => whole(order).and_then(|order| usize::try_from(order).ok()),
+        (Some(order), _) => parse_integer(order).and_then(|order| usize::try_from(order).ok()),
         (None, Some(id)) => {
-            query.series.iter().position(|series| text_of(&series.source.id()) == text_of(id))
+            query.series.iter().position(|series| text_of(&series.event_or_action.id()) == text_of(id))
         }
         (None, None) => Some(0),
     };
@@ -46,13 +46,13 @@ pub(crate) fn point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcRe
     Ok(TrendPoint { series, value, kept })
 }
 
-/// A value of the breakdown as its texts.
+/// Parses a breakdown value to its texts.
 fn texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
     let attr = "breakdown_value";
     let text = |value: &Value| text_of(value).map(Cow::into_owned).ok_or_else(|| wrong(attr));
     match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => Err(CalcError::invalid(attr, "The question has no breakdown.")),
-        Some(BreakdownBy::Parts { form: Form::Several, parts }) => {
+        Some(BreakdownBy::Dimensions { form: BreakdownForm::Several, dimensions: parts }) => {
             let list = decoded(value);
             let list = list.as_array().filter(|list| list.len() == parts.len()).ok_or_else(|| wrong(attr))?;
             list.iter().map(text).collect()
@@ -61,7 +61,7 @@ fn texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
     }
 }
 
-/// Lists may come as JSON text.
+/// Decodes a list that may be a JSON string.
 fn decoded(value: &Value) -> Value {
     match value {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),

@@ -1,4 +1,4 @@
-//! The series objects of a trend's answer.
+//! Builds the series objects of a trend's result.
 
 use serde_json::{Map, Value, json};
 
@@ -10,29 +10,29 @@ use super::slot::Period;
 use crate::dates::Interval;
 use crate::dates::zone::{from_micros, utc_text, zoned_text};
 use crate::limits;
-use crate::query::{CohortChoice, Display, Math, Query, Series, with_dates};
+use crate::query::{CohortChoice, Display, Math, Query, Series, insight_filters_with_dates};
 use crate::url::{push_pair, push_value};
 
-/// What all series of a period share.
+/// Data that all series objects of a period share.
 struct Context<'a> {
     trend: &'a Trend,
     period: &'a Period,
-    /// The previous period rather than the current one.
+    /// Whether this is the comparison period.
     previous: bool,
     labels: Vec<String>,
     days: Vec<String>,
     instants: Vec<String>,
     filter: Map<String, Value>,
-    /// Links that the answer may carry.
+    /// Number of rows in the result, to bound the total size of links.
     rows: usize,
 }
 
-/// The array of series objects.
+/// Builds the array of series objects.
 pub(super) fn series(trend: &Trend, outputs: &[Output]) -> Value {
     let filter = trend
         .periods
         .first()
-        .map(|period| with_dates(&Query::Trends(trend.query.clone()), &period.range))
+        .map(|period| insight_filters_with_dates(&Query::Trends(trend.query.clone()), &period.range))
         .unwrap_or_default();
     let contexts: Vec<Context<'_>> = trend
         .periods
@@ -105,13 +105,13 @@ impl Context<'_> {
         object
     }
 
-    /// The name of the series and the value of the breakdown, whichever tell rows apart.
+    /// The label: the series' name, the breakdown value, or both if the result has several series.
     fn label(&self, output: &Output, series: &Series) -> String {
         if let Some(formula) = output.formula.and_then(|index| self.trend.formulas.get(index)) {
             let unnamed = || format!("Formula ({})", formula.formula.text());
             return formula.custom_name.clone().unwrap_or_else(unnamed);
         }
-        let name = series.source.name(&self.trend.definitions).unwrap_or("All events");
+        let name = series.event_or_action.name(&self.trend.definitions).unwrap_or("All events");
         let questions =
             self.trend.query.series.len() * self.trend.cohorts_one_by_one().map_or(1, <[CohortChoice]>::len);
         let value = match &output.row.value {
@@ -127,16 +127,16 @@ impl Context<'_> {
     }
 
     fn action(&self, order: usize, series: &Series, days: &[String]) -> Value {
-        let name = series.source.name(&self.trend.definitions);
+        let name = series.event_or_action.name(&self.trend.definitions);
         let arguments = &series.math_arguments;
         json!({
             "days": days,
             "id": name,
-            "type": series.source.list(),
+            "type": series.event_or_action.list_name(),
             "order": order,
             "name": name.unwrap_or("All events"),
             "custom_name": series.custom_name,
-            "math": series.math_given,
+            "math": series.requested_math,
             "math_property": arguments.property,
             "math_hogql": arguments.expression,
             "math_group_type_index": arguments.group_index,
@@ -144,18 +144,18 @@ impl Context<'_> {
         })
     }
 
-    /// A link to the people of each bucket, with the bucket's own absolute dates. Their `url` is null where links would
-    /// be too long, all of it where their filters would be; the text says so then.
+    /// One people link per bucket, with the bucket's absolute dates, and why links are missing. `url` is null if links would
+    /// be too long; the whole field is null if even the links' filters would be.
     fn persons_urls(&self, output: &Output, series: &Series) -> (Value, Option<String>) {
         let trend = self.trend;
         let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {
             return (Value::Null, None);
         };
         let mut own = Map::new();
-        own.insert("entity_id".to_owned(), series.source.id());
-        own.insert("entity_type".to_owned(), json!(series.source.list()));
+        own.insert("entity_id".to_owned(), series.event_or_action.id());
+        own.insert("entity_type".to_owned(), json!(series.event_or_action.list_name()));
         own.insert("entity_order".to_owned(), json!(output.series));
-        own.insert("entity_math".to_owned(), json!(series.math_given.as_deref().unwrap_or("total")));
+        own.insert("entity_math".to_owned(), json!(series.requested_math.as_deref().unwrap_or("total")));
         if let Some(breakdown) = &trend.query.common.breakdown {
             own.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
             if is_rest(&output.row.value) {
@@ -164,13 +164,13 @@ impl Context<'_> {
             }
         }
         own.insert("explicit_date".to_owned(), json!(true));
-        // A link covers all days that are looked back on, which would be too many of short intervals.
+        // A link covers the whole rolling window, which has too many buckets at short intervals.
         let common = &trend.query.common;
         if matches!(counter.math, Math::Rolling(..)) && common.interval.is_clock() {
             own.insert("interval".to_owned(), json!(Interval::Day.name()));
         }
         let mut base = format!("/api/projects/{}/persons/trends/?", trend.project_id);
-        // What the answer is made of beyond one number of one period says nothing about its people.
+        // These fields do not affect the people of a single bucket.
         let elsewhere =
             ["date_from", "date_to", "explicit_date", "compare", "compare_to", "smoothing_intervals"];
         for (key, value) in self
@@ -209,7 +209,7 @@ impl Context<'_> {
     }
 }
 
-/// Why an answer has no links to people.
+/// Explains why a result has no people links.
 fn links_omitted(links: usize) -> String {
     format!(
         "{links} links to people would take more than {} bytes together, or one of them more than {}. For links, use a \
@@ -223,7 +223,7 @@ fn is_rest(value: &RowValue) -> bool {
     matches!(value, RowValue::Texts(texts) if texts.iter().any(|text| text == OTHER))
 }
 
-/// Whole numbers without a fraction.
+/// Serializes integers without a fraction.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
 fn number(number: f64) -> Value {
     let number = finite(number);
@@ -234,7 +234,7 @@ fn number(number: f64) -> Value {
     }
 }
 
-/// Each number becomes the whole part of the average of itself and its predecessors, `width` numbers at most.
+/// Trailing average over at most `width` numbers, rounded down.
 pub(super) fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
     let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
     (0..data.len())

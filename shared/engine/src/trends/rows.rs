@@ -1,6 +1,7 @@
-//! The rows of one series in one period: values put into bins, cut to the limit, in their order.
+//! The rows of one series in one period: bins numeric values, applies the breakdown limit and sorts.
 //!
-//! Must stay true: what is cut off is added up in one row and not lost; the order is fixed by numbers and texts alone.
+//! Must stay true: values over the limit are added up in the row of other values, not lost. The order depends only on
+//! numbers and texts.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,48 +9,48 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::keys::Key;
-use crate::query::{Breakdown, BreakdownBy, CohortChoice, Form};
+use crate::query::{Breakdown, BreakdownBy, BreakdownForm, CohortChoice};
 use crate::text::numeric;
 
-/// Stands for missing, null and empty.
+/// The breakdown value for missing, null and empty.
 pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
-/// Stands for what the limit cut off.
+/// The breakdown value of the row that adds up the values over the limit.
 pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// What a row is of.
+/// The breakdown value of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowValue {
     /// There is no breakdown.
     Whole,
-    /// A text for each part.
+    /// One text per dimension.
     Texts(Vec<String>),
-    /// A cohort, or everybody.
+    /// A cohort, or all users.
     Cohort(CohortChoice),
 }
 
-/// One row.
+/// The numbers of one breakdown value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) value: RowValue,
-    /// By bucket, or one number; as it is shown, so running where that is asked for.
+    /// One number per bucket, or a single total; cumulative for a running sum.
     pub(super) data: Vec<f64>,
-    /// For the row of the rest: the values that are not in it.
+    /// For the row of other values: the values that are not in it.
     pub(super) kept: Vec<RowValue>,
 }
 
-/// How rows are cut and ordered.
+/// How rows are limited and sorted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// One number instead of one a bucket.
+    /// One total instead of one number per bucket.
     pub(super) total: bool,
-    /// Sums that run over the buckets.
+    /// Cumulative sums over the buckets.
     pub(super) running: bool,
-    /// Values that stay where the question names no number.
+    /// Limit of values if the query sets none.
     pub(super) default_limit: usize,
 }
 
 impl RowValue {
-    /// Real values stand before null, null before the rest.
+    /// Sort class: real values, then null, then other.
     pub(super) fn class(&self) -> u8 {
         match self {
             Self::Texts(texts) if texts.iter().any(|text| text == OTHER) => 2,
@@ -58,7 +59,7 @@ impl RowValue {
         }
     }
 
-    /// For comparisons and labels.
+    /// The texts for sorting and labels.
     pub(super) fn texts(&self) -> Vec<String> {
         match self {
             Self::Whole => Vec::new(),
@@ -72,7 +73,9 @@ impl RowValue {
     pub(super) fn json(&self, breakdown: &Breakdown) -> Value {
         match (self, &breakdown.by) {
             (Self::Cohort(choice), _) => choice.json(),
-            (Self::Texts(texts), BreakdownBy::Parts { form: Form::Several, .. }) => json!(texts),
+            (Self::Texts(texts), BreakdownBy::Dimensions { form: BreakdownForm::Several, .. }) => {
+                json!(texts)
+            }
             (Self::Texts(texts), _) => json!(texts.first()),
             (Self::Whole, _) => Value::Null,
         }
@@ -80,12 +83,12 @@ impl RowValue {
 }
 
 impl Shape {
-    /// What a row is ranked by: the sum of its numbers.
+    /// The sum of a row's numbers.
     fn size(data: &[f64]) -> f64 {
         data.iter().sum()
     }
 
-    /// The rows of what was counted, and whether values were cut off.
+    /// Builds the rows, and tells whether values were cut off by the limit.
     pub(super) fn rows(
         self,
         counted: Vec<(Key, Vec<f64>)>,
@@ -94,7 +97,7 @@ impl Shape {
         let mut rows = values(counted, breakdown);
         let mut cut = false;
         if let Some(breakdown) = breakdown
-            && matches!(breakdown.by, BreakdownBy::Parts { .. })
+            && matches!(breakdown.by, BreakdownBy::Dimensions { .. })
         {
             let limit = breakdown.limit.unwrap_or(self.default_limit);
             rows.sort_by(|left, right| self.rank(left, right));
@@ -118,9 +121,9 @@ impl Shape {
         (rows, cut)
     }
 
-    /// Which values stay.
+    /// The order that decides which values stay within the limit.
     fn rank(self, left: &Row, right: &Row) -> Ordering {
-        // Of totals null is as good as any.
+        // For totals, null competes with the real values.
         let class = |row: &Row| if self.total { 0 } else { row.value.class() };
         class(left)
             .cmp(&class(right))
@@ -128,7 +131,7 @@ impl Shape {
             .then_with(|| left.value.texts().cmp(&right.value.texts()))
     }
 
-    /// In which order they stand.
+    /// The order of the rows in the result.
     fn order(left: &Row, right: &Row) -> Ordering {
         (left.value.class().cmp(&right.value.class()))
             .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
@@ -146,7 +149,7 @@ fn sum_of(rest: &[Row], kept: Vec<RowValue>) -> Row {
     Row { value: RowValue::Texts(vec![OTHER.to_owned(); parts]), data, kept }
 }
 
-/// The numbers added up from the first to each.
+/// Cumulative sums.
 pub(super) fn running_sum(data: &[f64]) -> Vec<f64> {
     let mut sum = 0.0;
     data.iter()
@@ -157,7 +160,7 @@ pub(super) fn running_sum(data: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// One row for each value; numeric parts in bins where these are asked for.
+/// One row per value, with numeric values binned where the query asks for bins.
 fn values(mut counted: Vec<(Key, Vec<f64>)>, breakdown: Option<&Breakdown>) -> Vec<Row> {
     counted.sort_by(|left, right| left.0.cmp(&right.0));
     let bins = bins_of(&counted, breakdown);
@@ -189,7 +192,7 @@ fn values(mut counted: Vec<(Key, Vec<f64>)>, breakdown: Option<&Breakdown>) -> V
     rows.into_iter().map(|(value, data)| Row { value, data, kept: Vec::new() }).collect()
 }
 
-/// Bins of equal width over the numbers of a part.
+/// Equal-width bins over the numbers of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bins {
     least: f64,
@@ -198,7 +201,8 @@ pub(super) struct Bins {
 }
 
 fn bins_of(counted: &[(Key, Vec<f64>)], breakdown: Option<&Breakdown>) -> Vec<Option<Bins>> {
-    let Some(BreakdownBy::Parts { parts, .. }) = breakdown.map(|breakdown| &breakdown.by) else {
+    let Some(BreakdownBy::Dimensions { dimensions: parts, .. }) = breakdown.map(|breakdown| &breakdown.by)
+    else {
         return Vec::new();
     };
     let of = |(index, count): (usize, Option<u32>)| {
@@ -216,7 +220,7 @@ fn bins_of(counted: &[(Key, Vec<f64>)], breakdown: Option<&Breakdown>) -> Vec<Op
 }
 
 impl Bins {
-    /// First and last edge of a bin.
+    /// Lower and upper edge of a bin. The last bin's upper edge is raised by 0.01 to include the maximum.
     fn edges(self, bin: u32) -> (f64, f64) {
         let width = (self.greatest - self.least) / f64::from(self.count);
         let end = self.least + f64::from(bin + 1) * width;
@@ -224,10 +228,10 @@ impl Bins {
         (self.least + f64::from(bin) * width, end)
     }
 
-    /// The text of the bin that a number falls in.
+    /// The label of the bin that contains a number.
     fn text(self, number: f64) -> String {
         let width = (self.greatest - self.least) / f64::from(self.count);
-        // A division may lead to the neighbour of the right bin.
+        // Because of rounding, the division may give a neighbour of the right bin.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -245,13 +249,12 @@ impl Bins {
     }
 }
 
-/// The shortest decimal form.
+/// The shortest decimal form, without the sign of minus zero.
 fn plain(number: f64) -> String {
-    // Minus zero has no sign for people.
     format!("{}", number + 0.0)
 }
 
-/// The edges that the text of a bin names.
+/// Parses the edges from a bin's label.
 pub(super) fn edges_of(text: &str) -> Option<(f64, f64)> {
     let (from, until) = text.strip_prefix('[')?.strip_suffix(']')?.split_once(',')?;
     Some((numeric(from)?, numeric(until)?))

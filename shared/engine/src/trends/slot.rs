@@ -1,7 +1,7 @@
-//! Which buckets an event counts in, by its time.
+//! Maps the time of an event to the buckets that count it.
 //!
-//! Must stay true: an event counts in neighbouring buckets, one unless the series looks back over days; all series of a
-//! period share its buckets, but each kind of counting has its own first instant.
+//! Must stay true: an event counts in consecutive buckets, exactly one unless the series has a rolling window. All series
+//! of a period share its buckets, but the first counted instant depends on the aggregation.
 
 use chrono::{DateTime, Days, Duration, NaiveDate, Offset};
 use chrono_tz::Tz;
@@ -17,69 +17,70 @@ use crate::scan::Micros;
 /// A day in microseconds.
 const DAY: Micros = 86_400_000_000;
 
-/// Buckets `from..until`.
+/// The consecutive buckets `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     pub(super) from: u32,
     pub(super) until: u32,
 }
 
-/// A range of time and its buckets.
+/// A date range, current or for comparison, and its buckets.
 #[derive(Debug, Clone)]
 pub(super) struct Period {
     pub(super) range: DateRange,
     pub(super) buckets: Buckets,
-    /// One number over the whole range.
+    /// Whether there is one number over the whole range instead of one per bucket.
     pub(super) total: bool,
     interval: Interval,
-    /// The end, in whole seconds.
+    /// The end, truncated to whole seconds.
     last: Micros,
 }
 
-/// The slots of one series in one period.
+/// Maps instants to buckets for one series in one period.
 #[derive(Debug, Clone)]
 pub(super) struct Slots<'a> {
-    /// First and last instant that count.
+    /// First and last instant to count.
     pub(super) bounds: (Micros, Micros),
-    /// None: one number over everything.
+    /// `None` for a total.
     pub(super) buckets: Option<&'a Buckets>,
     look: Look,
 }
 
 #[derive(Debug, Clone)]
 enum Look {
-    /// Each event in its bucket.
+    /// No rolling window: an event counts in the bucket of its time.
     Here,
-    /// Over so many microseconds that end with the bucket; times are cut to the interval.
+    /// A window of this many microseconds that ends with the bucket; times are truncated to the interval. The last field
+    /// holds the starts of the buckets.
     Back(Interval, Micros, Vec<Micros>),
-    /// Over so many days that end with the bucket's first.
+    /// A window of days that ends with the first day of the bucket.
     BackDays(BackDays),
 }
 
-/// Buckets that look back over days, by the day of an event.
+/// A rolling window of days over buckets of days, weeks or months.
 #[derive(Debug, Clone)]
 struct BackDays {
     days: u64,
     zone: Tz,
     starts: Vec<NaiveDate>,
-    /// The first instants of the days from the first one that counts to the last.
+    /// The first instants of the days, from the first counted one to the last.
     mornings: Places,
-    /// By day its buckets; none where clocks change, so that it is not told by its first instant what belongs to it.
+    /// By day: its buckets. `None` for days with a clock change, whose instants do not all follow their first one.
     slots: Vec<Option<Slot>>,
 }
 
 impl Period {
-    /// The period of a range.
+    /// The period of a date range.
     pub(super) fn new(range: DateRange, buckets: Buckets, interval: Interval, total: bool) -> Self {
         Self { range, buckets, total, interval, last: range.to.timestamp() * 1_000_000 }
     }
 
-    /// Numbers of a series.
+    /// Number of values in a series: the buckets, or 1 for a total.
     pub(super) fn width(&self) -> usize {
         if self.total { 1 } else { self.buckets.len() }
     }
 
-    /// The slots of a series that counts so.
+    /// The bucket mapping of a series with this aggregation.
     pub(super) fn slots(&self, math: &Math) -> Slots<'_> {
         let (first, look) = match math {
             Math::Rolling(days, _) => {
@@ -93,7 +94,7 @@ impl Period {
         Slots { bounds: (first, self.last), buckets: (!self.total).then_some(&self.buckets), look }
     }
 
-    /// The range as one, to its very end: what a link to people asks for.
+    /// The whole range as one bucket, up to its exact end: the range of a people link.
     pub(super) fn whole(&self) -> Slots<'_> {
         let bounds = (self.range.first.timestamp_micros(), self.range.to.timestamp_micros());
         Slots { bounds, buckets: None, look: Look::Here }
@@ -113,7 +114,7 @@ impl Period {
         }
     }
 
-    /// What each bucket counts of the time, both ends included, for links to its people.
+    /// By bucket: the time range that it counts, inclusive, for its people link.
     pub(super) fn spans(&self, math: &Math, running: bool) -> Vec<(Micros, Micros)> {
         let slots = self.slots(math);
         let own = self.buckets.spans(slots.bounds.0, self.last);
@@ -144,12 +145,12 @@ impl Period {
 }
 
 impl Slots<'_> {
-    /// Each event counts in the bucket of its time, and nowhere else.
+    /// Whether each event counts only in the bucket of its time.
     pub(super) fn is_here(&self) -> bool {
         matches!(self.look, Look::Here)
     }
 
-    /// The buckets that an instant counts in.
+    /// The buckets that count an instant.
     #[inline]
     pub(super) fn at(&self, time: Micros) -> Option<Slot> {
         if time < self.bounds.0 || time > self.bounds.1 {
@@ -173,20 +174,20 @@ impl Slots<'_> {
 }
 
 impl Slot {
-    /// There is a bucket in it.
+    /// Whether it contains a bucket.
     fn is_some(&self) -> bool {
         self.from < self.until
     }
 }
 
 impl BackDays {
-    /// With a table of the days between these instants.
+    /// Precomputes the buckets of the days between two instants.
     fn new(days: u64, zone: Tz, starts: Vec<NaiveDate>, (first, last): (Micros, Micros)) -> Self {
         let mut back = Self { days, zone, starts, mornings: Places::default(), slots: Vec::new() };
         let mut mornings = Vec::new();
         let mut day = zone::from_micros(first, zone).date_naive();
         let mut morning = zone::day_start(day, zone);
-        // A table of more days than buckets look back on is never needed.
+        // The table covers at most as many days as there may be buckets; later days are computed on demand.
         while morning.timestamp_micros() <= last && back.slots.len() <= limits::BUCKETS {
             let Some(next) = day.checked_add_days(Days::new(1)) else { break };
             let next_morning = zone::day_start(next, zone);
@@ -216,10 +217,10 @@ impl BackDays {
     }
 }
 
-/// The same wall-clock time so many days earlier.
+/// The same wall-clock time `days` earlier.
 fn days_before(at: DateTime<Tz>, days: u16) -> DateTime<Tz> {
     let local = at.naive_local();
     let earlier = local.checked_sub_days(Days::new(u64::from(days)));
-    // Before all years that dates may name lies nothing.
+    // No date is earlier than the years that chrono supports.
     earlier.map_or(at, |earlier| zone::at(earlier, at.timezone()))
 }

@@ -1,7 +1,8 @@
-//! What parts of a trend add up to: for each series, period and value of the breakdown what was counted.
+//! The partial result of a trend: one accumulator per series, period and breakdown value.
 //!
-//! Must stay true: parts merge in any order to the same sum; what is not divided by actors (groups, sessions) is kept as a
-//! set until the end. Memory is bounded: a part that holds too much says so instead of growing.
+//! Must stay true: partial results merge in any order to the same result. Groups and sessions occur in several partitions,
+//! so their distinct counts are kept as sets until the end. Memory is bounded: a result over the limit drops its data and
+//! sets `over_budget` instead of growing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,49 +15,49 @@ use crate::limits;
 use crate::sql;
 use crate::work::WorkBudget;
 
-/// What was counted, by channel (a series in a period) and value.
+/// Accumulators by series and period ([`CompiledTrend::channel`](super::CompiledTrend)) and breakdown value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(super) tallies: HashMap<(usize, Key), Tally>,
-    /// Counts by texts, which go to the other tallies in the end.
+    /// Event counts of the fast path, by text; [`PartialResult::settle`] moves them to the accumulators.
     texts: BTreeMap<usize, TextCounts>,
     held: usize,
-    /// It would have held too much and holds nothing any more.
+    /// The memory limit was exceeded and the data dropped.
     pub(super) burst: bool,
 }
 
-/// What was counted for one value.
+/// The aggregation state of one breakdown value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tally {
-    /// A count for each bucket.
+    /// A count per bucket.
     Counts(Vec<u64>),
-    /// Numbers by bucket.
+    /// State of a statistic by bucket.
     Numbers(HashMap<u32, Numbers>),
-    /// What an expression has taken in, by bucket.
+    /// State of an aggregate expression by bucket.
     Aggregates(HashMap<u32, sql::Tally>),
-    /// Who was seen in which buckets.
+    /// Distinct groups or sessions, and their buckets.
     Seen(Crowd),
 }
 
-/// Who was seen in which buckets; holds few more than once, for only now and then the others are dropped.
+/// A set of distinct groups or sessions with their buckets. Duplicates are removed only when it has grown by half.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Crowd {
     seen: Vec<Seen>,
-    /// How many there were when those that were there twice were last dropped: there are no fewer now.
+    /// Number of distinct entries after the last deduplication.
     distinct: usize,
 }
 
-/// Somebody in some buckets, perhaps with a number.
+/// A group or session in some buckets, with the session's duration where that is aggregated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Seen {
-    /// A hash of who it is, wide enough for no two to share one.
+    /// 128-bit hash of its key; collisions are practically impossible.
     pub(super) id: u128,
     pub(super) slot: Slot,
     pub(super) number: Option<f64>,
 }
 
 impl Sum {
-    /// Adds a tally.
+    /// Merges an accumulator.
     pub(super) fn add(&mut self, channel: usize, key: Key, tally: Tally) {
         if self.burst {
             return;
@@ -76,7 +77,7 @@ impl Sum {
         self.check();
     }
 
-    /// Adds counts by texts.
+    /// Merges event counts of the fast path.
     pub(super) fn add_texts(&mut self, channel: usize, counts: TextCounts) {
         if self.burst {
             return;
@@ -101,8 +102,8 @@ impl Sum {
         }
     }
 
-    /// Drops who is held twice, so that it depends on nothing else whether all parts together hold too much, and puts all
-    /// tallies into one place.
+    /// Deduplicates the sets, so that exceeding the memory limit does not depend on how partial results were merged, and
+    /// moves the fast path's counts to the accumulators.
     pub(super) fn settle(&mut self) {
         for (channel, counts) in std::mem::take(&mut self.texts) {
             for (key, counts) in counts.keyed() {
@@ -120,14 +121,14 @@ impl Sum {
         self.check();
     }
 
-    /// The most values that a series has in a period.
+    /// The largest number of breakdown values of any series in a period.
     pub(super) fn values(&self) -> usize {
         let mut values: HashMap<usize, usize> = HashMap::new();
         self.tallies.keys().for_each(|(channel, _)| *values.entry(*channel).or_default() += 1);
         values.into_values().max().unwrap_or(0)
     }
 
-    /// The sum of two parts.
+    /// Merges two partial results.
     pub(crate) fn merge(mut self, mut other: Self) -> Self {
         if self.tallies.len() < other.tallies.len() {
             std::mem::swap(&mut self, &mut other);
@@ -176,12 +177,12 @@ impl Tally {
                 more.into_iter().for_each(|(bucket, more)| buckets.entry(bucket).or_default().merge(more));
             }
             (Self::Seen(crowd), Self::Seen(more)) => crowd.merge(more),
-            // Parts of one plan count the same way.
+            // Partial results of one plan use the same accumulators.
             _ => {}
         }
     }
 
-    /// The numbers by bucket of what a series has counted. `first` counts everybody in the first of their buckets only.
+    /// The final numbers by bucket. With `first`, an entry counts only in its first bucket.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     pub(super) fn finish(
         self,
@@ -239,14 +240,14 @@ impl Crowd {
         crowd
     }
 
-    /// Sorts by who and when, and drops what is there twice.
+    /// Sorts the entries and removes duplicates.
     fn dedup(&mut self) {
         self.seen.sort_by_key(|one| (one.id, one.slot));
         self.seen.dedup_by_key(|one| (one.id, one.slot));
         self.distinct = self.seen.len();
     }
 
-    /// Whoever is in many parts is not kept as often: what has grown by half is gone through again.
+    /// Merges another set, and deduplicates once the set has grown by half.
     fn merge(&mut self, more: Self) {
         self.seen.extend(more.seen);
         if self.seen.len() > self.distinct + self.distinct / 2 {
@@ -255,12 +256,12 @@ impl Crowd {
     }
 }
 
-/// What a count for each of so many buckets takes.
+/// Bytes of an accumulator with a count per bucket.
 fn weight_of_counts(width: usize) -> usize {
     96 + 8 * width
 }
 
-/// Adds one to every bucket of the slots, which are in order; with `first` to the first bucket only.
+/// Adds one to every bucket of the ascending spans, once per bucket; with `first` only to the first bucket.
 pub(super) fn count_one(slots: impl Iterator<Item = Slot>, first: bool, counts: &mut [u64]) {
     let mut done = 0;
     for slot in slots {

@@ -1,8 +1,8 @@
-//! How many events fall into each bucket, by the texts of one property: the breakdown that most questions have.
+//! Fast path of trends: event counts broken down by one property, the most frequent breakdown.
 //!
-//! Rows are counted by the codes of their column; what is added up for a code goes to the text that it stands for, which is
-//! told by its id and read only for the answer. Must stay true: the counts are those that [`super::dense`] makes; a text
-//! that no row in the range has is not known.
+//! Rows are counted by the dictionary codes of their column. The counts of a code then go to its text, identified by the
+//! text's 128-bit id; the text itself is read only for the result. Must stay true: the counts equal those of
+//! [`super::dense`]; a text without a row in the range has no entry.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,27 +22,27 @@ use crate::scan::{Column, Partition, Run};
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
-/// Cells for each row of a run that may be made room for.
+/// Maximum count cells per row of a run.
 const CELLS_PER_ROW: usize = 8;
-/// Cells that may be made room for, however few rows there are.
+/// Count cells that are always allowed, however few rows there are.
 const CELLS: usize = 1 << 12;
-/// Cells of one run.
+/// Maximum count cells of a run.
 const MOST_CELLS: usize = 1 << 20;
 
-/// A count for each bucket of each text.
+/// Counts by text and bucket.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TextCounts {
     width: usize,
-    /// By text id the place of its counts.
+    /// By text id: the index of its counts.
     places: HashMap<u128, usize, BuildHasherDefault<IdHasher>>,
-    /// By place.
+    /// By index: the text id.
     ids: Vec<u128>,
-    /// By place: where the text stands, none for no text.
+    /// By index: dictionary and code of the text; `None` for rows without a text.
     texts: Vec<Option<(Arc<Dictionary>, usize)>>,
     counts: Vec<u64>,
 }
 
-/// Ids are hashes already.
+/// Uses the text id itself as the hash, because it is one.
 #[derive(Default)]
 pub(super) struct IdHasher(u64);
 
@@ -67,7 +67,7 @@ impl TextCounts {
         Self { width, places: HashMap::default(), ids: Vec::new(), texts: Vec::new(), counts: Vec::new() }
     }
 
-    /// How many texts there are.
+    /// Number of texts.
     pub(super) fn len(&self) -> usize {
         self.texts.len()
     }
@@ -76,7 +76,7 @@ impl TextCounts {
         self.width
     }
 
-    /// The counts of a text.
+    /// The counts of a text by bucket.
     fn of(&mut self, id: u128, text: impl FnOnce() -> Option<(Arc<Dictionary>, usize)>) -> &mut [u64] {
         let place = *self.places.entry(id).or_insert_with(|| {
             self.ids.push(id);
@@ -87,7 +87,7 @@ impl TextCounts {
         &mut self.counts[place * self.width..][..self.width]
     }
 
-    /// Adds the rows of a run. Those that do not count are counted too, behind the last bucket.
+    /// Adds the rows of a run. Rows that do not count go to an extra bucket behind the last one.
     fn add_run(&mut self, run: &Run, column: &Column, mask: &Mask, slots: &Slots<'_>) {
         let (stride, missing) = (self.width + 1, column.values.len());
         let mut cells = vec![0_u32; (missing + 1) * stride];
@@ -111,7 +111,7 @@ impl TextCounts {
         let ids = column.values.text_ids();
         for (code, cells) in cells.chunks_exact(stride).enumerate() {
             let cells = &cells[..self.width];
-            // All of them are looked at, several at a time.
+            // A fold over all cells is vectorized; an early exit would not be.
             if cells.iter().fold(0, |any, count| any | count) == 0 {
                 continue;
             }
@@ -121,7 +121,7 @@ impl TextCounts {
         }
     }
 
-    /// Adds other counts.
+    /// Merges other counts.
     pub(super) fn merge(&mut self, mut other: Self) {
         if self.len() < other.len() {
             std::mem::swap(self, &mut other);
@@ -134,7 +134,7 @@ impl TextCounts {
         }
     }
 
-    /// The counts by the texts themselves.
+    /// Converts to counts by breakdown value.
     pub(super) fn keyed(self) -> impl Iterator<Item = (Key, Vec<u64>)> {
         let Self { width, texts, counts, .. } = self;
         texts.into_iter().enumerate().map(move |(place, text)| {
@@ -146,7 +146,7 @@ impl TextCounts {
 }
 
 impl Trend {
-    /// The counts of a partition. None where something else is asked for, or where the values are too many for their rows.
+    /// The counts of a partition. `None` if the query needs the general path, or has too many values for its rows.
     pub(super) fn text_counts(
         &self,
         partition: &Partition,
@@ -175,7 +175,7 @@ impl Trend {
         Ok(Some(sum))
     }
 
-    /// By run the column that everything is split by.
+    /// By run: the column of the breakdown. `None` if the fast path does not apply.
     fn text_columns<'a>(&self, partition: &'a Partition) -> Option<Vec<&'a Column>> {
         let Split::Texts(reader) = &self.split else { return None };
         let key = reader.plain_column()?;
@@ -200,7 +200,7 @@ impl Trend {
             (cells <= most && column.codes.len() == run.times.len()).then_some(column)
         });
         let columns = columns.collect::<Option<Vec<_>>>()?;
-        // What is refused when there are too many is found out by looking at each of them.
+        // Beyond the limit of values the general path decides which error to return.
         (values <= limits::BREAKDOWN_VALUES).then_some(columns)
     }
 }

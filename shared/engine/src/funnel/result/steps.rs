@@ -9,7 +9,7 @@ use super::{MICROS, average, breakdown_of};
 use crate::dates::zone::utc_text;
 use crate::error::CalcResult;
 use crate::limits;
-use crate::query::{Order, Query, Series};
+use crate::query::{Query, Series, StepOrder};
 use crate::scan::Micros;
 use crate::url::{push_pair, push_value};
 use crate::work::WorkBudget;
@@ -73,14 +73,14 @@ fn step(
         Some(url)
     };
     let (id, name, custom_name) = match funnel.query.order {
-        Order::Unordered => {
+        StepOrder::Unordered => {
             let plural = if order == 0 { "" } else { "s" };
             (Value::Null, format!("Completed {} step{plural}", order + 1), None)
         }
-        Order::Ordered | Order::Strict => {
-            let name = series.source.name(&funnel.definitions).or(series.name.as_deref());
+        StepOrder::Ordered | StepOrder::Strict => {
+            let name = series.event_or_action.name(&funnel.definitions).or(series.name.as_deref());
             let custom_name = series.custom_name.as_deref();
-            (series.source.id(), name.unwrap_or("All events").to_owned(), custom_name)
+            (series.event_or_action.id(), name.unwrap_or("All events").to_owned(), custom_name)
         }
     };
     json!({
@@ -90,7 +90,7 @@ fn step(
         "order": order,
         "people": [],
         "count": count,
-        "type": series.source.list(),
+        "type": series.event_or_action.list_name(),
         "average_conversion_time": average(hops),
         "median_conversion_time": median(hops),
         "converted_people_url": people((order + 1).to_string()),
@@ -101,7 +101,7 @@ fn step(
 /// Everything of a link but the step: the request's own parameters, dates made absolute. None when it is too long.
 fn people_link(funnel: &Funnel) -> Option<String> {
     let mut url = format!("/api/projects/{}/persons/funnel/?", funnel.project_id);
-    for (key, value) in Query::Funnels(funnel.query.clone()).to_legacy() {
+    for (key, value) in Query::Funnels(funnel.query.clone()).to_insight_filters() {
         if !matches!(key.as_str(), "date_from" | "date_to" | "explicit_date") {
             push_value(&mut url, &key, &value);
         }

@@ -15,7 +15,7 @@ pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
         return;
     }
     // An empty list is no breakdown: the question was asked by `breakdown`.
-    let several = Field::of(request, "breakdowns", "breakdowns").says_something();
+    let several = Field::of(request, "breakdowns", "breakdowns").has_content();
     if !several && !request.get("breakdown").is_some_and(is_one_key) {
         return;
     }
