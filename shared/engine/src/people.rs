@@ -46,7 +46,7 @@ impl Query {
     /// The number that the parameters of a link choose.
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
-            Self::Trends(query) => trends::point(query, request).map(Selector::Trend),
+            Self::Trends(query) => trends::parse_point(query, request).map(Selector::Trend),
             Self::Correlation(query) => correlation::point(query, request).map(Selector::Correlation),
             Self::Funnels(query) => funnel::point(query, request).map(Selector::Funnel),
         }

@@ -23,7 +23,7 @@ use crate::query::{CommonFields, Query};
 use crate::regroup::{ActorKind, regroup_by_kinds};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
-use crate::trends::{self, Trend};
+use crate::trends::{self, CompiledTrend};
 use crate::work::WorkBudget;
 
 /// What a calculation needs to know of the project.
@@ -56,7 +56,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 enum Task {
-    Trend(Box<Trend>),
+    Trend(Box<CompiledTrend>),
     Funnel(Box<Funnel>),
     Correlation(Box<Correlation>),
 }
@@ -65,7 +65,7 @@ enum Task {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
     /// Trends: what was counted.
-    pub(crate) trend: trends::Sum,
+    pub(crate) trend: trends::PartialResult,
     /// Funnels.
     pub(crate) rows: Rows,
     /// Correlations.
@@ -87,7 +87,9 @@ impl Query {
         let range = self.range(project, now)?;
         let mut compiler = Compiler::new(project, now);
         let task = match self {
-            Self::Trends(query) => Task::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?)),
+            Self::Trends(query) => {
+                Task::Trend(Box::new(CompiledTrend::new(query, project, range, &mut compiler)?))
+            }
             Self::Funnels(query) => {
                 Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
             }
@@ -115,7 +117,7 @@ impl Plan {
     /// no persons have keys in joined partitions.
     pub fn actors(&self, selector: &Selector) -> ActorKind {
         match (&self.task, selector) {
-            (Task::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
+            (Task::Trend(trend), Selector::Trend(point)) => trend.actor_kind(point.series),
             _ => self.actors.first().copied().unwrap_or_default(),
         }
     }

@@ -10,11 +10,11 @@ use crate::limits;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
     text: String,
-    program: Vec<Step>,
+    program: Vec<Instruction>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Step {
+enum Instruction {
     Number(f64),
     /// The series with this index.
     Series(usize),
@@ -47,7 +47,7 @@ impl Formula {
         if text.len() > limits::FORMULA_BYTES {
             return Err(limits::too_long(attr, "formula", limits::FORMULA_BYTES));
         }
-        let mut parser = Parser { tokens: tokens(text, attr)?, next: 0, series, attr, program: Vec::new() };
+        let mut parser = Parser { tokens: tokenize(text, attr)?, next: 0, series, attr, program: Vec::new() };
         parser.sum(0)?;
         match parser.peek() {
             None => Ok(Self { text: text.to_owned(), program: parser.program }),
@@ -61,16 +61,16 @@ impl Formula {
     }
 
     /// Evaluates the formula; `series` returns the value of the series with an index.
-    pub fn at(&self, series: impl Fn(usize) -> f64) -> f64 {
+    pub fn evaluate(&self, series: impl Fn(usize) -> f64) -> f64 {
         let mut stack: Vec<f64> = Vec::new();
-        for step in &self.program {
-            let value = match step {
-                Step::Number(number) => *number,
-                Step::Series(index) => series(*index),
-                Step::Negate => -stack.pop().unwrap_or(0.0),
-                Step::Apply(operator) => {
+        for instruction in &self.program {
+            let value = match instruction {
+                Instruction::Number(number) => *number,
+                Instruction::Series(index) => series(*index),
+                Instruction::Negate => -stack.pop().unwrap_or(0.0),
+                Instruction::Apply(operator) => {
                     let right = stack.pop().unwrap_or(0.0);
-                    operator.of(stack.pop().unwrap_or(0.0), right)
+                    operator.apply(stack.pop().unwrap_or(0.0), right)
                 }
             };
             stack.push(if value.is_finite() { value } else { 0.0 });
@@ -81,7 +81,7 @@ impl Formula {
 }
 
 impl Operator {
-    fn of(self, left: f64, right: f64) -> f64 {
+    fn apply(self, left: f64, right: f64) -> f64 {
         match self {
             Self::Add => left + right,
             Self::Subtract => left - right,
@@ -104,7 +104,7 @@ impl Operator {
 }
 
 /// Tokenizes a formula. Meaningless characters are skipped, unless that would join two words into one.
-fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
+fn tokenize<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -132,14 +132,14 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
                 return Err(CalcError::invalid(attr, detail));
             }
             _ => {
-                tokens.extend(sign(byte));
+                tokens.extend(parse_sign(byte));
                 1
             }
         };
         at += length;
         // Skips to the next meaningful byte.
         let start = at;
-        while bytes.get(at).is_some_and(|byte| !means_something(*byte)) {
+        while bytes.get(at).is_some_and(|byte| !is_meaningful(*byte)) {
             at += 1;
         }
         let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
@@ -152,7 +152,7 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
     Ok(tokens)
 }
 
-fn sign(byte: u8) -> Option<Token<'static>> {
+fn parse_sign(byte: u8) -> Option<Token<'static>> {
     Some(match byte {
         b'+' => Token::Operator(Operator::Add),
         b'-' => Token::Operator(Operator::Subtract),
@@ -165,8 +165,8 @@ fn sign(byte: u8) -> Option<Token<'static>> {
     })
 }
 
-fn means_something(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || sign(byte).is_some()
+fn is_meaningful(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || parse_sign(byte).is_some()
 }
 
 /// Length of the number at the beginning of a text: digits, fraction, exponent.
@@ -192,7 +192,7 @@ struct Parser<'a> {
     next: usize,
     series: usize,
     attr: &'a str,
-    program: Vec<Step>,
+    program: Vec<Instruction>,
 }
 
 impl Parser<'_> {
@@ -208,7 +208,7 @@ impl Parser<'_> {
     }
 
     /// Consumes the next token if it is one of these operators.
-    fn operator(&mut self, of: &[Operator]) -> Option<Operator> {
+    fn consume_operator(&mut self, of: &[Operator]) -> Option<Operator> {
         match self.tokens.get(self.next) {
             Some(Token::Operator(operator)) if of.contains(operator) => {
                 self.next += 1;
@@ -220,18 +220,20 @@ impl Parser<'_> {
 
     fn sum(&mut self, depth: usize) -> CalcResult<()> {
         self.product(depth)?;
-        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+        while let Some(operator) = self.consume_operator(&[Operator::Add, Operator::Subtract]) {
             self.product(depth)?;
-            self.program.push(Step::Apply(operator));
+            self.program.push(Instruction::Apply(operator));
         }
         Ok(())
     }
 
     fn product(&mut self, depth: usize) -> CalcResult<()> {
         self.signed(depth)?;
-        while let Some(operator) = self.operator(&[Operator::Multiply, Operator::Divide, Operator::Modulo]) {
+        while let Some(operator) =
+            self.consume_operator(&[Operator::Multiply, Operator::Divide, Operator::Modulo])
+        {
             self.signed(depth)?;
-            self.program.push(Step::Apply(operator));
+            self.program.push(Instruction::Apply(operator));
         }
         Ok(())
     }
@@ -239,12 +241,12 @@ impl Parser<'_> {
     /// Signs bind weaker than powers: `-2 ** 2` is -4.
     fn signed(&mut self, depth: usize) -> CalcResult<()> {
         let mut negated = false;
-        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+        while let Some(operator) = self.consume_operator(&[Operator::Add, Operator::Subtract]) {
             negated ^= operator == Operator::Subtract;
         }
         self.power(depth)?;
         if negated {
-            self.program.push(Step::Negate);
+            self.program.push(Instruction::Negate);
         }
         Ok(())
     }
@@ -255,9 +257,9 @@ impl Parser<'_> {
             return Err(limits::too_many(self.attr, "levels in a formula", limits::FORMULA_DEPTH));
         }
         self.atom(depth)?;
-        if self.operator(&[Operator::Power]).is_some() {
+        if self.consume_operator(&[Operator::Power]).is_some() {
             self.signed(depth + 1)?;
-            self.program.push(Step::Apply(Operator::Power));
+            self.program.push(Instruction::Apply(Operator::Power));
         }
         Ok(())
     }
@@ -266,7 +268,7 @@ impl Parser<'_> {
         let token = self.tokens.get(self.next).cloned();
         self.next += 1;
         match token {
-            Some(Token::Number(number)) => self.program.push(Step::Number(number)),
+            Some(Token::Number(number)) => self.program.push(Instruction::Number(number)),
             Some(Token::Name(name)) => {
                 let step = self.name(name)?;
                 self.program.push(step);
@@ -286,7 +288,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn name(&self, name: &str) -> CalcResult<Step> {
+    fn name(&self, name: &str) -> CalcResult<Instruction> {
         let shown = name.to_ascii_uppercase();
         if self.peek() == Some(Token::Open) {
             let detail = format!("A formula knows arithmetic between series only, no function {shown}().");
@@ -297,7 +299,7 @@ impl Parser<'_> {
             _ => None,
         };
         match letter {
-            Some(index) if index < self.series => Ok(Step::Series(index)),
+            Some(index) if index < self.series => Ok(Instruction::Series(index)),
             _ => {
                 Err(CalcError::invalid(self.attr, format!("The formula names {shown}, which is no series.")))
             }

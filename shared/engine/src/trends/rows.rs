@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::keys::Key;
+use super::breakdown_values::BreakdownValue;
 use crate::query::{Breakdown, BreakdownBy, BreakdownForm, CohortChoice};
 use crate::text::numeric;
 
@@ -21,7 +21,7 @@ pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowValue {
     /// There is no breakdown.
-    Whole,
+    NoBreakdown,
     /// One text per dimension.
     Texts(Vec<String>),
     /// A cohort, or all users.
@@ -30,7 +30,7 @@ pub(super) enum RowValue {
 
 /// The numbers of one breakdown value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(super) struct ValueRow {
     pub(super) value: RowValue,
     /// One number per bucket, or a single total; cumulative for a running sum.
     pub(super) data: Vec<f64>,
@@ -40,7 +40,7 @@ pub(super) struct Row {
 
 /// How rows are limited and sorted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct RowRules {
     /// One total instead of one number per bucket.
     pub(super) total: bool,
     /// Cumulative sums over the buckets.
@@ -62,7 +62,7 @@ impl RowValue {
     /// The texts for sorting and labels.
     pub(super) fn texts(&self) -> Vec<String> {
         match self {
-            Self::Whole => Vec::new(),
+            Self::NoBreakdown => Vec::new(),
             Self::Texts(texts) => texts.clone(),
             Self::Cohort(CohortChoice::All) => vec!["all".to_owned()],
             Self::Cohort(CohortChoice::Cohort(id)) => vec![id.to_string()],
@@ -77,12 +77,12 @@ impl RowValue {
                 json!(texts)
             }
             (Self::Texts(texts), _) => json!(texts.first()),
-            (Self::Whole, _) => Value::Null,
+            (Self::NoBreakdown, _) => Value::Null,
         }
     }
 }
 
-impl Shape {
+impl RowRules {
     /// The sum of a row's numbers.
     fn size(data: &[f64]) -> f64 {
         data.iter().sum()
@@ -91,10 +91,10 @@ impl Shape {
     /// Builds the rows, and tells whether values were cut off by the limit.
     pub(super) fn rows(
         self,
-        counted: Vec<(Key, Vec<f64>)>,
+        counted: Vec<(BreakdownValue, Vec<f64>)>,
         breakdown: Option<&Breakdown>,
-    ) -> (Vec<Row>, bool) {
-        let mut rows = values(counted, breakdown);
+    ) -> (Vec<ValueRow>, bool) {
+        let mut rows = rows_by_value(counted, breakdown);
         let mut cut = false;
         if let Some(breakdown) = breakdown
             && matches!(breakdown.by, BreakdownBy::Dimensions { .. })
@@ -106,7 +106,7 @@ impl Shape {
                 let rest = rows.split_off(limit);
                 if !breakdown.hide_other {
                     let kept = rows.iter().map(|row| row.value.clone()).collect();
-                    rows.push(sum_of(&rest, kept));
+                    rows.push(sum_rows(&rest, kept));
                 }
             }
         }
@@ -122,9 +122,9 @@ impl Shape {
     }
 
     /// The order that decides which values stay within the limit.
-    fn rank(self, left: &Row, right: &Row) -> Ordering {
+    fn rank(self, left: &ValueRow, right: &ValueRow) -> Ordering {
         // For totals, null competes with the real values.
-        let class = |row: &Row| if self.total { 0 } else { row.value.class() };
+        let class = |row: &ValueRow| if self.total { 0 } else { row.value.class() };
         class(left)
             .cmp(&class(right))
             .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
@@ -132,21 +132,21 @@ impl Shape {
     }
 
     /// The order of the rows in the result.
-    fn order(left: &Row, right: &Row) -> Ordering {
+    fn order(left: &ValueRow, right: &ValueRow) -> Ordering {
         (left.value.class().cmp(&right.value.class()))
             .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
             .then_with(|| left.value.texts().cmp(&right.value.texts()))
     }
 }
 
-fn sum_of(rest: &[Row], kept: Vec<RowValue>) -> Row {
+fn sum_rows(rest: &[ValueRow], kept: Vec<RowValue>) -> ValueRow {
     let width = rest.first().map_or(0, |row| row.data.len());
-    let parts = rest.first().map_or(0, |row| row.value.texts().len());
+    let dimensions = rest.first().map_or(0, |row| row.value.texts().len());
     let mut data = vec![0.0; width];
     for row in rest {
         data.iter_mut().zip(&row.data).for_each(|(sum, more)| *sum += more);
     }
-    Row { value: RowValue::Texts(vec![OTHER.to_owned(); parts]), data, kept }
+    ValueRow { value: RowValue::Texts(vec![OTHER.to_owned(); dimensions]), data, kept }
 }
 
 /// Cumulative sums.
@@ -161,23 +161,26 @@ pub(super) fn running_sum(data: &[f64]) -> Vec<f64> {
 }
 
 /// One row per value, with numeric values binned where the query asks for bins.
-fn values(mut counted: Vec<(Key, Vec<f64>)>, breakdown: Option<&Breakdown>) -> Vec<Row> {
+fn rows_by_value(
+    mut counted: Vec<(BreakdownValue, Vec<f64>)>,
+    breakdown: Option<&Breakdown>,
+) -> Vec<ValueRow> {
     counted.sort_by(|left, right| left.0.cmp(&right.0));
-    let bins = bins_of(&counted, breakdown);
+    let bins = compute_bins(&counted, breakdown);
     let mut rows: BTreeMap<RowValue, Vec<f64>> = BTreeMap::new();
     for (key, data) in counted {
         let value = match key {
-            Key::Whole => RowValue::Whole,
-            Key::Cohort(choice) => RowValue::Cohort(choice),
-            Key::Texts(texts) => {
-                let part = |(index, text): (usize, Option<String>)| {
+            BreakdownValue::NoBreakdown => RowValue::NoBreakdown,
+            BreakdownValue::Cohort(choice) => RowValue::Cohort(choice),
+            BreakdownValue::Texts(texts) => {
+                let dimension = |(index, text): (usize, Option<String>)| {
                     let text = match bins.get(index).copied().flatten() {
-                        Some(bins) => text.and_then(|text| numeric(&text)).map(|number| bins.text(number)),
+                        Some(bins) => text.and_then(|text| numeric(&text)).map(|number| bins.label(number)),
                         None => text,
                     };
                     text.unwrap_or_else(|| NULL.to_owned())
                 };
-                RowValue::Texts(texts.into_iter().enumerate().map(part).collect())
+                RowValue::Texts(texts.into_iter().enumerate().map(dimension).collect())
             }
         };
         match rows.entry(value) {
@@ -189,55 +192,53 @@ fn values(mut counted: Vec<(Key, Vec<f64>)>, breakdown: Option<&Breakdown>) -> V
             }
         }
     }
-    rows.into_iter().map(|(value, data)| Row { value, data, kept: Vec::new() }).collect()
+    rows.into_iter().map(|(value, data)| ValueRow { value, data, kept: Vec::new() }).collect()
 }
 
 /// Equal-width bins over the numbers of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bins {
-    least: f64,
-    greatest: f64,
+    min: f64,
+    max: f64,
     count: u32,
 }
 
-fn bins_of(counted: &[(Key, Vec<f64>)], breakdown: Option<&Breakdown>) -> Vec<Option<Bins>> {
-    let Some(BreakdownBy::Dimensions { dimensions: parts, .. }) = breakdown.map(|breakdown| &breakdown.by)
-    else {
+fn compute_bins(counted: &[(BreakdownValue, Vec<f64>)], breakdown: Option<&Breakdown>) -> Vec<Option<Bins>> {
+    let Some(BreakdownBy::Dimensions { dimensions, .. }) = breakdown.map(|breakdown| &breakdown.by) else {
         return Vec::new();
     };
     let of = |(index, count): (usize, Option<u32>)| {
         let numbers = counted.iter().filter_map(|(key, _)| match key {
-            Key::Texts(texts) => texts.get(index)?.as_deref().and_then(numeric),
+            BreakdownValue::Texts(texts) => texts.get(index)?.as_deref().and_then(numeric),
             _ => None,
         });
-        let (least, greatest) = numbers
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), number| {
-                (least.min(number), greatest.max(number))
-            });
-        Some(Bins { least, greatest, count: count? })
+        let (min, max) = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), number| {
+            (min.min(number), max.max(number))
+        });
+        Some(Bins { min, max, count: count? })
     };
-    parts.iter().map(|part| part.bins).enumerate().map(of).collect()
+    dimensions.iter().map(|dimension| dimension.bins).enumerate().map(of).collect()
 }
 
 impl Bins {
     /// Lower and upper edge of a bin. The last bin's upper edge is raised by 0.01 to include the maximum.
     fn edges(self, bin: u32) -> (f64, f64) {
-        let width = (self.greatest - self.least) / f64::from(self.count);
-        let end = self.least + f64::from(bin + 1) * width;
+        let width = (self.max - self.min) / f64::from(self.count);
+        let end = self.min + f64::from(bin + 1) * width;
         let end = if bin + 1 == self.count { end + 0.01 } else { end };
-        (self.least + f64::from(bin) * width, end)
+        (self.min + f64::from(bin) * width, end)
     }
 
     /// The label of the bin that contains a number.
-    fn text(self, number: f64) -> String {
-        let width = (self.greatest - self.least) / f64::from(self.count);
+    fn label(self, number: f64) -> String {
+        let width = (self.max - self.min) / f64::from(self.count);
         // Because of rounding, the division may give a neighbour of the right bin.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "casts of floats saturate"
         )]
-        let near = if width > 0.0 { ((number - self.least) / width) as u32 } else { self.count };
+        let near = if width > 0.0 { ((number - self.min) / width) as u32 } else { self.count };
         let last = self.count - 1;
         let mut candidates = near.saturating_sub(1)..=near.saturating_add(1).min(last);
         let bin = candidates.find(|bin| {
@@ -245,17 +246,17 @@ impl Bins {
             from <= number && number < until
         });
         let (from, until) = self.edges(bin.unwrap_or(last));
-        format!("[{},{}]", plain(from), plain(until))
+        format!("[{},{}]", format_number(from), format_number(until))
     }
 }
 
 /// The shortest decimal form, without the sign of minus zero.
-fn plain(number: f64) -> String {
+fn format_number(number: f64) -> String {
     format!("{}", number + 0.0)
 }
 
 /// Parses the edges from a bin's label.
-pub(super) fn edges_of(text: &str) -> Option<(f64, f64)> {
+pub(super) fn parse_bin_label(text: &str) -> Option<(f64, f64)> {
     let (from, until) = text.strip_prefix('[')?.strip_suffix(']')?.split_once(',')?;
     Some((numeric(from)?, numeric(until)?))
 }

@@ -6,7 +6,7 @@ use crate::filter::Mask;
 use crate::scan::{Micros, Run};
 
 /// The rows of one series in one partition, and the buckets to count them in.
-pub(super) struct Counted<'a> {
+pub(super) struct UnsplitRows<'a> {
     /// Runs and the rows that pass the filters.
     pub(super) rows: &'a [(&'a Run, &'a Mask)],
     /// `None` counts everything in one bucket.
@@ -17,15 +17,15 @@ pub(super) struct Counted<'a> {
 
 /// How often a person counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Per {
+pub(super) enum CountOnce {
     /// Once in each bucket.
-    Bucket,
+    PerBucket,
     /// Once in the whole range, in its first bucket.
-    Person,
+    InRange,
 }
 
 /// Maximum size of the bit set over persons and buckets: 2^28 bits, 32 MiB.
-const SEEN_BITS: usize = 1 << 28;
+const BIT_SET_BITS: usize = 1 << 28;
 
 fn add_one(counts: &mut [u64], bucket: usize) {
     if let Some(count) = counts.get_mut(bucket) {
@@ -35,35 +35,35 @@ fn add_one(counts: &mut [u64], bucket: usize) {
 
 /// Maps an instant to its bucket without a branch on the instant, which the CPU could not predict.
 #[derive(Clone, Copy)]
-pub(super) struct Bucketing<'a> {
+pub(super) struct BucketLookup<'a> {
     finder: Finder<'a>,
     first: Micros,
     last: Micros,
     outside: usize,
 }
 
-impl<'a> Bucketing<'a> {
+impl<'a> BucketLookup<'a> {
     /// Instants within the inclusive bounds map to their bucket, all others to `outside`. Without buckets there is one.
     pub(super) fn new(buckets: Option<&'a Buckets>, bounds: (Micros, Micros), outside: usize) -> Self {
-        let nowhere = Self { finder: Finder::EVER, first: Micros::MAX, last: Micros::MIN, outside };
+        let empty = Self { finder: Finder::EVER, first: Micros::MAX, last: Micros::MIN, outside };
         match buckets.map_or(Some(Finder::EVER), Buckets::finder) {
             Some(finder) => Self { finder, first: bounds.0.max(finder.first()), last: bounds.1, outside },
-            None => nowhere,
+            None => empty,
         }
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "loops over rows keep its few numbers in registers")]
-    pub(super) fn of(self, time: Micros) -> usize {
+    pub(super) fn bucket_of(self, time: Micros) -> usize {
         let inside = (time >= self.first) & (time <= self.last);
-        let found = self.finder.find(time.max(self.first).min(self.last)).min(self.outside);
-        if inside { found } else { self.outside }
+        let bucket = self.finder.find(time.max(self.first).min(self.last)).min(self.outside);
+        if inside { bucket } else { self.outside }
     }
 }
 
-impl Counted<'_> {
+impl UnsplitRows<'_> {
     /// Adds the number of events to each bucket.
-    pub(super) fn events(&self, counts: &mut Vec<u64>) {
+    pub(super) fn count_events(&self, counts: &mut Vec<u64>) {
         let outside = counts.len();
         // Rows out of bounds are counted in an extra bucket behind the last one, which avoids an unpredictable branch.
         counts.push(0);
@@ -74,10 +74,10 @@ impl Counted<'_> {
     }
 
     /// Adds the number of distinct persons to each bucket. `actors` is the number of actors in the partition.
-    pub(super) fn persons(&self, per: Per, actors: usize, counts: &mut Vec<u64>) {
-        match (per, self.rows) {
-            (Per::Person, rows) => self.first_buckets(rows, actors, counts),
-            (Per::Bucket, [(run, mask)]) => {
+    pub(super) fn count_persons(&self, count_once: CountOnce, actors: usize, counts: &mut Vec<u64>) {
+        match (count_once, self.rows) {
+            (CountOnce::InRange, rows) => self.count_first_buckets(rows, actors, counts),
+            (CountOnce::PerBucket, [(run, mask)]) => {
                 let outside = counts.len();
                 counts.push(0);
                 // Rows of a run are sorted by actor and time, so rows with the same actor and bucket are adjacent.
@@ -89,16 +89,18 @@ impl Counted<'_> {
                 });
                 counts.truncate(outside);
             }
-            (Per::Bucket, _) if actors.saturating_mul(counts.len()) <= SEEN_BITS => self.seen(actors, counts),
-            (Per::Bucket, _) => self.sorted(counts),
+            (CountOnce::PerBucket, _) if actors.saturating_mul(counts.len()) <= BIT_SET_BITS => {
+                self.count_with_bit_set(actors, counts)
+            }
+            (CountOnce::PerBucket, _) => self.count_by_sorting(counts),
         }
     }
 
     /// Counts each person in its first bucket.
-    fn first_buckets(&self, rows: &[(&Run, &Mask)], actors: usize, counts: &mut [u64]) {
+    fn count_first_buckets(&self, rows: &[(&Run, &Mask)], actors: usize, counts: &mut [u64]) {
         let mut first = vec![usize::MAX; actors];
         for (run, mask) in rows {
-            self.each(run, mask, |actor, bucket| {
+            self.for_each_counted_row(run, mask, |actor, bucket| {
                 if let Some(first) = first.get_mut(actor as usize) {
                     *first = bucket.min(*first);
                 }
@@ -108,11 +110,11 @@ impl Counted<'_> {
     }
 
     /// Counts distinct persons per bucket with a bit set.
-    fn seen(&self, actors: usize, counts: &mut [u64]) {
+    fn count_with_bit_set(&self, actors: usize, counts: &mut [u64]) {
         let width = counts.len();
         let mut bits = vec![0_u64; (actors * width).div_ceil(64)];
         for (run, mask) in self.rows {
-            self.each(run, mask, |actor, bucket| {
+            self.for_each_counted_row(run, mask, |actor, bucket| {
                 let place = actor as usize * width + bucket;
                 let (word, bit) = (place / 64, 1 << (place % 64));
                 if let Some(word) = bits.get_mut(word)
@@ -126,11 +128,11 @@ impl Counted<'_> {
     }
 
     /// Counts distinct persons per bucket by sorting the pairs, for when the bit set would be too large.
-    fn sorted(&self, counts: &mut [u64]) {
+    fn count_by_sorting(&self, counts: &mut [u64]) {
         let mut pairs: Vec<(u32, u32)> = Vec::new();
         for (run, mask) in self.rows {
             let mut last = None;
-            self.each(run, mask, |actor, bucket| {
+            self.for_each_counted_row(run, mask, |actor, bucket| {
                 let pair = (actor, u32::try_from(bucket).unwrap_or(u32::MAX));
                 if last.replace(pair) != Some(pair) {
                     pairs.push(pair);
@@ -144,34 +146,34 @@ impl Counted<'_> {
     }
 
     /// Calls back with actor and bucket of every row; the bucket is `outside` for rows that do not count.
-    fn each_bucket(&self, run: &Run, mask: &Mask, outside: usize, mut back: impl FnMut(u32, usize)) {
+    fn each_bucket(&self, run: &Run, mask: &Mask, outside: usize, mut callback: impl FnMut(u32, usize)) {
         if *mask == Mask::Nothing || self.bounds.0 > self.bounds.1 {
             return;
         }
-        let bucketing = Bucketing::new(self.buckets, self.bounds, outside);
+        let bucket_lookup = BucketLookup::new(self.buckets, self.bounds, outside);
         let rows = run.actors.iter().zip(&run.times);
         match mask {
             Mask::Rows(passes) => {
                 for ((actor, time), passes) in rows.zip(passes) {
-                    back(*actor, if *passes { bucketing.of(*time) } else { outside });
+                    callback(*actor, if *passes { bucket_lookup.bucket_of(*time) } else { outside });
                 }
             }
-            _ => rows.for_each(|(actor, time)| back(*actor, bucketing.of(*time))),
+            _ => rows.for_each(|(actor, time)| callback(*actor, bucket_lookup.bucket_of(*time))),
         }
     }
 
     /// Calls back with actor and bucket of each row that counts.
-    fn each(&self, run: &Run, mask: &Mask, mut back: impl FnMut(u32, usize)) {
+    fn for_each_counted_row(&self, run: &Run, mask: &Mask, mut callback: impl FnMut(u32, usize)) {
         let (first, last) = self.bounds;
         let mut row = |actor: u32, time: Micros| {
             if time < first || time > last {
                 return;
             }
             match self.buckets {
-                None => back(actor, 0),
+                None => callback(actor, 0),
                 Some(buckets) => {
                     if let Some(bucket) = buckets.index(time) {
-                        back(actor, bucket);
+                        callback(actor, bucket);
                     }
                 }
             }

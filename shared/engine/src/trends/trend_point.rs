@@ -20,7 +20,7 @@ pub struct TrendPoint {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
+pub(crate) fn parse_point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
     let given = |key: &str| request.get(key).filter(|value| !value.is_null());
     let series = match (given("entity_order"), given("entity_id")) {
         (Some(order), _) => parse_integer(order).and_then(|order| usize::try_from(order).ok()),
@@ -31,30 +31,33 @@ pub(crate) fn point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcRe
     };
     let series = series.filter(|series| *series < query.series.len());
     let series = series.ok_or_else(|| CalcError::invalid("entity_order", "There is no such series."))?;
-    let value = given("breakdown_value").map(|value| texts(query, value)).transpose()?;
+    let value = given("breakdown_value").map(|value| parse_texts(query, value)).transpose()?;
     let kept = match given("breakdown_kept") {
         None => None,
         Some(kept) => {
-            let list = decoded(kept);
-            let list = list.as_array().ok_or_else(|| wrong("breakdown_kept"))?;
-            Some(list.iter().map(|value| texts(query, value)).collect::<CalcResult<Vec<_>>>()?)
+            let list = decode_list(kept);
+            let list = list.as_array().ok_or_else(|| invalid_value("breakdown_kept"))?;
+            Some(list.iter().map(|value| parse_texts(query, value)).collect::<CalcResult<Vec<_>>>()?)
         }
     };
     if kept.is_some() && value.is_none() {
-        return Err(wrong("breakdown_value"));
+        return Err(invalid_value("breakdown_value"));
     }
     Ok(TrendPoint { series, value, kept })
 }
 
 /// Parses a breakdown value to its texts.
-fn texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
+fn parse_texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
     let attr = "breakdown_value";
-    let text = |value: &Value| text_of(value).map(Cow::into_owned).ok_or_else(|| wrong(attr));
+    let text = |value: &Value| text_of(value).map(Cow::into_owned).ok_or_else(|| invalid_value(attr));
     match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => Err(CalcError::invalid(attr, "The question has no breakdown.")),
         Some(BreakdownBy::Dimensions { form: BreakdownForm::Several, dimensions: parts }) => {
-            let list = decoded(value);
-            let list = list.as_array().filter(|list| list.len() == parts.len()).ok_or_else(|| wrong(attr))?;
+            let list = decode_list(value);
+            let list = list
+                .as_array()
+                .filter(|list| list.len() == parts.len())
+                .ok_or_else(|| invalid_value(attr))?;
             list.iter().map(text).collect()
         }
         Some(_) => Ok(vec![text(value)?]),
@@ -62,13 +65,13 @@ fn texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
 }
 
 /// Decodes a list that may be a JSON string.
-fn decoded(value: &Value) -> Value {
+fn decode_list(value: &Value) -> Value {
     match value {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
         other => other.clone(),
     }
 }
 
-fn wrong(attr: &str) -> CalcError {
+fn invalid_value(attr: &str) -> CalcError {
     CalcError::invalid(attr, "Not a value of the breakdown.")
 }

@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
+use super::breakdown_values::BreakdownLayer;
+use super::bucket_mapping::{BucketMapping, BucketSpan};
 use super::dense;
-use super::keys::Layer;
-use super::numbers::Numbers;
-use super::slot::{Slot, Slots};
-use super::state::{Crowd, Seen, Tally};
+use super::partial_result::{Accumulator, DistinctEntry, DistinctSet};
+use super::statistics::StatisticState;
 use crate::dictionary::text_id;
 use crate::error::CalcResult;
 use crate::facts::{group_column, session_column};
@@ -24,7 +24,7 @@ use crate::work::WorkBudget;
 
 /// A compiled series.
 #[derive(Debug, Clone)]
-pub(super) struct Counter {
+pub(super) struct SeriesCounter {
     /// Matches the events of the series.
     pub(super) matcher: Matcher,
     /// The same without the series' filters; only for first-time math.
@@ -38,27 +38,27 @@ pub(super) struct Counter {
 }
 
 /// The rows of one series in one partition.
-pub(super) struct Rows<'a> {
+pub(super) struct SeriesRows<'a> {
     /// Runs, the rows that pass the filters, and the breakdown layers.
-    pub(super) list: Vec<(&'a Run, Mask, &'a [Layer])>,
+    pub(super) list: Vec<(&'a Run, Mask, &'a [BreakdownLayer])>,
     /// Number of actors in the partition.
     pub(super) actors: usize,
 }
 
 /// A counted row in one of its layers.
-pub(super) struct Row {
+pub(super) struct CountedRow {
     /// Index of its run in the list, and of the row in the run.
-    pub(super) at: (usize, usize),
+    pub(super) position: (usize, usize),
     pub(super) actor: u32,
     time: Micros,
-    pub(super) slot: Slot,
-    pub(super) key: u32,
+    pub(super) span: BucketSpan,
+    pub(super) value_code: u32,
 }
 
 /// Accumulators by the code of the breakdown value.
-pub(super) type Tallies = HashMap<u32, Tally>;
+pub(super) type Accumulators = HashMap<u32, Accumulator>;
 
-impl Counter {
+impl SeriesCounter {
     /// Compiles a series; `None` if its action does not exist.
     pub(super) fn new(series: &Series, math: Math, compiler: &mut Compiler<'_>) -> CalcResult<Option<Self>> {
         let attr = "properties";
@@ -75,7 +75,7 @@ impl Counter {
             Math::FirstTime => Matcher::new(&series.event_or_action, &Filter::none(), compiler, attr)?,
             _ => None,
         };
-        for key in reads(&math) {
+        for key in required_columns(&math) {
             compiler.read(&key, series.event_or_action.list_name())?;
         }
         let multiplier = series.math_arguments.multiplier.unwrap_or(1.0);
@@ -91,70 +91,80 @@ impl Counter {
     }
 
     /// Aggregates the rows. With `first`, a person counts only in its first bucket.
-    pub(super) fn tallies(
+    pub(super) fn aggregate(
         &self,
-        rows: &Rows<'_>,
-        slots: &Slots<'_>,
-        (width, first): (usize, bool),
+        rows: &SeriesRows<'_>,
+        mapping: &BucketMapping<'_>,
+        (width, first_bucket_only): (usize, bool),
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Tallies> {
+    ) -> CalcResult<Accumulators> {
         Ok(match &self.math {
             Math::Unique(UniqueBy::Actor) | Math::Rolling(_, UniqueBy::Actor) => {
-                dense::actors(rows, slots, (width, first), work)?
+                dense::count_actors(rows, mapping, (width, first_bucket_only), work)?
             }
-            Math::Unique(who) | Math::Rolling(_, who) => seen(rows, slots, *who, work)?,
-            Math::PerActor(statistic) => per_actor(rows, slots, *statistic, work)?,
-            Math::Property(_, NumberSource::SessionDuration) => durations(rows, slots, work)?,
+            Math::Unique(unique_by) | Math::Rolling(_, unique_by) => {
+                distinct_entities(rows, mapping, *unique_by, work)?
+            }
+            Math::PerActor(statistic) => per_actor(rows, mapping, *statistic, work)?,
+            Math::Property(_, NumberSource::SessionDuration) => session_durations(rows, mapping, work)?,
             Math::Property(statistic, source) => {
-                dense::numbers(rows, slots, width, (*statistic, &row_key(source)), work)?
+                dense::aggregate_numbers(rows, mapping, width, (*statistic, &row_key(source)), work)?
             }
-            Math::FirstTime => self.first_times(rows, slots, width, work)?,
-            Math::Expression(_) => self.aggregates(rows, slots, work)?,
-            Math::Total => dense::all_events(rows, slots, width, work)?,
+            Math::FirstTime => self.count_first_times(rows, mapping, width, work)?,
+            Math::Expression(_) => self.aggregate_expression(rows, mapping, work)?,
+            Math::Total => dense::count_all_events(rows, mapping, width, work)?,
         })
     }
 
-    fn aggregates(&self, rows: &Rows<'_>, slots: &Slots<'_>, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
-        let mut tallies = Tallies::new();
-        let Some(aggregation) = &self.aggregation else { return Ok(tallies) };
+    fn aggregate_expression(
+        &self,
+        rows: &SeriesRows<'_>,
+        mapping: &BucketMapping<'_>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Accumulators> {
+        let mut accumulators = Accumulators::new();
+        let Some(aggregation) = &self.aggregation else { return Ok(accumulators) };
         let inputs = rows.list.iter().map(|(run, ..)| aggregation.inputs(run, work));
         let inputs: Vec<_> = inputs.collect::<CalcResult<_>>()?;
-        each(rows, slots, work, |row| {
-            let (place, at) = row.at;
-            let tally = tallies.entry(row.key).or_insert_with(|| Tally::Aggregates(HashMap::new()));
-            if let (Tally::Aggregates(buckets), Some(inputs)) = (tally, inputs.get(place)) {
-                aggregation.add(buckets.entry(row.slot.from).or_default(), inputs, at);
+        for_each_row(rows, mapping, work, |row| {
+            let (run_index, row_index) = row.position;
+            let accumulator =
+                accumulators.entry(row.value_code).or_insert_with(|| Accumulator::Aggregates(HashMap::new()));
+            if let (Accumulator::Aggregates(buckets), Some(inputs)) = (accumulator, inputs.get(run_index)) {
+                aggregation.add(buckets.entry(row.span.from).or_default(), inputs, row_index);
             }
         })?;
-        Ok(tallies)
+        Ok(accumulators)
     }
 
     /// Counts the first event of each person if it passes the filters.
-    fn first_times(
+    fn count_first_times(
         &self,
-        rows: &Rows<'_>,
-        slots: &Slots<'_>,
+        rows: &SeriesRows<'_>,
+        mapping: &BucketMapping<'_>,
         width: usize,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Tallies> {
-        let firsts = self.first_time_rows(rows, slots, work)?;
-        dense::events(rows, slots, width, work, |row| firsts.get(row.actor as usize) == Some(&Some(row.at)))
+    ) -> CalcResult<Accumulators> {
+        let first_rows = self.first_time_rows(rows, mapping, work)?;
+        dense::count_events(rows, mapping, width, work, |row| {
+            first_rows.get(row.actor as usize) == Some(&Some(row.position))
+        })
     }
 
     /// By actor: the row that counts, as run index and row index. Among the rows that pass the filters at the time of the
     /// actor's first event, it is the one that arrived first.
     fn first_time_rows(
         &self,
-        rows: &Rows<'_>,
-        slots: &Slots<'_>,
+        rows: &SeriesRows<'_>,
+        mapping: &BucketMapping<'_>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Option<(usize, usize)>>> {
         let mut earliest = vec![Micros::MAX; rows.actors];
         if let Some(unfiltered) = &self.unfiltered {
             for (run, ..) in &rows.list {
                 let mask = unfiltered.mask(run, work)?;
-                each_of(run, &mask, work, |row| {
-                    if run.times[row] <= slots.bounds.1
+                for_each_passing(run, &mask, work, |row| {
+                    if run.times[row] <= mapping.bounds.1
                         && let Some(known) = earliest.get_mut(run.actors[row] as usize)
                     {
                         *known = run.times[row].min(*known);
@@ -162,52 +172,55 @@ impl Counter {
                 })?;
             }
         }
-        let mut firsts: Vec<Option<(Seq, (usize, usize))>> = vec![None; rows.actors];
-        each(rows, slots, work, |row| {
+        let mut first_rows: Vec<Option<(Seq, (usize, usize))>> = vec![None; rows.actors];
+        for_each_row(rows, mapping, work, |row| {
             let actor = row.actor as usize;
             if earliest.get(actor) != Some(&row.time) {
                 return;
             }
-            let (place, at) = row.at;
-            let seq = rows.list.get(place).map_or(Seq::MAX, |(run, ..)| run.order.at(at));
-            if let Some(first) = firsts.get_mut(actor)
+            let (run_index, row_index) = row.position;
+            let seq = rows.list.get(run_index).map_or(Seq::MAX, |(run, ..)| run.order.at(row_index));
+            if let Some(first) = first_rows.get_mut(actor)
                 && first.is_none_or(|(known, _)| seq < known)
             {
-                *first = Some((seq, row.at));
+                *first = Some((seq, row.position));
             }
         })?;
-        Ok(firsts.into_iter().map(|first| first.map(|(_, at)| at)).collect())
+        Ok(first_rows.into_iter().map(|first| first.map(|(_, at)| at)).collect())
     }
 
     /// Calls back with every counted row: run index and row index, and the code of its breakdown value.
-    pub(super) fn each_counted(
+    pub(super) fn for_each_counted(
         &self,
-        rows: &Rows<'_>,
-        slots: &Slots<'_>,
+        rows: &SeriesRows<'_>,
+        mapping: &BucketMapping<'_>,
         work: &WorkBudget<'_>,
-        mut back: impl FnMut((usize, usize), u32),
+        mut callback: impl FnMut((usize, usize), u32),
     ) -> CalcResult<()> {
-        let firsts = match self.math {
-            Math::FirstTime => Some(self.first_time_rows(rows, slots, work)?),
+        let first_rows = match self.math {
+            Math::FirstTime => Some(self.first_time_rows(rows, mapping, work)?),
             _ => None,
         };
         let group = match self.math {
             Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
-                Some(ids(rows, &group_column(index), None, work)?)
+                Some(hash_column(rows, &group_column(index), None, work)?)
             }
             _ => None,
         };
-        each(rows, slots, work, |row| {
-            let first =
-                firsts.as_ref().is_none_or(|firsts| firsts.get(row.actor as usize) == Some(&Some(row.at)));
-            if first && group.as_ref().is_none_or(|ids| ids[row.at.0].of(row.at.1).is_some()) {
-                back(row.at, row.key);
+        for_each_row(rows, mapping, work, |row| {
+            let is_counted = first_rows
+                .as_ref()
+                .is_none_or(|first_rows| first_rows.get(row.actor as usize) == Some(&Some(row.position)));
+            if is_counted
+                && group.as_ref().is_none_or(|ids| ids[row.position.0].get(row.position.1).is_some())
+            {
+                callback(row.position, row.value_code);
             }
         })
     }
 }
 
-fn reads(math: &Math) -> Vec<RowKey> {
+fn required_columns(math: &Math) -> Vec<RowKey> {
     match math {
         Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
             vec![RowKey::Event(group_column(*index))]
@@ -231,17 +244,22 @@ fn row_key(source: &NumberSource) -> RowKey {
 
 /// Calls back with the indexes of the rows that pass a mask.
 #[inline]
-fn each_of(run: &Run, mask: &Mask, work: &WorkBudget<'_>, mut back: impl FnMut(usize)) -> CalcResult<()> {
+fn for_each_passing(
+    run: &Run,
+    mask: &Mask,
+    work: &WorkBudget<'_>,
+    mut callback: impl FnMut(usize),
+) -> CalcResult<()> {
     let rows = run.actors.len();
-    for start in (0..rows).step_by(ROWS_AT_ONCE) {
-        let chunk = start..rows.min(start + ROWS_AT_ONCE);
-        work.consume(ROWS_AT_ONCE)?;
+    for start in (0..rows).step_by(ROWS_PER_CHECK) {
+        let chunk = start..rows.min(start + ROWS_PER_CHECK);
+        work.consume(ROWS_PER_CHECK)?;
         match mask {
             Mask::Nothing => return Ok(()),
-            Mask::Every => chunk.for_each(&mut back),
+            Mask::Every => chunk.for_each(&mut callback),
             Mask::Rows(passes) => {
                 let passes = passes.get(chunk.clone()).unwrap_or_default();
-                chunk.zip(passes).filter(|(_, passes)| **passes).for_each(|(row, _)| back(row));
+                chunk.zip(passes).filter(|(_, passes)| **passes).for_each(|(row, _)| callback(row));
             }
         }
     }
@@ -249,17 +267,17 @@ fn each_of(run: &Run, mask: &Mask, work: &WorkBudget<'_>, mut back: impl FnMut(u
 }
 
 /// Rows per work unit consumption and check for cancellation.
-const ROWS_AT_ONCE: usize = 1 << 14;
+const ROWS_PER_CHECK: usize = 1 << 14;
 
 /// Calls back with every row that counts in some bucket, once per layer.
 #[inline]
-pub(super) fn each(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+pub(super) fn for_each_row(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     work: &WorkBudget<'_>,
-    mut back: impl FnMut(Row),
+    mut callback: impl FnMut(CountedRow),
 ) -> CalcResult<()> {
-    for (place, (run, mask, layers)) in rows.list.iter().enumerate() {
+    for (run_index, (run, mask, layers)) in rows.list.iter().enumerate() {
         for layer in *layers {
             let members;
             let mask = match &layer.mask {
@@ -269,10 +287,16 @@ pub(super) fn each(
                     &members
                 }
             };
-            each_of(run, mask, work, |row| {
+            for_each_passing(run, mask, work, |row| {
                 let (actor, time) = (run.actors[row], run.times[row]);
-                if let Some(slot) = slots.at(time) {
-                    back(Row { at: (place, row), actor, time, slot, key: layer.codes.of(row) });
+                if let Some(span) = mapping.span_at(time) {
+                    callback(CountedRow {
+                        position: (run_index, row),
+                        actor,
+                        time,
+                        span,
+                        value_code: layer.codes.code_of(row),
+                    });
                 }
             })?;
         }
@@ -281,82 +305,98 @@ pub(super) fn each(
 }
 
 fn per_actor(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     statistic: Statistic,
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
+) -> CalcResult<Accumulators> {
     let mut places: Vec<(u32, u32, u32)> = Vec::new();
-    each(rows, slots, work, |row| places.push((row.key, row.slot.from, row.actor)))?;
+    for_each_row(rows, mapping, work, |row| places.push((row.value_code, row.span.from, row.actor)))?;
     places.sort_unstable();
-    let mut tallies = Tallies::new();
-    for of_one in places.chunk_by(|left, right| left == right) {
-        work.consume(of_one.len())?;
-        let Some((key, bucket, _)) = of_one.first() else { continue };
+    let mut accumulators = Accumulators::new();
+    for actor_rows in places.chunk_by(|left, right| left == right) {
+        work.consume(actor_rows.len())?;
+        let Some((key, bucket, _)) = actor_rows.first() else { continue };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-        push(&mut tallies, *key, *bucket, statistic, Some(of_one.len() as f64));
+        push_number(&mut accumulators, *key, *bucket, statistic, Some(actor_rows.len() as f64));
     }
-    Ok(tallies)
+    Ok(accumulators)
 }
 
 /// Adds a number. A breakdown value without numbers gets an empty accumulator.
-fn push(tallies: &mut Tallies, key: u32, bucket: u32, statistic: Statistic, number: Option<f64>) {
-    let tally = tallies.entry(key).or_insert_with(|| Tally::Numbers(HashMap::new()));
-    if let (Tally::Numbers(buckets), Some(number)) = (tally, number) {
-        buckets.entry(bucket).or_insert_with(|| Numbers::new(statistic)).push(number);
+fn push_number(
+    accumulators: &mut Accumulators,
+    value_code: u32,
+    bucket: u32,
+    statistic: Statistic,
+    number: Option<f64>,
+) {
+    let accumulator =
+        accumulators.entry(value_code).or_insert_with(|| Accumulator::Statistics(HashMap::new()));
+    if let (Accumulator::Statistics(buckets), Some(number)) = (accumulator, number) {
+        buckets.entry(bucket).or_insert_with(|| StatisticState::new(statistic)).push(number);
     }
 }
 
-fn seen(rows: &Rows<'_>, slots: &Slots<'_>, who: UniqueBy, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
-    let ids = match who {
-        UniqueBy::Group(index) => ids(rows, &group_column(index), None, work)?,
-        _ => ids(rows, &session_column(), Some(0), work)?,
+fn distinct_entities(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    unique_by: UniqueBy,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Accumulators> {
+    let ids = match unique_by {
+        UniqueBy::Group(index) => hash_column(rows, &group_column(index), None, work)?,
+        _ => hash_column(rows, &session_column(), Some(0), work)?,
     };
-    gather_seen(rows, slots, work, |row| Some((ids[row.at.0].of(row.at.1)?, None)))
+    collect_distinct(rows, mapping, work, |row| Some((ids[row.position.0].get(row.position.1)?, None)))
 }
 
 /// The duration of each session, once per bucket.
-fn durations(rows: &Rows<'_>, slots: &Slots<'_>, work: &WorkBudget<'_>) -> CalcResult<Tallies> {
-    let ids = ids(rows, &session_column(), None, work)?;
+fn session_durations(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Accumulators> {
+    let ids = hash_column(rows, &session_column(), None, work)?;
     let key = row_key(&NumberSource::SessionDuration);
-    let lengths = rows.list.iter().map(|(run, ..)| Coded::new(run.column(&key), number_of, work));
+    let lengths = rows.list.iter().map(|(run, ..)| DecodedColumn::new(run.column(&key), number_of, work));
     let lengths: Vec<_> = lengths.collect::<CalcResult<_>>()?;
-    gather_seen(rows, slots, work, |row| {
-        let (place, at) = row.at;
-        Some(match (ids[place].of(at), lengths[place].of(at)) {
+    collect_distinct(rows, mapping, work, |row| {
+        let (run_index, row_index) = row.position;
+        Some(match (ids[run_index].get(row_index), lengths[run_index].get(row_index)) {
             (Some(id), Some(length)) => (id, Some(length)),
             _ => (0, None),
         })
     })
 }
 
-fn gather_seen(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+fn collect_distinct(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     work: &WorkBudget<'_>,
-    who: impl Fn(&Row) -> Option<(u128, Option<f64>)>,
-) -> CalcResult<Tallies> {
-    let mut by_key: HashMap<u32, Vec<Seen>> = HashMap::new();
-    each(rows, slots, work, |row| {
-        let Some((id, number)) = who(&row) else { return };
-        let seen = by_key.entry(row.key).or_default();
-        let one = Seen { id, slot: row.slot, number };
-        if seen.last() != Some(&one) {
-            seen.push(one);
+    identify: impl Fn(&CountedRow) -> Option<(u128, Option<f64>)>,
+) -> CalcResult<Accumulators> {
+    let mut by_key: HashMap<u32, Vec<DistinctEntry>> = HashMap::new();
+    for_each_row(rows, mapping, work, |row| {
+        let Some((id, number)) = identify(&row) else { return };
+        let entries = by_key.entry(row.value_code).or_default();
+        let entry = DistinctEntry { id, span: row.span, number };
+        if entries.last() != Some(&entry) {
+            entries.push(entry);
         }
     })?;
-    let tally = |(key, seen): (u32, Vec<Seen>)| {
-        work.consume(seen.len())?;
-        Ok((key, Tally::Seen(Crowd::new(seen))))
+    let accumulator = |(key, entries): (u32, Vec<DistinctEntry>)| {
+        work.consume(entries.len())?;
+        Ok((key, Accumulator::Distinct(DistinctSet::new(entries))))
     };
-    by_key.into_iter().map(tally).collect()
+    by_key.into_iter().map(accumulator).collect()
 }
 
 /// Work units of decoding one value, in addition to the bytes of its text.
-const PER_VALUE: usize = 16;
+const WORK_PER_VALUE: usize = 16;
 
 /// A column whose dictionary values are converted to another type.
-pub(super) struct Coded<'a, T> {
+pub(super) struct DecodedColumn<'a, T> {
     codes: &'a [u32],
     column: &'a [serde_json::Value],
     /// Converted values by code. `None` if there are fewer rows than values; then values are converted row by row.
@@ -366,7 +406,7 @@ pub(super) struct Coded<'a, T> {
     missing: Option<T>,
 }
 
-impl<'a, T: Copy> Coded<'a, T> {
+impl<'a, T: Copy> DecodedColumn<'a, T> {
     pub(super) fn new(
         column: Option<&'a Column>,
         read: fn(&serde_json::Value) -> Option<T>,
@@ -376,7 +416,7 @@ impl<'a, T: Copy> Coded<'a, T> {
             column.map_or((&[], &[]), |column| (&column.codes, &column.values));
         let read_all = || {
             let values = column.iter().map(|value| {
-                work.consume(PER_VALUE + text_length(value))?;
+                work.consume(WORK_PER_VALUE + text_length(value))?;
                 Ok(read(value))
             });
             values.collect::<CalcResult<Vec<_>>>()
@@ -386,7 +426,7 @@ impl<'a, T: Copy> Coded<'a, T> {
     }
 
     #[inline]
-    pub(super) fn of(&self, row: usize) -> Option<T> {
+    pub(super) fn get(&self, row: usize) -> Option<T> {
         let code = self.codes.get(row).and_then(|code| usize::try_from(*code).ok());
         let value = code.and_then(|code| match &self.values {
             Some(values) => values.get(code).copied().flatten(),
@@ -397,15 +437,16 @@ impl<'a, T: Copy> Coded<'a, T> {
 }
 
 /// By run: the 128-bit hashes of a column's texts. Empty texts are missing values.
-fn ids<'a>(
-    rows: &Rows<'a>,
+fn hash_column<'a>(
+    rows: &SeriesRows<'a>,
     key: &ColumnKey,
     missing: Option<u128>,
     work: &WorkBudget<'_>,
-) -> CalcResult<Vec<Coded<'a, u128>>> {
+) -> CalcResult<Vec<DecodedColumn<'a, u128>>> {
     fn id(value: &serde_json::Value) -> Option<u128> {
         text_of(value).filter(|text| !text.is_empty()).map(|text| text_id(&text))
     }
-    let of_run = |run: &'a Run| Ok(Coded { missing, ..Coded::new(run.columns.get(key), id, work)? });
+    let of_run =
+        |run: &'a Run| Ok(DecodedColumn { missing, ..DecodedColumn::new(run.columns.get(key), id, work)? });
     rows.list.iter().map(|(run, ..)| of_run(run)).collect()
 }

@@ -19,7 +19,7 @@ const DAY: Micros = 86_400_000_000;
 
 /// The consecutive buckets `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot {
+pub(super) struct BucketSpan {
     pub(super) from: u32,
     pub(super) until: u32,
 }
@@ -38,35 +38,36 @@ pub(super) struct Period {
 
 /// Maps instants to buckets for one series in one period.
 #[derive(Debug, Clone)]
-pub(super) struct Slots<'a> {
+pub(super) struct BucketMapping<'a> {
     /// First and last instant to count.
     pub(super) bounds: (Micros, Micros),
     /// `None` for a total.
     pub(super) buckets: Option<&'a Buckets>,
-    look: Look,
+    rolling_window: RollingWindow,
 }
 
+/// How far the buckets look back.
 #[derive(Debug, Clone)]
-enum Look {
+enum RollingWindow {
     /// No rolling window: an event counts in the bucket of its time.
-    Here,
+    None,
     /// A window of this many microseconds that ends with the bucket; times are truncated to the interval. The last field
     /// holds the starts of the buckets.
-    Back(Interval, Micros, Vec<Micros>),
+    Clock(Interval, Micros, Vec<Micros>),
     /// A window of days that ends with the first day of the bucket.
-    BackDays(BackDays),
+    Days(DayWindow),
 }
 
 /// A rolling window of days over buckets of days, weeks or months.
 #[derive(Debug, Clone)]
-struct BackDays {
+struct DayWindow {
     days: u64,
     zone: Tz,
     starts: Vec<NaiveDate>,
     /// The first instants of the days, from the first counted one to the last.
-    mornings: Places,
+    day_starts: Places,
     /// By day: its buckets. `None` for days with a clock change, whose instants do not all follow their first one.
-    slots: Vec<Option<Slot>>,
+    spans: Vec<Option<BucketSpan>>,
 }
 
 impl Period {
@@ -81,139 +82,145 @@ impl Period {
     }
 
     /// The bucket mapping of a series with this aggregation.
-    pub(super) fn slots(&self, math: &Math) -> Slots<'_> {
-        let (first, look) = match math {
+    pub(super) fn bucket_mapping(&self, math: &Math) -> BucketMapping<'_> {
+        let (first, rolling_window) = match math {
             Math::Rolling(days, _) => {
                 let end = if self.total { self.range.to } else { self.range.from };
                 let first = days_before(end, *days).timestamp_micros();
-                (first, self.look_back(*days, first))
+                (first, self.rolling_window(*days, first))
             }
-            Math::PerActor(_) => (self.range.from.timestamp_micros(), Look::Here),
-            _ => (self.range.first.timestamp_micros(), Look::Here),
+            Math::PerActor(_) => (self.range.from.timestamp_micros(), RollingWindow::None),
+            _ => (self.range.first.timestamp_micros(), RollingWindow::None),
         };
-        Slots { bounds: (first, self.last), buckets: (!self.total).then_some(&self.buckets), look }
+        BucketMapping {
+            bounds: (first, self.last),
+            buckets: (!self.total).then_some(&self.buckets),
+            rolling_window,
+        }
     }
 
     /// The whole range as one bucket, up to its exact end: the range of a people link.
-    pub(super) fn whole(&self) -> Slots<'_> {
+    pub(super) fn whole_range(&self) -> BucketMapping<'_> {
         let bounds = (self.range.first.timestamp_micros(), self.range.to.timestamp_micros());
-        Slots { bounds, buckets: None, look: Look::Here }
+        BucketMapping { bounds, buckets: None, rolling_window: RollingWindow::None }
     }
 
-    fn look_back(&self, days: u16, first: Micros) -> Look {
+    fn rolling_window(&self, days: u16, first: Micros) -> RollingWindow {
         let starts = self.buckets.starts();
         if self.total {
-            Look::Here
+            RollingWindow::None
         } else if self.interval.is_clock() {
             let starts = starts.iter().map(DateTime::timestamp_micros).collect();
-            Look::Back(self.interval, Micros::from(days) * DAY, starts)
+            RollingWindow::Clock(self.interval, Micros::from(days) * DAY, starts)
         } else {
             let starts = starts.iter().map(DateTime::date_naive).collect();
             let zone = self.range.from.timezone();
-            Look::BackDays(BackDays::new(u64::from(days), zone, starts, (first, self.last)))
+            RollingWindow::Days(DayWindow::new(u64::from(days), zone, starts, (first, self.last)))
         }
     }
 
     /// By bucket: the time range that it counts, inclusive, for its people link.
-    pub(super) fn spans(&self, math: &Math, running: bool) -> Vec<(Micros, Micros)> {
-        let slots = self.slots(math);
-        let own = self.buckets.spans(slots.bounds.0, self.last);
-        let start = |index: usize, from: Micros| match &slots.look {
-            _ if running => slots.bounds.0,
-            Look::Here => from,
-            Look::Back(_, length, starts) => {
+    pub(super) fn time_ranges(&self, math: &Math, running: bool) -> Vec<(Micros, Micros)> {
+        let mapping = self.bucket_mapping(math);
+        let bucket_ranges = self.buckets.spans(mapping.bounds.0, self.last);
+        let start = |index: usize, from: Micros| match &mapping.rolling_window {
+            _ if running => mapping.bounds.0,
+            RollingWindow::None => from,
+            RollingWindow::Clock(_, length, starts) => {
                 let step = if self.interval == Interval::Minute { DAY / 1440 } else { DAY / 24 };
                 starts.get(index).map_or(from, |start| start + step - length)
             }
-            Look::BackDays(BackDays { days, zone, starts, .. }) => starts.get(index).map_or(from, |day| {
-                let day = day.checked_sub_days(Days::new(days - 1)).unwrap_or(*day);
-                zone::day_start(day, *zone).timestamp_micros()
-            }),
+            RollingWindow::Days(DayWindow { days, zone, starts, .. }) => {
+                starts.get(index).map_or(from, |day| {
+                    let day = day.checked_sub_days(Days::new(days - 1)).unwrap_or(*day);
+                    zone::day_start(day, *zone).timestamp_micros()
+                })
+            }
         };
-        let end = |index: usize, to: Micros| match &slots.look {
-            Look::BackDays(BackDays { zone, starts, .. }) => starts.get(index).map_or(to, |day| {
+        let end = |index: usize, to: Micros| match &mapping.rolling_window {
+            RollingWindow::Days(DayWindow { zone, starts, .. }) => starts.get(index).map_or(to, |day| {
                 let next = day.checked_add_days(Days::new(1)).unwrap_or(*day);
                 to.min(zone::day_start(next, *zone).timestamp_micros() - 1)
             }),
             _ => to,
         };
         let span = |(index, (from, to)): (usize, (Micros, Micros))| {
-            (start(index, from).max(slots.bounds.0), end(index, to))
+            (start(index, from).max(mapping.bounds.0), end(index, to))
         };
-        own.into_iter().enumerate().map(span).collect()
+        bucket_ranges.into_iter().enumerate().map(span).collect()
     }
 }
 
-impl Slots<'_> {
+impl BucketMapping<'_> {
     /// Whether each event counts only in the bucket of its time.
-    pub(super) fn is_here(&self) -> bool {
-        matches!(self.look, Look::Here)
+    pub(super) fn is_one_to_one(&self) -> bool {
+        matches!(self.rolling_window, RollingWindow::None)
     }
 
     /// The buckets that count an instant.
     #[inline]
-    pub(super) fn at(&self, time: Micros) -> Option<Slot> {
+    pub(super) fn span_at(&self, time: Micros) -> Option<BucketSpan> {
         if time < self.bounds.0 || time > self.bounds.1 {
             return None;
         }
-        let Some(buckets) = self.buckets else { return Some(Slot { from: 0, until: 1 }) };
-        let (from, until) = match &self.look {
-            Look::Here => buckets.index(time).map(|index| (index, index + 1))?,
-            Look::Back(interval, length, starts) => {
+        let Some(buckets) = self.buckets else { return Some(BucketSpan { from: 0, until: 1 }) };
+        let (from, until) = match &self.rolling_window {
+            RollingWindow::None => buckets.index(time).map(|index| (index, index + 1))?,
+            RollingWindow::Clock(interval, length, starts) => {
                 let zone = buckets.starts().first()?.timezone();
                 let unit = crate::dates::range::floor(zone::from_micros(time, zone), *interval);
                 let unit = unit.timestamp_micros();
                 let within = |edge: Micros| starts.partition_point(|start| *start < edge);
                 (within(unit), within(unit + length))
             }
-            Look::BackDays(back) => return back.at(time).filter(Slot::is_some),
+            RollingWindow::Days(window) => return window.span_at(time).filter(BucketSpan::is_not_empty),
         };
-        let slot = Slot { from: u32::try_from(from).ok()?, until: u32::try_from(until).ok()? };
-        slot.is_some().then_some(slot)
+        let span = BucketSpan { from: u32::try_from(from).ok()?, until: u32::try_from(until).ok()? };
+        span.is_not_empty().then_some(span)
     }
 }
 
-impl Slot {
+impl BucketSpan {
     /// Whether it contains a bucket.
-    fn is_some(&self) -> bool {
+    fn is_not_empty(&self) -> bool {
         self.from < self.until
     }
 }
 
-impl BackDays {
+impl DayWindow {
     /// Precomputes the buckets of the days between two instants.
     fn new(days: u64, zone: Tz, starts: Vec<NaiveDate>, (first, last): (Micros, Micros)) -> Self {
-        let mut back = Self { days, zone, starts, mornings: Places::default(), slots: Vec::new() };
-        let mut mornings = Vec::new();
+        let mut window = Self { days, zone, starts, day_starts: Places::default(), spans: Vec::new() };
+        let mut day_starts = Vec::new();
         let mut day = zone::from_micros(first, zone).date_naive();
-        let mut morning = zone::day_start(day, zone);
+        let mut day_start = zone::day_start(day, zone);
         // The table covers at most as many days as there may be buckets; later days are computed on demand.
-        while morning.timestamp_micros() <= last && back.slots.len() <= limits::BUCKETS {
+        while day_start.timestamp_micros() <= last && window.spans.len() <= limits::BUCKETS {
             let Some(next) = day.checked_add_days(Days::new(1)) else { break };
-            let next_morning = zone::day_start(next, zone);
-            let evening = zone::shift(next_morning, Duration::microseconds(-1));
-            let even = morning.offset().fix() == evening.offset().fix()
-                && (morning.date_naive(), evening.date_naive()) == (day, day);
-            mornings.push(morning.timestamp_micros());
-            back.slots.push(even.then(|| back.of_day(day)).flatten());
-            (day, morning) = (next, next_morning);
+            let next_day_start = zone::day_start(next, zone);
+            let day_end = zone::shift(next_day_start, Duration::microseconds(-1));
+            let is_regular = day_start.offset().fix() == day_end.offset().fix()
+                && (day_start.date_naive(), day_end.date_naive()) == (day, day);
+            day_starts.push(day_start.timestamp_micros());
+            window.spans.push(is_regular.then(|| window.span_of_day(day)).flatten());
+            (day, day_start) = (next, next_day_start);
         }
-        mornings.push(morning.timestamp_micros());
-        back.slots.push(None);
-        back.mornings = Places::new(mornings);
-        back
+        day_starts.push(day_start.timestamp_micros());
+        window.spans.push(None);
+        window.day_starts = Places::new(day_starts);
+        window
     }
 
     #[inline]
-    fn at(&self, time: Micros) -> Option<Slot> {
-        let known = self.mornings.find(time).and_then(|index| self.slots.get(index).copied());
-        known.flatten().or_else(|| self.of_day(zone::from_micros(time, self.zone).date_naive()))
+    fn span_at(&self, time: Micros) -> Option<BucketSpan> {
+        let known = self.day_starts.find(time).and_then(|index| self.spans.get(index).copied());
+        known.flatten().or_else(|| self.span_of_day(zone::from_micros(time, self.zone).date_naive()))
     }
 
-    fn of_day(&self, day: NaiveDate) -> Option<Slot> {
+    fn span_of_day(&self, day: NaiveDate) -> Option<BucketSpan> {
         let after = day.checked_add_days(Days::new(self.days))?;
         let within = |edge: NaiveDate| self.starts.partition_point(|start| *start < edge);
-        Some(Slot { from: u32::try_from(within(day)).ok()?, until: u32::try_from(within(after)).ok()? })
+        Some(BucketSpan { from: u32::try_from(within(day)).ok()?, until: u32::try_from(within(after)).ok()? })
     }
 }
 

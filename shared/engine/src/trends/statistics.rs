@@ -8,7 +8,7 @@ use crate::query::Statistic;
 
 /// The state of one statistic.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Numbers {
+pub(super) enum StatisticState {
     /// Sum and count.
     Sum(ExactSum, u64),
     /// Minimum and maximum; `None` without numbers.
@@ -17,7 +17,7 @@ pub(super) enum Numbers {
     All(Vec<f64>),
 }
 
-impl Numbers {
+impl StatisticState {
     /// The empty state.
     pub(super) fn new(statistic: Statistic) -> Self {
         match statistic {
@@ -35,8 +35,8 @@ impl Numbers {
                 *count += 1;
             }
             Self::Bounds(bounds) => {
-                let (least, greatest) = bounds.unwrap_or((number, number));
-                *bounds = Some((least.min(number), greatest.max(number)));
+                let (min, max) = bounds.unwrap_or((number, number));
+                *bounds = Some((min.min(number), max.max(number)));
             }
             Self::All(all) => all.push(number),
         }
@@ -67,15 +67,15 @@ impl Numbers {
             (Self::Sum(sum, _), Statistic::Sum) => sum.value(),
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
             (Self::Sum(sum, count), _) if count > 0 => sum.value() / count as f64,
-            (Self::Bounds(Some((least, _))), Statistic::Min) => least,
-            (Self::Bounds(Some((_, greatest))), _) => greatest,
+            (Self::Bounds(Some((min, _))), Statistic::Min) => min,
+            (Self::Bounds(Some((_, max))), _) => max,
             (Self::All(all), Statistic::Percentile(percent)) => percentile(all, percent),
             _ => 0.0,
         }
     }
 
     /// Bytes held.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Sum(sum, _) => 64 + 8 * sum.parts.len(),
             Self::Bounds(_) => 48,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn of(statistic: Statistic, numbers: &[f64]) -> f64 {
-        let mut gathered = Numbers::new(statistic);
+        let mut gathered = StatisticState::new(statistic);
         numbers.iter().for_each(|number| gathered.push(*number));
         gathered.finish(statistic)
     }
@@ -265,7 +265,7 @@ mod tests {
         let numbers = [1e-9, 0.1, -0.1, 3.5, 1e15, -1e15, 549_755_813_887.75, -549_755_813_887.75, 2.5e-300];
         for turn in 0..numbers.len() {
             let (left, right) = numbers.split_at(turn);
-            let mut sum = Numbers::new(Statistic::Sum);
+            let mut sum = StatisticState::new(Statistic::Sum);
             right.iter().chain(left).for_each(|number| sum.push(*number));
             assert_eq!(sum.finish(Statistic::Sum), 3.500_000_001);
         }
@@ -291,7 +291,7 @@ mod tests {
             for statistic in [Statistic::Sum, Statistic::Avg, Statistic::Min, Statistic::Max, Statistic::Percentile(90)] {
                 let whole = of(statistic, &numbers);
                 let (left, right) = numbers.split_at(at.min(numbers.len()));
-                let (mut first, mut second) = (Numbers::new(statistic), Numbers::new(statistic));
+                let (mut first, mut second) = (StatisticState::new(statistic), StatisticState::new(statistic));
                 right.iter().rev().for_each(|number| first.push(*number));
                 left.iter().for_each(|number| second.push(*number));
                 first.merge(second);
