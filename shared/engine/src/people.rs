@@ -12,7 +12,7 @@ use crate::correlation;
 pub use crate::correlation::CorrelationPoint;
 use crate::error::CalcResult;
 use crate::funnel;
-pub use crate::funnel::{FunnelPoint, Which};
+pub use crate::funnel::{ActorOutcome, FunnelPoint};
 use crate::plan::Plan;
 use crate::query::{Math, Query, UniqueBy};
 use crate::regroup::ActorKind;
@@ -47,8 +47,8 @@ impl Query {
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
             Self::Trends(query) => trends::parse_point(query, request).map(Selector::Trend),
-            Self::Correlation(query) => correlation::point(query, request).map(Selector::Correlation),
-            Self::Funnels(query) => funnel::point(query, request).map(Selector::Funnel),
+            Self::Correlation(query) => correlation::parse_point(query, request).map(Selector::Correlation),
+            Self::Funnels(query) => funnel::parse_point(query, request).map(Selector::Funnel),
         }
     }
 }

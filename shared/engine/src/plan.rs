@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::cohort::Cohorts;
 pub(crate) use crate::compiler::Compiler;
-use crate::correlation::{Correlation, Counts};
+use crate::correlation::{CompiledCorrelation, CorrelationCounts};
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::facts::{Facts, Needs};
 use crate::filter::{Filter, Parser};
-use crate::funnel::{Funnel, Rows};
+use crate::funnel::{CompiledFunnel, FunnelRows};
 use crate::people::{Matched, Selector};
 use crate::query::{CommonFields, Query};
 use crate::regroup::{ActorKind, regroup_by_kinds};
@@ -57,8 +57,8 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 enum Task {
     Trend(Box<CompiledTrend>),
-    Funnel(Box<Funnel>),
-    Correlation(Box<Correlation>),
+    Funnel(Box<CompiledFunnel>),
+    Correlation(Box<CompiledCorrelation>),
 }
 
 /// What a share of the actors adds to an answer. The default is the share of nobody.
@@ -67,9 +67,9 @@ pub struct Partial {
     /// Trends: what was counted.
     pub(crate) trend: trends::PartialResult,
     /// Funnels.
-    pub(crate) rows: Rows,
+    pub(crate) funnel: FunnelRows,
     /// Correlations.
-    pub(crate) pairs: Counts,
+    pub(crate) correlation: CorrelationCounts,
 }
 
 /// An answer.
@@ -91,10 +91,10 @@ impl Query {
                 Task::Trend(Box::new(CompiledTrend::new(query, project, range, &mut compiler)?))
             }
             Self::Funnels(query) => {
-                Task::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+                Task::Funnel(Box::new(CompiledFunnel::new(query, project, range, &mut compiler)?))
             }
             Self::Correlation(query) => {
-                Task::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
+                Task::Correlation(Box::new(CompiledCorrelation::new(query, project, range, &mut compiler)?))
             }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
@@ -146,10 +146,10 @@ impl Plan {
                 Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
             }
             Task::Funnel(funnel) => {
-                Ok(Partial { rows: funnel.partial(partition, work)?, ..Partial::default() })
+                Ok(Partial { funnel: funnel.partial(partition, work)?, ..Partial::default() })
             }
             Task::Correlation(correlation) => {
-                Ok(Partial { pairs: correlation.partial(partition, work)?, ..Partial::default() })
+                Ok(Partial { correlation: correlation.partial(partition, work)?, ..Partial::default() })
             }
         }
     }
@@ -179,9 +179,9 @@ impl Plan {
         let work = &WorkBudget::new(stop);
         match &self.task {
             Task::Trend(trend) => trend.finish(sum.trend, work),
-            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None }),
+            Task::Funnel(funnel) => Ok(Answer { result: funnel.finish(sum.funnel, work)?, has_more: None }),
             Task::Correlation(correlation) => {
-                Ok(Answer { result: correlation.finish(sum.pairs, work)?, has_more: None })
+                Ok(Answer { result: correlation.finish(sum.correlation, work)?, has_more: None })
             }
         }
     }
@@ -192,8 +192,8 @@ impl Partial {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.trend = self.trend.merge(other.trend);
-        self.rows = self.rows.merge(other.rows);
-        self.pairs = self.pairs.merge(other.pairs);
+        self.funnel = self.funnel.merge(other.funnel);
+        self.correlation = self.correlation.merge(other.correlation);
         self
     }
 }

@@ -1,44 +1,44 @@
 //! The scan against an evaluator that tries every assignment of events to steps, and the examples of the contract.
 #![allow(clippy::unwrap_used)]
 
-mod direct;
+mod breakdown;
+mod one_run_per_step;
 mod orders;
 mod over_time;
-mod split;
 mod step_values;
 mod strict;
 
 use proptest::prelude::*;
 
-use super::scan::{Marks, Reached, Rules, Scanner, StepEvent};
+use super::scan::{BestPath, FunnelRules, FunnelScanner, MatchBits, StepEvent};
 use crate::scan::Micros;
 
 /// An event given by its time, the steps that it matches and the gaps `(from, to)` that it is an exclusion for.
 fn event(time: Micros, steps: &[usize], excludes: &[(usize, usize)]) -> StepEvent {
-    let steps = steps.iter().map(|step| Marks::step(*step));
-    let gaps = excludes.iter().map(|(from, to)| Marks::exclusion(*from, *to));
-    StepEvent { time, marks: steps.chain(gaps).fold(Marks::default(), Marks::with), value: 0 }
+    let steps = steps.iter().map(|step| MatchBits::step(*step));
+    let gaps = excludes.iter().map(|(from, to)| MatchBits::exclusion(*from, *to));
+    StepEvent { time, matches: steps.chain(gaps).fold(MatchBits::default(), MatchBits::with), value: 0 }
 }
 
 /// The times of the best path, empty when the actor does not count.
 fn scan(steps: usize, window: Micros, events: &[StepEvent]) -> Vec<Micros> {
-    scan_by(Rules { steps, window, strict: false, optional: 0 }, events).0
+    scan_by(FunnelRules { steps, window, strict: false, optional: 0 }, events).0
 }
 
 /// The same by any rules, and the steps that were reached.
-fn scan_by(rules: Rules, events: &[StepEvent]) -> (Vec<Micros>, Vec<usize>) {
-    let mut scanner = Scanner::new(rules);
+fn scan_by(rules: FunnelRules, events: &[StepEvent]) -> (Vec<Micros>, Vec<usize>) {
+    let mut scanner = FunnelScanner::new(rules);
     scanner.begin(None);
     for tick in events.chunk_by(|one, next| one.time == next.time) {
-        if !scanner.is_complete() {
-            scanner.tick(tick);
+        if !scanner.has_converted() {
+            scanner.process_instant(tick);
         }
     }
-    told_of(scanner.reached())
+    told_of(scanner.best_path())
 }
 
 /// Times and steps of a path.
-fn told_of(reached: Option<Reached<'_>>) -> (Vec<Micros>, Vec<usize>) {
+fn told_of(reached: Option<BestPath<'_>>) -> (Vec<Micros>, Vec<usize>) {
     let Some(reached) = reached else { return (Vec::new(), Vec::new()) };
     (reached.times.to_vec(), (0..32).filter(|step| reached.steps >> step & 1 != 0).collect())
 }

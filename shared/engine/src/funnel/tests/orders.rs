@@ -1,13 +1,13 @@
 //! Strict and any order, and steps that may be left out, by the contract's words and examples.
 
-use super::super::queues::UnorderedScanner;
-use super::super::scan::Rules;
+use super::super::scan::FunnelRules;
+use super::super::unordered::UnorderedScanner;
 use super::{event, scan_by, story, told_of};
 use crate::scan::Micros;
 use crate::work::WorkBudget;
 
 fn strict(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
-    let rules = Rules { steps: funnel.len(), window, strict: true, optional: 0 };
+    let rules = FunnelRules { steps: funnel.len(), window, strict: true, optional: 0 };
     scan_by(rules, &story(funnel, text)).0
 }
 
@@ -80,7 +80,7 @@ fn in_any_order_an_exclusion_wipes_what_waits() {
 
 /// Funnel `a b c d e` whose second and fourth step are optional.
 fn with_optional(window: Micros, text: &str) -> (Vec<Micros>, Vec<usize>) {
-    let rules = Rules { steps: 5, window, strict: false, optional: 0b01010 };
+    let rules = FunnelRules { steps: 5, window, strict: false, optional: 0b01010 };
     scan_by(rules, &story("abcde", text))
 }
 
@@ -103,7 +103,7 @@ fn an_optional_step_that_is_too_old_is_walked_past() {
 
 #[test]
 fn equal_steps_of_which_one_is_optional_need_as_many_events() {
-    let rules = Rules { steps: 3, window: 10, strict: false, optional: 0b010 };
+    let rules = FunnelRules { steps: 3, window: 10, strict: false, optional: 0b010 };
     assert_eq!(scan_by(rules, &story("aab", "a0 b1")).1, [0, 2]);
     assert_eq!(scan_by(rules, &story("aab", "a0 a1 b2")).1, [0, 1, 2]);
 }

@@ -1,7 +1,7 @@
 //! Funnels over time, by the contract's words and examples.
 
-use super::super::periods::{Entry, Goal, PeriodScanner, UnorderedPeriodScanner};
-use super::super::scan::Rules;
+use super::super::periods::{ConversionDepths, PeriodEntry, PeriodScanner, UnorderedPeriodScanner};
+use super::super::scan::FunnelRules;
 use super::story;
 use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
@@ -21,10 +21,10 @@ fn buckets() -> Buckets {
 }
 
 /// `0+ 2-`: the period from hour 0 converted, that from hour 2 did not.
-fn shown(entries: &[Entry]) -> String {
+fn shown(entries: &[PeriodEntry]) -> String {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| entry.period);
-    let sign = |entry: &Entry| if entry.converted { '+' } else { '-' };
+    let sign = |entry: &PeriodEntry| if entry.converted { '+' } else { '-' };
     entries.iter().map(|entry| format!("{}{}", entry.period, sign(entry))).collect::<Vec<_>>().join(" ")
 }
 
@@ -41,10 +41,10 @@ fn asked(funnel: &'static str, minutes: i64) -> Asked {
 }
 
 impl Asked {
-    fn rules(&self) -> (Rules, Goal) {
+    fn rules(&self) -> (FunnelRules, ConversionDepths) {
         let window = self.minutes * HOUR / 60;
-        let rules = Rules { steps: self.funnel.len(), window, strict: self.strict, optional: 0 };
-        (rules, Goal { from: self.from, to: self.to })
+        let rules = FunnelRules { steps: self.funnel.len(), window, strict: self.strict, optional: 0 };
+        (rules, ConversionDepths { from: self.from, to: self.to })
     }
 
     fn events(&self, text: &str) -> Vec<super::StepEvent> {
@@ -162,8 +162,8 @@ fn the_work_for_one_actor_ends_when_the_time_is_over() {
     let events: Vec<_> = (0..hours)
         .flat_map(|hour| [super::event(hour * HOUR, &[0], &[]), super::event(hour * HOUR + 1, &[1], &[])])
         .collect();
-    let rules = Rules { steps: 3, window: hours * HOUR, strict: false, optional: 0 };
-    let mut scanner = PeriodScanner::new(rules, Goal { from: 1, to: 3 });
+    let rules = FunnelRules { steps: 3, window: hours * HOUR, strict: false, optional: 0 };
+    let mut scanner = PeriodScanner::new(rules, ConversionDepths { from: 1, to: 3 });
     let looks = std::cell::Cell::new(0);
     let stop = || {
         looks.set(looks.get() + 1);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::direct::{Direct, Told};
-use super::super::merge::{MarkedRun, RowMarks};
-use super::super::values::{Codes, Touch};
+use super::super::breakdown::{TouchAttribution, ValueCodes};
+use super::super::k_way_merge::{MatchedRun, RowMatches};
+use super::super::one_run_per_step::{OneRunPerStepScan, ScanResult};
 use super::*;
 use crate::filter::Mask;
 use crate::scan::Run;
@@ -16,7 +16,7 @@ type Row = (u32, Micros, bool, u32);
 /// What is told of an actor: the code of its value, and the times of its path; none where instants have to be looked at.
 type Fates = BTreeMap<u32, Option<(u32, Vec<Micros>)>>;
 
-fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMarks, Codes) {
+fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMatches, ValueCodes) {
     let mut rows = rows.to_vec();
     rows.sort_by_key(|(actor, time, ..)| (*actor, *time));
     run.actors = rows.iter().map(|row| row.0).collect();
@@ -26,12 +26,17 @@ fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMarks, Codes) {
     } else {
         Mask::Rows(rows.iter().map(|row| row.2).collect())
     };
-    let marks = RowMarks::Same(Marks::default()).with(Marks::step(step), &mask);
-    (marks, Codes::Each(rows.iter().map(|row| row.3).collect()))
+    let marks = RowMatches::Same(MatchBits::default()).with(MatchBits::step(step), &mask);
+    (marks, ValueCodes::PerRow(rows.iter().map(|row| row.3).collect()))
 }
 
-fn direct(steps: &[Vec<Row>], bounds: (Micros, Micros), window: Micros, touch: Option<Touch>) -> Fates {
-    let rules = Rules { steps: steps.len(), window, strict: false, optional: 0 };
+fn direct(
+    steps: &[Vec<Row>],
+    bounds: (Micros, Micros),
+    window: Micros,
+    touch: Option<TouchAttribution>,
+) -> Fates {
+    let rules = FunnelRules { steps: steps.len(), window, strict: false, optional: 0 };
     let mut runs = vec![Run::default(); steps.len()];
     let mut all = Vec::new();
     for (step, (rows, run)) in steps.iter().zip(&mut runs).enumerate() {
@@ -40,17 +45,20 @@ fn direct(steps: &[Vec<Row>], bounds: (Micros, Micros), window: Micros, touch: O
         all.extend(counts.then_some((&*run, marks, values)));
     }
     let runs: Vec<_> =
-        all.into_iter().map(|(run, marks, values)| MarkedRun::new(run, marks, Some(values))).collect();
+        all.into_iter().map(|(run, marks, values)| MatchedRun::new(run, marks, Some(values))).collect();
     let mut fates = Fates::new();
-    let told = |told: Told<'_>| {
+    let told = |told: ScanResult<'_>| {
         let (actor, fate) = match told {
-            Told::Outcome(outcome) => (outcome.actor, Some((outcome.value, outcome.times.to_vec()))),
-            Told::Tied(actor) => (actor, None),
+            ScanResult::Outcome(outcome) => (outcome.actor, Some((outcome.value, outcome.times.to_vec()))),
+            ScanResult::Tied(actor) => (actor, None),
         };
         assert!(fates.insert(actor, fate).is_none());
         Ok(())
     };
-    Direct::new(rules, bounds, &runs, touch).unwrap().run(&WorkBudget::new(&|| false), told).unwrap();
+    OneRunPerStepScan::new(rules, bounds, &runs, touch)
+        .unwrap()
+        .run(&WorkBudget::new(&|| false), told)
+        .unwrap();
     fates
 }
 
@@ -79,7 +87,7 @@ proptest! {
         skip_empty in any::<bool>(),
         whole in any::<bool>(),
     ) {
-        let touch = (!whole).then_some(Touch { last, skip_empty });
+        let touch = (!whole).then_some(TouchAttribution { last, skip_empty });
         let fates = direct(&steps, bounds, window, touch);
         for actor in 0..4 {
             let events = events(&steps, bounds, actor);

@@ -1,11 +1,11 @@
-//! Which rows of a partition take a step or hit an exclusion.
+//! Matches the rows of a partition with the steps and exclusions of a funnel.
 //!
-//! Must stay true: a step that takes an actor's first event takes one row of the actor at most, chosen among all that
-//! ever happened, and only if that row counts for the step.
+//! Must stay true: a first-time step matches at most one row per actor, the first one in all of history, and only if that
+//! row passes the step's filters.
 
-use super::merge::{MarkedRun, RowMarks};
-use super::scan::Marks;
-use super::values::Codes;
+use super::breakdown::ValueCodes;
+use super::k_way_merge::{MatchedRun, RowMatches};
+use super::scan::MatchBits;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Mask, Predicate};
 use crate::matcher::Matcher;
@@ -14,36 +14,36 @@ use crate::query::{FirstTime, FunnelsQuery, Series, StepOptions, StepOrder};
 use crate::scan::{Micros, Partition, Run, Seq};
 use crate::work::WorkBudget;
 
-/// The matchers of a funnel.
+/// The compiled steps and exclusions of a funnel.
 #[derive(Debug, Clone)]
-pub(super) struct Marker {
+pub(super) struct StepMatcher {
     shared: Predicate,
     /// Steps, then exclusions.
-    entries: Vec<Entry>,
-    /// Rows matter that match nothing.
+    entries: Vec<MatcherEntry>,
+    /// Strict order: rows that match nothing matter too.
     strict: bool,
 }
 
-/// Which events take a step or hit an exclusion, and what that is.
+/// The matcher of a step or exclusion.
 #[derive(Debug, Clone)]
-struct Entry {
+struct MatcherEntry {
     matcher: Matcher,
-    marks: Marks,
-    /// Only an actor's first of these events counts.
+    matches: MatchBits,
+    /// For first-time steps: only the actor's first event that matches this counts.
     first_of: Option<Matcher>,
 }
 
-/// The earliest of an actor's rows that match something.
+/// The first matching row of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct First {
+struct FirstRow {
     time: Micros,
     seq: Seq,
     run: usize,
     row: usize,
 }
 
-impl Marker {
-    /// Asks the scan for what steps, exclusions and filters read.
+impl StepMatcher {
+    /// Compiles steps, exclusions and filters, and registers the columns they read.
     pub(super) fn new(
         query: &FunnelsQuery,
         project: &ProjectContext,
@@ -52,11 +52,11 @@ impl Marker {
         let shared = compiler.predicate(&shared_filter(&query.common, project)?, "properties")?;
         let mut entries = Vec::with_capacity(query.series.len() + query.exclusions.len());
         for (index, (series, rule)) in query.series.iter().zip(&query.steps).enumerate() {
-            entries.push(Entry::new(series, *rule, Marks::step(index), compiler)?);
+            entries.push(MatcherEntry::new(series, *rule, MatchBits::step(index), compiler)?);
         }
         for exclusion in &query.exclusions {
-            let marks = Marks::exclusion(exclusion.from_step, exclusion.to_step);
-            entries.push(Entry::new(&exclusion.series, StepOptions::default(), marks, compiler)?);
+            let matches = MatchBits::exclusion(exclusion.from_step, exclusion.to_step);
+            entries.push(MatcherEntry::new(&exclusion.series, StepOptions::default(), matches, compiler)?);
         }
         let strict = query.order == StepOrder::Strict;
         if strict {
@@ -68,41 +68,41 @@ impl Marker {
         Ok(Self { shared, entries, strict })
     }
 
-    /// The runs that have rows that matter, and what these match.
-    pub(super) fn marked<'a>(
+    /// The runs with rows that match something, and what these match.
+    pub(super) fn matched_runs<'a>(
         &self,
         partition: &'a Partition,
         work: &WorkBudget<'_>,
-        mut values: impl FnMut(&Run) -> CalcResult<Option<Codes>>,
-    ) -> CalcResult<Vec<MarkedRun<'a>>> {
-        let firsts = self.entries.iter().map(|entry| entry.firsts(partition, work));
-        let firsts = firsts.collect::<CalcResult<Vec<_>>>()?;
-        let mut marked = Vec::new();
+        mut values: impl FnMut(&Run) -> CalcResult<Option<ValueCodes>>,
+    ) -> CalcResult<Vec<MatchedRun<'a>>> {
+        let first_rows = self.entries.iter().map(|entry| entry.first_rows(partition, work));
+        let first_rows = first_rows.collect::<CalcResult<Vec<_>>>()?;
+        let mut matched = Vec::new();
         for (index, run) in partition.runs.iter().enumerate() {
             work.check()?;
-            if let Some(marks) = self.marks(index, run, &firsts, work)? {
-                marked.push(MarkedRun::new(run, marks, values(run)?));
+            if let Some(matches) = self.match_rows(index, run, &first_rows, work)? {
+                matched.push(MatchedRun::new(run, matches, values(run)?));
             }
         }
-        Ok(marked)
+        Ok(matched)
     }
 
-    /// What the rows of a run match; none when no row matters.
-    fn marks(
+    /// What the rows of a run match; `None` if no row matches anything.
+    fn match_rows(
         &self,
         index: usize,
         run: &Run,
-        firsts: &[Option<Vec<First>>],
+        first_rows: &[Option<Vec<FirstRow>>],
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Option<RowMarks>> {
-        let mut marks = RowMarks::Same(Marks::default());
+    ) -> CalcResult<Option<RowMatches>> {
+        let mut matches = RowMatches::Same(MatchBits::default());
         let mut shared: Option<Mask> = None;
         if self.strict {
             let mask = shared.insert(self.shared.mask(run, work)?);
-            marks = marks.with(Marks::seen(), mask);
+            matches = matches.with(MatchBits::any_event(), mask);
         }
-        for (entry, firsts) in self.entries.iter().zip(firsts) {
-            let own = entry.mask(index, run, firsts.as_deref(), work)?;
+        for (entry, first_rows) in self.entries.iter().zip(first_rows) {
+            let own = entry.mask(index, run, first_rows.as_deref(), work)?;
             work.consume(run.times.len())?;
             if own == Mask::Nothing {
                 continue;
@@ -114,17 +114,17 @@ impl Marker {
             if *shared == Mask::Nothing {
                 return Ok(None);
             }
-            marks = marks.with(entry.marks, &own.and(shared.clone()));
+            matches = matches.with(entry.matches, &own.and(shared.clone()));
         }
-        Ok((marks != RowMarks::Same(Marks::default())).then_some(marks))
+        Ok((matches != RowMatches::Same(MatchBits::default())).then_some(matches))
     }
 }
 
-impl Entry {
+impl MatcherEntry {
     fn new(
         series: &Series,
         rule: StepOptions,
-        marks: Marks,
+        matches: MatchBits,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
         let mut matcher = |filter: &Filter| {
@@ -141,13 +141,13 @@ impl Entry {
             Some(FirstTime::Ever) => Some(matcher(&Filter::none())?),
             Some(FirstTime::Matching) => Some(matcher(&series.properties)?),
         };
-        Ok(Self { matcher: matcher(&series.properties)?, marks, first_of })
+        Ok(Self { matcher: matcher(&series.properties)?, matches, first_of })
     }
 
-    /// The first row of each actor, by run and row; none when every row counts.
-    fn firsts(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Option<Vec<First>>> {
+    /// The first matching row of each actor, sorted by run and row; `None` if this is not a first-time step.
+    fn first_rows(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Option<Vec<FirstRow>>> {
         let Some(matcher) = &self.first_of else { return Ok(None) };
-        let mut firsts: Vec<Option<First>> = vec![None; partition.actors.len()];
+        let mut first_rows: Vec<Option<FirstRow>> = vec![None; partition.actors.len()];
         for (index, run) in partition.runs.iter().enumerate() {
             work.check()?;
             let mask = matcher.mask(run, work)?;
@@ -159,29 +159,29 @@ impl Entry {
                     Mask::Rows(rows) => rows.get(row).copied().unwrap_or(false),
                     _ => true,
                 };
-                if counts && let Some(first) = firsts.get_mut(*actor as usize) {
-                    let this = First { time: run.times[row], seq: run.order.at(row), run: index, row };
+                if counts && let Some(first) = first_rows.get_mut(*actor as usize) {
+                    let this = FirstRow { time: run.times[row], seq: run.order.at(row), run: index, row };
                     *first = Some(first.map_or(this, |first| first.min(this)));
                 }
             }
         }
-        let mut firsts: Vec<First> = firsts.into_iter().flatten().collect();
-        firsts.sort_unstable_by_key(|first| (first.run, first.row));
-        Ok(Some(firsts))
+        let mut first_rows: Vec<FirstRow> = first_rows.into_iter().flatten().collect();
+        first_rows.sort_unstable_by_key(|first| (first.run, first.row));
+        Ok(Some(first_rows))
     }
 
     fn mask(
         &self,
         index: usize,
         run: &Run,
-        firsts: Option<&[First]>,
+        first_rows: Option<&[FirstRow]>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Mask> {
         let mask = self.matcher.mask(run, work)?;
-        let (Some(firsts), true) = (firsts, mask != Mask::Nothing) else { return Ok(mask) };
+        let (Some(first_rows), true) = (first_rows, mask != Mask::Nothing) else { return Ok(mask) };
         let mut rows = vec![false; run.actors.len()];
-        let from = firsts.partition_point(|first| first.run < index);
-        for first in firsts[from..].iter().take_while(|first| first.run == index) {
+        let from = first_rows.partition_point(|first| first.run < index);
+        for first in first_rows[from..].iter().take_while(|first| first.run == index) {
             work.consume(1)?;
             if let Some(row) = rows.get_mut(first.row) {
                 *row = true;
