@@ -194,21 +194,21 @@ impl CompiledCorrelation {
         work: &WorkBudget<'_>,
         callback: &mut CandidateCallback<'_>,
     ) -> CalcResult<()> {
-        let mut places: Vec<Option<(usize, usize)>> = vec![None; partition.actors.len()];
+        let mut first_rows: Vec<Option<(usize, usize)>> = vec![None; partition.actors.len()];
         for (index, run) in partition.runs.iter().enumerate() {
             work.check()?;
             for (row, actor) in run.actors.iter().enumerate() {
-                if let Some(place @ None) = places.get_mut(*actor as usize) {
-                    *place = Some((index, row));
+                if let Some(first_row @ None) = first_rows.get_mut(*actor as usize) {
+                    *first_row = Some((index, row));
                 }
             }
         }
         for (name, key) in &self.columns {
             let key = RowKey::Fact(key.clone());
             let columns: Vec<Option<&Column>> = partition.runs.iter().map(|run| run.column(&key)).collect();
-            for (actor, (actor_outcome, place)) in (0..).zip(population.iter().zip(&places)) {
+            for (actor, (actor_outcome, first_row)) in (0..).zip(population.iter().zip(&first_rows)) {
                 work.consume(1)?;
-                let (Some(actor_outcome), Some((run, row))) = (actor_outcome, place) else { continue };
+                let (Some(actor_outcome), Some((run, row))) = (actor_outcome, first_row) else { continue };
                 let value = columns.get(*run).copied().flatten().and_then(|column| column.value(*row));
                 for candidate in self.actor_candidates(name, value) {
                     work.consume(WORK_PER_CANDIDATE + candidate.bytes())?;
@@ -234,7 +234,7 @@ impl CompiledCorrelation {
             return vec![candidate(name, value)];
         }
         let stored = value.and_then(Value::as_object).into_iter().flatten();
-        let wanted = stored.filter(|(key, _)| !excluded.contains(key.as_str()));
-        wanted.map(|(key, value)| candidate(key, Some(value))).collect()
+        let included = stored.filter(|(key, _)| !excluded.contains(key.as_str()));
+        included.map(|(key, value)| candidate(key, Some(value))).collect()
     }
 }

@@ -27,7 +27,7 @@ pub struct CorrelationPoint {
 /// The link parameters that select a candidate, and converted or dropped-off actors.
 pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'static str, Value)> {
     let Candidate { event, property, value } = candidate;
-    let own = match (event.as_str(), property.as_str()) {
+    let parameter = match (event.as_str(), property.as_str()) {
         (event, "") => (ENTITY, json!({"id": event, "type": "events"})),
         ("", property) => (VALUES, json!([{"key": property, "value": value}])),
         (event, property) => {
@@ -35,7 +35,7 @@ pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'
             (ENTITY, json!({"id": event, "type": "events", "properties": properties}))
         }
     };
-    vec![own, (CONVERTED, json!(converted))]
+    vec![parameter, (CONVERTED, json!(converted))]
 }
 
 /// Parses the parameters of a people link.
@@ -55,8 +55,8 @@ pub(crate) fn parse_point(
         }
         Factor::Events { .. } | Factor::EventProperties { .. } => {
             let entity = decode_parameter(request, ENTITY)?;
-            let wrong = || CalcError::invalid(ENTITY, "Expected the id of an event.");
-            let event = entity.get("id").and_then(Value::as_str).ok_or_else(wrong)?.to_owned();
+            let invalid = || CalcError::invalid(ENTITY, "Expected the id of an event.");
+            let event = entity.get("id").and_then(Value::as_str).ok_or_else(invalid)?.to_owned();
             let (property, value) = match &query.factor {
                 Factor::EventProperties { .. } => {
                     parse_property(entity.get("properties").unwrap_or(&Value::Null), ENTITY)?
@@ -86,9 +86,9 @@ fn decode_parameter(request: &Map<String, Value>, attr: &str) -> CalcResult<Valu
 
 /// Parses the key and value from a list with one property filter.
 fn parse_property(filters: &Value, attr: &str) -> CalcResult<(String, String)> {
-    let wrong = || CalcError::invalid(attr, "Expected a list of one object with a key and a value.");
-    let [filter] = filters.as_array().map(Vec::as_slice).unwrap_or_default() else { return Err(wrong()) };
-    let key = filter.get("key").and_then(Value::as_str).ok_or_else(wrong)?;
+    let invalid = || CalcError::invalid(attr, "Expected a list of one object with a key and a value.");
+    let [filter] = filters.as_array().map(Vec::as_slice).unwrap_or_default() else { return Err(invalid()) };
+    let key = filter.get("key").and_then(Value::as_str).ok_or_else(invalid)?;
     let value = filter.get("value").and_then(text_of).unwrap_or_default();
     Ok((key.to_owned(), value.into_owned()))
 }

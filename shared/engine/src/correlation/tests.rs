@@ -67,7 +67,7 @@ fn a_ratio_of_one_is_a_failure() {
 }
 
 #[test]
-fn the_ten_best_successes_stand_before_the_ten_worst_failures() {
+fn the_ten_highest_ratios_come_before_the_ten_lowest() {
     let names_of = |prefix: char| (0..12_u8).map(move |index| format!("{prefix}{index:02}"));
     let (good, bad): (Vec<_>, Vec<_>) = (names_of('g').collect(), names_of('b').collect());
     let mut rows: Vec<(&str, u64, u64)> = Vec::new();
@@ -80,7 +80,7 @@ fn the_ten_best_successes_stand_before_the_ten_worst_failures() {
 }
 
 #[test]
-fn what_few_have_is_left_out() {
+fn rare_candidates_are_left_out() {
     // 2 % of 200 are 4.
     assert_eq!(names(&answer(&json!({}), 100, 100, &[("three", 3, 0), ("four", 2, 2)])), ["four"]);
     // 25 are always enough.
@@ -119,7 +119,7 @@ fn counts() -> impl Strategy<Value = CorrelationCounts> {
 
 proptest! {
     #[test]
-    fn parts_add_up_in_any_order(one in counts(), two in counts(), three in counts()) {
+    fn partial_results_merge_in_any_order(one in counts(), two in counts(), three in counts()) {
         let left = one.clone().merge(two.clone()).merge(three.clone());
         let right = three.merge(two.merge(one));
         prop_assert_eq!(left, right);
@@ -128,7 +128,7 @@ proptest! {
 
 /// However the actors are divided, one candidate too many is refused, and the last that fits is not.
 #[test]
-fn candidates_are_bounded_over_all_parts_together() {
+fn candidates_are_bounded_over_all_partial_results() {
     let part = |names: std::ops::Range<usize>| {
         let candidate = |n: usize| Candidate { event: n.to_string(), ..Candidate::default() };
         let mut counts = CorrelationCounts { success: 1, failure: 1, ..CorrelationCounts::default() };

@@ -31,7 +31,7 @@ struct ActorEvents {
 impl ActorEvents {
     /// The events that a pass processes.
     fn for_pass(&mut self, pass: ValuePass, values: &ValueDictionary) -> &[StepEvent] {
-        match pass.only {
+        match pass.events {
             EventSubset::All => &self.all,
             EventSubset::Value => {
                 if self.by_value.is_empty() {

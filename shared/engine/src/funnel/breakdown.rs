@@ -69,7 +69,7 @@ pub(super) struct ValuePass {
     /// Restricts a step to events with the value.
     pub(super) required_value: Option<RequiredValue>,
     /// The events to scan.
-    pub(super) only: EventSubset,
+    pub(super) events: EventSubset,
 }
 
 /// The events of an actor that a scan processes.
@@ -107,8 +107,8 @@ impl ValueCodes {
 }
 
 impl ValuePass {
-    fn new(value: u32, only: EventSubset) -> Self {
-        Self { value, required_value: None, only }
+    fn new(value: u32, events: EventSubset) -> Self {
+        Self { value, required_value: None, events }
     }
 }
 
@@ -218,24 +218,24 @@ impl FunnelBreakdown {
                 );
             }
             Self::Values { attribution, skip_empty, unordered, .. } => {
-                let touches = |event: &&StepEvent| !skip_empty || event.value != 0;
+                let can_attribute = |event: &&StepEvent| !skip_empty || event.value != 0;
                 let touch = |event: Option<&StepEvent>| {
                     ValuePass::new(event.map_or(0, |event| event.value), EventSubset::All)
                 };
                 match attribution {
-                    Attribution::FirstTouch => passes.push(touch(events.iter().find(touches))),
-                    Attribution::LastTouch => passes.push(touch(events.iter().rev().find(touches))),
+                    Attribution::FirstTouch => passes.push(touch(events.iter().find(can_attribute))),
+                    Attribution::LastTouch => passes.push(touch(events.iter().rev().find(can_attribute))),
                     Attribution::AllEvents => {
                         passes.extend(
                             events.iter().map(|event| ValuePass::new(event.value, EventSubset::Value)),
                         );
                     }
                     Attribution::Step(step) => {
-                        let takers =
+                        let step_events =
                             events.iter().filter(|event| *unordered || event.matches.has_step(*step));
-                        passes.extend(takers.map(|event| {
+                        passes.extend(step_events.map(|event| {
                             let required_value = Some(RequiredValue { step: *step, value: event.value });
-                            ValuePass { value: event.value, required_value, only: EventSubset::All }
+                            ValuePass { value: event.value, required_value, events: EventSubset::All }
                         }));
                     }
                 }
@@ -287,16 +287,16 @@ impl ValueDictionary {
         let mut text_codes = Vec::with_capacity(dimensions.len());
         for dimension in &mut dimensions {
             let texts = std::mem::take(&mut dimension.values);
-            let own = texts.into_iter().map(|text| {
+            let codes = texts.into_iter().map(|text| {
                 work.consume(WORK_PER_VALUE + text.len())?;
                 Ok(self.text(text))
             });
-            text_codes.push(own.collect::<CalcResult<Vec<_>>>()?);
+            text_codes.push(codes.collect::<CalcResult<Vec<_>>>()?);
         }
-        if let ([texts], [own]) = (dimensions.as_slice(), text_codes.as_slice()) {
-            let own =
-                own.iter().map(|text| self.extend_value(0, 0, *text)).collect::<CalcResult<Vec<_>>>()?;
-            let code = |index: &u32| own.get(*index as usize).copied().unwrap_or(0);
+        if let ([texts], [codes]) = (dimensions.as_slice(), text_codes.as_slice()) {
+            let value_codes =
+                codes.iter().map(|text| self.extend_value(0, 0, *text)).collect::<CalcResult<Vec<_>>>()?;
+            let code = |index: &u32| value_codes.get(*index as usize).copied().unwrap_or(0);
             let table = texts.table.iter().map(code).collect();
             return Ok(ValueCodes::ByColumnCode {
                 codes: texts.codes.clone(),
@@ -305,11 +305,11 @@ impl ValueDictionary {
             });
         }
         let mut codes = vec![0; rows];
-        for (dimension, (texts, own)) in dimensions.iter().zip(&text_codes).enumerate() {
+        for (dimension, (texts, text_codes)) in dimensions.iter().zip(&text_codes).enumerate() {
             for (row, code) in codes.iter_mut().enumerate() {
                 work.consume(1)?;
                 // A row without a value has an index outside the texts.
-                let text = own.get(texts.of(row) as usize).copied().unwrap_or(0);
+                let text = text_codes.get(texts.of(row) as usize).copied().unwrap_or(0);
                 *code = self.extend_value(dimension, *code, text)?;
             }
         }

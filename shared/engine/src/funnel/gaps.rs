@@ -95,17 +95,20 @@ fn classify_by_run(
         if row == rows {
             break;
         }
-        let place = (actors[row], times[row]);
-        if place > (actor, gap.to) {
+        let actor_time = (actors[row], times[row]);
+        if actor_time > (actor, gap.to) {
             next = gallop(next + 1, open.len(), |next| {
                 let gap = &gaps[open[next]];
-                (gap.actor, gap.to) < place
+                (gap.actor, gap.to) < actor_time
             });
         } else if breaks(row) {
             // Keeps the row: it may be at the beginning of the next gap too.
             if gap.status == GapStatus::Open {
-                gap.status =
-                    if from < place.1 && place.1 < gap.to { GapStatus::Broken } else { GapStatus::Tied };
+                gap.status = if from < actor_time.1 && actor_time.1 < gap.to {
+                    GapStatus::Broken
+                } else {
+                    GapStatus::Tied
+                };
                 classified += 1;
             }
             next += 1;

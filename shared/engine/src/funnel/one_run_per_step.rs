@@ -140,19 +140,19 @@ impl<'a> OneRunPerStepScan<'a> {
 
     /// The value of the first or last event that has one; `None` if several events at one instant qualify.
     fn attributed_value(&self, touch: TouchAttribution) -> Option<u32> {
-        let mut found: Option<(Micros, u32)> = None;
+        let mut attributed: Option<(Micros, u32)> = None;
         for cursor in &self.cursors {
             let Some((time, value)) = cursor.attributed_row(touch) else { continue };
-            found = match found {
+            attributed = match attributed {
                 Some((other, _)) if other == time => return None,
                 Some((other, known)) if (other < time) != touch.last => Some((other, known)),
                 _ => Some((time, value)),
             };
         }
-        Some(found.map_or(0, |(_, value)| value))
+        Some(attributed.map_or(0, |(_, value)| value))
     }
 
-    /// Finds the best path of an actor with events of the first `reach` steps.
+    /// Finds the best path of an actor with events of the first `max_depth` steps.
     fn find_best_path(&mut self, max_depth: usize) -> PathResult {
         let Some((first, later)) = self.cursors.split_first_mut() else { return PathResult::Depth(0) };
         let later = &mut later[..max_depth - 1];

@@ -22,7 +22,7 @@ pub struct FunnelPoint {
     /// The breakdown value: one text per key, or a cohort's id; `None` selects every value.
     pub value: Option<Vec<String>>,
     /// For the row of other values: the values that are not in it.
-    pub kept: Option<Vec<Vec<String>>>,
+    pub kept_values: Option<Vec<Vec<String>>>,
 }
 
 /// What the selected actors did.
@@ -47,17 +47,17 @@ pub(crate) fn parse_point(query: &FunnelsQuery, request: &Map<String, Value>) ->
         Viz::Trends => parse_entered(request)?,
         Viz::Steps | Viz::TimeToConvert => parse_step(query, request)?,
     };
-    let given = |key: &str| request.get(key).filter(|value| !value.is_null());
-    let value = given("funnel_step_breakdown").map(|value| parse_texts(query, value)).transpose()?;
-    let kept = match given("funnel_breakdown_kept") {
+    let get_parameter = |key: &str| request.get(key).filter(|value| !value.is_null());
+    let value = get_parameter("funnel_step_breakdown").map(|value| parse_texts(query, value)).transpose()?;
+    let kept_values = match get_parameter("funnel_breakdown_kept") {
         None => None,
-        Some(kept) => {
-            let list = decode_list(kept);
+        Some(kept_values) => {
+            let list = decode_list(kept_values);
             let list = list.as_array().filter(|_| value.is_some()).ok_or_else(invalid_value)?;
             Some(list.iter().map(|value| parse_texts(query, value)).collect::<CalcResult<Vec<_>>>()?)
         }
     };
-    Ok(FunnelPoint { outcome, value, kept })
+    Ok(FunnelPoint { outcome, value, kept_values })
 }
 
 fn parse_step(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<ActorOutcome> {
@@ -67,18 +67,18 @@ fn parse_step(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<
         return Err(CalcError::coded("required", Some(attr), "This field is required."));
     };
     let steps = query.series.len();
-    let wrong = || {
+    let invalid = || {
         CalcError::invalid(
             attr,
             format!("Must be a step, 1 to {steps}, or one that was not reached, -2 to -{steps}."),
         )
     };
-    let number = parse_integer(given).ok_or_else(wrong)?;
+    let number = parse_integer(given).ok_or_else(invalid)?;
     let index = usize::try_from(number.unsigned_abs()).ok().filter(|step| (1..=steps).contains(step));
     match index {
         Some(step) if number > 0 => Ok(ActorOutcome::Reached(step - 1)),
         Some(step) if step > 1 => Ok(ActorOutcome::Dropped(step - 1)),
-        _ => Err(wrong()),
+        _ => Err(invalid()),
     }
 }
 
@@ -198,10 +198,10 @@ impl CompiledFunnel {
     }
 
     fn selects(&self, point: &FunnelPoint, key: impl Fn() -> Vec<String>) -> bool {
-        match (&point.value, &point.kept) {
+        match (&point.value, &point.kept_values) {
             (None, _) => true,
             (Some(value), None) => *value == key(),
-            (Some(_), Some(kept)) => !kept.contains(&key()),
+            (Some(_), Some(kept_values)) => !kept_values.contains(&key()),
         }
     }
 }

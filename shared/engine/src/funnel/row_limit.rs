@@ -38,10 +38,10 @@ impl CompiledFunnel {
 
     /// Rejects more rows than a result can hold, where rows are not limited.
     pub(super) fn check_rows(&self, rows: &FunnelRows) -> CalcResult<()> {
-        let most = limits::FUNNEL_OBJECTS / self.query.series.len().max(1);
-        if self.limit() == usize::MAX && rows.0.len() > most {
+        let max_rows = limits::FUNNEL_OBJECTS / self.query.series.len().max(1);
+        if self.limit() == usize::MAX && rows.0.len() > max_rows {
             let what = "values of an expression for so many steps";
-            return Err(limits::too_many("breakdown", what, most));
+            return Err(limits::too_many("breakdown", what, max_rows));
         }
         Ok(())
     }
@@ -62,10 +62,10 @@ impl CompiledFunnel {
         if let Some(real_other) = rows.iter().position(|(key, _)| is_other(key)) {
             other.merge(rows.remove(real_other).1);
         }
-        let kept = rows.iter().map(|(key, _)| key.clone()).collect();
+        let kept_values = rows.iter().map(|(key, _)| key.clone()).collect();
         rows.push((vec![OTHER.to_owned()], other));
         rows.sort_by(|left, right| compare_rows(&left.1, &right.1));
-        (rows, Some(kept))
+        (rows, Some(kept_values))
     }
 }
 

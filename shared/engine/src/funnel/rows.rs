@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_refused_when_there_is_no_room_for_their_numbers() {
+    fn rows_over_the_memory_limit_are_rejected() {
         let mut table = RowTable::new(limits::FUNNEL_NUMBERS / 4, 0);
         for value in [0, 3, 5, 9, 3, 0] {
             assert!(table.row(value).is_some());

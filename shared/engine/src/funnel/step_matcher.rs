@@ -102,9 +102,9 @@ impl StepMatcher {
             matches = matches.with(MatchBits::any_event(), mask);
         }
         for (entry, first_rows) in self.entries.iter().zip(first_rows) {
-            let own = entry.mask(index, run, first_rows.as_deref(), work)?;
+            let mask = entry.mask(index, run, first_rows.as_deref(), work)?;
             work.consume(run.times.len())?;
-            if own == Mask::Nothing {
+            if mask == Mask::Nothing {
                 continue;
             }
             let shared = match &shared {
@@ -114,7 +114,7 @@ impl StepMatcher {
             if *shared == Mask::Nothing {
                 return Ok(None);
             }
-            matches = matches.with(entry.matches, &own.and(shared.clone()));
+            matches = matches.with(entry.matches, &mask.and(shared.clone()));
         }
         Ok((matches != RowMatches::Same(MatchBits::default())).then_some(matches))
     }

@@ -265,17 +265,17 @@ impl StepValueScanner {
         }
         // In ascending order, so the next depth still has the paths that were extended to it.
         for depth in bound + 1..=steps {
-            let place = depth - bound - 1;
+            let depth_index = depth - bound - 1;
             if !event.matches.has_step(depth - 1) {
-                self.depths[place].clear();
+                self.depths[depth_index].clear();
                 continue;
             }
             // A path can be extended once more after the next depth was cleared, unless it converted.
             let next_is_cleared = depth + 1 < steps
                 && !event.matches.has_step(depth)
-                && self.depths.get(place + 1).is_some_and(|next| !next.reached.is_empty());
+                && self.depths.get(depth_index + 1).is_some_and(|next| !next.reached.is_empty());
             if next_is_cleared {
-                let OpenDepth { open, reached, .. } = &mut self.depths[place];
+                let OpenDepth { open, reached, .. } = &mut self.depths[depth_index];
                 work.consume(reached.len())?;
                 open.clone_from(reached);
             }
@@ -296,9 +296,9 @@ impl StepValueScanner {
             }
             return Ok(());
         }
-        let place = depth - self.attributed_step - 1;
+        let depth_index = depth - self.attributed_step - 1;
         let mut buffer = std::mem::take(&mut self.buffer);
-        std::mem::swap(&mut buffer, &mut self.depths[place].open);
+        std::mem::swap(&mut buffer, &mut self.depths[depth_index].open);
         work.consume(buffer.len())?;
         for path in buffer.drain(..) {
             let slot = self.slot(path.value, depth);
@@ -311,7 +311,7 @@ impl StepValueScanner {
             let index = self.slot_index(path.value, depth);
             self.slots[index].excluded = true;
             self.states[path.value].best.mark_excluded(time, depth, window);
-            self.depths[place].excluded.push(path);
+            self.depths[depth_index].excluded.push(path);
         }
         self.buffer = buffer;
         Ok(())
@@ -362,10 +362,10 @@ impl StepValueScanner {
         mixed: bool,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
-        let place = depth - self.attributed_step - 2;
+        let depth_index = depth - self.attributed_step - 2;
         let mut buffer = std::mem::take(&mut self.buffer);
         for excluded in [false, true] {
-            let OpenDepth { open, excluded: others, .. } = &mut self.depths[place];
+            let OpenDepth { open, excluded: others, .. } = &mut self.depths[depth_index];
             std::mem::swap(&mut buffer, if excluded { others } else { open });
             work.consume(buffer.len())?;
             for path in buffer.drain(..) {
@@ -379,7 +379,7 @@ impl StepValueScanner {
                     continue;
                 }
                 if mixed && self.is_on_path(before.node, time, index) {
-                    let OpenDepth { open, excluded: others, .. } = &mut self.depths[place];
+                    let OpenDepth { open, excluded: others, .. } = &mut self.depths[depth_index];
                     if excluded { others.push(path) } else { open.push(path) }
                 } else {
                     self.extend(value, depth, before, time, index);
@@ -396,17 +396,17 @@ impl StepValueScanner {
         let mut node = ROOT;
         if !excluded {
             node = self.add_node(before.node, time, index);
-            let (own, place) = (self.slot_index(value, depth), depth - self.attributed_step - 1);
-            let epoch = self.depths[place].epoch;
-            self.slots[own] = Slot { start, node, excluded: false, epoch };
+            let (slot_index, depth_index) = (self.slot_index(value, depth), depth - self.attributed_step - 1);
+            let epoch = self.depths[depth_index].epoch;
+            self.slots[slot_index] = Slot { start, node, excluded: false, epoch };
             if depth == self.rules.steps {
                 self.states[value].has_converted = true;
                 self.unconverted -= 1;
             } else {
                 let path = OpenPath { value, start };
-                self.depths[place].open.push(path);
+                self.depths[depth_index].open.push(path);
                 if self.rules.strict {
-                    self.depths[place].reached.push(path);
+                    self.depths[depth_index].reached.push(path);
                 }
             }
         }

@@ -106,12 +106,12 @@ impl<'a> StrictScan<'a> {
         let (mut best, mut path) = (Vec::new(), Vec::new());
         let mut done = 0;
         for Entrant { actor, first, gaps: end, tied } in entrants {
-            let own = &gaps[done..end];
+            let actor_gaps = &gaps[done..end];
             done = end;
-            work.consume(1 + own.len())?;
+            work.consume(1 + actor_gaps.len())?;
             best.clear();
             best.push(first);
-            if tied || !follow_paths(own, self.rules.steps, &mut path, &mut best) {
+            if tied || !follow_paths(actor_gaps, self.rules.steps, &mut path, &mut best) {
                 callback(ScanResult::Tied(actor))?;
                 continue;
             }
@@ -156,11 +156,11 @@ impl<'a> StrictScan<'a> {
             let Some(index) = index else { return false };
             let step = self.cursors[index].step;
             self.cursors[index].advance();
-            let begun = (step == 0).then_some(Path { depth: 1, start: time, last: time });
+            let new_path = (step == 0).then_some(Path { depth: 1, start: time, last: time });
             let Some(Path { depth, start, last }) =
                 path.filter(|path| time - path.start <= self.rules.window)
             else {
-                path = begun;
+                path = new_path;
                 continue;
             };
             let mut gap = |end: GapEnd| {
@@ -169,8 +169,8 @@ impl<'a> StrictScan<'a> {
             };
             path = if step == depth {
                 gap(GapEnd::Step);
-                let longer = Path { depth: depth + 1, start, last: time };
-                (depth + 1 < self.rules.steps).then_some(longer)
+                let extended = Path { depth: depth + 1, start, last: time };
+                (depth + 1 < self.rules.steps).then_some(extended)
             } else if step > 0 && step + 1 == depth {
                 gap(GapEnd::Repeat);
                 Some(Path { depth, start, last: time })
@@ -180,7 +180,7 @@ impl<'a> StrictScan<'a> {
                 if ties && (depth, step) != (1, 0) {
                     gap(GapEnd::Stop);
                 }
-                begun
+                new_path
             };
         }
     }

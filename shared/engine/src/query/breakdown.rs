@@ -232,11 +232,8 @@ pub fn parse(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult<Op
         Some(limit) => match usize::try_from(limit) {
             Ok(limit) if limit <= limits::BREAKDOWN_LIMIT => Some(limit),
             _ => {
-                let most = limits::BREAKDOWN_LIMIT;
-                return Err(CalcError::invalid(
-                    raw.limit.attr,
-                    format!("Must be a number from 1 to {most}."),
-                ));
+                let max = limits::BREAKDOWN_LIMIT;
+                return Err(CalcError::invalid(raw.limit.attr, format!("Must be a number from 1 to {max}.")));
             }
         },
     };
@@ -425,10 +422,10 @@ fn parse_source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcR
                     "A breakdown by groups needs the index of their type.",
                 ));
             };
-            let wrong = || limits::no_group_type(group.attr, &json!(index));
-            let index = u8::try_from(index).map_err(|_| wrong())?;
+            let invalid = || limits::no_group_type(group.attr, &json!(index));
+            let index = u8::try_from(index).map_err(|_| invalid())?;
             if u64::from(index) >= limits::GROUP_TYPES {
-                return Err(wrong());
+                return Err(invalid());
             }
             DimensionSource::Group(index, key)
         }
@@ -442,19 +439,19 @@ fn parse_bins(field: &Field<'_>) -> CalcResult<Option<u32>> {
         Some(bins) => match u32::try_from(bins) {
             Ok(bins) if bins <= limits::BREAKDOWN_BINS => Ok(Some(bins)),
             _ => {
-                let most = limits::BREAKDOWN_BINS;
-                Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {most}.")))
+                let max = limits::BREAKDOWN_BINS;
+                Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {max}.")))
             }
         },
     }
 }
 
 fn parse_cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
-    let wrong = || CalcError::invalid(attr, "A breakdown by cohorts takes their ids, or \"all\".");
+    let invalid = || CalcError::invalid(attr, "A breakdown by cohorts takes their ids, or \"all\".");
     let parse_choice = |value: &Value| match value {
         Value::String(text) if text == "all" => Ok(CohortChoice::All),
         other => {
-            let id = parse_integer(other).and_then(|id| u64::try_from(id).ok()).ok_or_else(wrong)?;
+            let id = parse_integer(other).and_then(|id| u64::try_from(id).ok()).ok_or_else(invalid)?;
             // Funnels use cohort 0 for all users.
             Ok(if id == 0 { CohortChoice::All } else { CohortChoice::Cohort(id) })
         }
@@ -474,7 +471,7 @@ fn parse_cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
         }
     }
     if choices.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     Ok(BreakdownBy::Cohorts { choices, listed })
 }

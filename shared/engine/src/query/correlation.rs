@@ -102,7 +102,7 @@ fn parse_factor(request: &Map<String, Value>) -> CalcResult<Factor> {
 
 /// Parses a list of names, which may be a JSON string. A string that is not JSON is a single name.
 fn parse_names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<String>> {
-    let wrong = || CalcError::invalid(attr, "Expected a list of names.");
+    let invalid = || CalcError::invalid(attr, "Expected a list of names.");
     let list = match request.get(attr) {
         None | Some(Value::Null) => return Ok(BTreeSet::new()),
         Some(Value::String(text)) if text.trim().is_empty() => return Ok(BTreeSet::new()),
@@ -112,15 +112,15 @@ fn parse_names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<
             _ => vec![Value::from(text.as_str())],
         },
         Some(Value::Array(list)) => list.clone(),
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(invalid()),
     };
     if list.len() > limits::CORRELATION_NAMES {
         return Err(limits::too_many(attr, "names", limits::CORRELATION_NAMES));
     }
     let name = |value: &Value| match value {
-        Value::Array(_) | Value::Object(_) | Value::Null => Err(wrong()),
+        Value::Array(_) | Value::Object(_) | Value::Null => Err(invalid()),
         value => {
-            let name = text_of(value).ok_or_else(wrong)?.into_owned();
+            let name = text_of(value).ok_or_else(invalid)?.into_owned();
             if name.len() > limits::NAME_BYTES {
                 return Err(limits::too_long(attr, "name", limits::NAME_BYTES));
             }
@@ -134,8 +134,8 @@ fn parse_step(request: &Map<String, Value>, steps: usize) -> CalcResult<i64> {
     let Some(given) = request.get(STEP).filter(|step| !step.is_null() && step.as_str() != Some("")) else {
         return Ok(1);
     };
-    let most = i64::try_from(steps).unwrap_or(i64::MAX);
-    let step = parse_integer(given).filter(|step| (1..=most).contains(step) || (-most..=-2).contains(step));
+    let max = i64::try_from(steps).unwrap_or(i64::MAX);
+    let step = parse_integer(given).filter(|step| (1..=max).contains(step) || (-max..=-2).contains(step));
     step.ok_or_else(|| CalcError::invalid(STEP, format!("Must be a step, 1 to {steps}, or -2 to -{steps}.")))
 }
 

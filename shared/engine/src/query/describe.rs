@@ -21,21 +21,24 @@ pub fn describe(query: &Query) -> String {
 fn correlation(query: &CorrelationQuery) -> String {
     let list =
         |names: &BTreeSet<String>| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-    let but = |names: &BTreeSet<String>| {
+    let except = |names: &BTreeSet<String>| {
         if names.is_empty() { String::new() } else { format!(" EXCEPT ({})", list(names)) }
     };
     let factor = match &query.factor {
-        Factor::Events { excluded } => format!("event{}", but(excluded)),
-        Factor::Properties { names: None, excluded } => format!("properties of the actor{}", but(excluded)),
+        Factor::Events { excluded } => format!("event{}", except(excluded)),
+        Factor::Properties { names: None, excluded } => {
+            format!("properties of the actor{}", except(excluded))
+        }
         Factor::Properties { names: Some(names), excluded } => {
-            format!("properties ({}) of the actor{}", list(names), but(excluded))
+            format!("properties ({}) of the actor{}", list(names), except(excluded))
         }
         Factor::EventProperties { events, excluded } => {
-            format!("properties of events ({}){}", list(events), but(excluded))
+            format!("properties of events ({}){}", list(events), except(excluded))
         }
     };
-    let who = if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
-    format!("SELECT {factor}, oddsRatio(success, failure){who}\nFROM ({})", funnel(&query.funnel))
+    let population =
+        if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
+    format!("SELECT {factor}, oddsRatio(success, failure){population}\nFROM ({})", funnel(&query.funnel))
 }
 
 fn trend(query: &TrendsQuery) -> String {

@@ -71,11 +71,11 @@ impl<'a> Field<'a> {
 
     /// The value as an integer, which may be a string; a blank one is absent.
     pub fn integer(&self) -> CalcResult<Option<i64>> {
-        let wrong = || CalcError::invalid(self.attr, "A valid integer is required.");
+        let invalid = || CalcError::invalid(self.attr, "A valid integer is required.");
         match self.value.as_deref() {
             None => Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-            Some(value) => parse_integer(value).ok_or_else(wrong).map(Some),
+            Some(value) => parse_integer(value).ok_or_else(invalid).map(Some),
         }
     }
 }

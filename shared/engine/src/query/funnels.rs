@@ -169,8 +169,8 @@ pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
         // The contract's error for too many steps does not apply to funnels over time.
         if viz == Viz::Trends {
             let attr = raw.common.series.first().map_or("events", |series| series.attr);
-            let most = limits::STEPS;
-            return Err(CalcError::unsupported(attr, format!("funnels over time of more than {most} steps")));
+            let max = limits::STEPS;
+            return Err(CalcError::unsupported(attr, format!("funnels over time of more than {max} steps")));
         }
         return Err(limits::too_many_steps());
     }

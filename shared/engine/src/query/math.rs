@@ -158,8 +158,8 @@ fn parse_multiplier(raw: &RawSeries<'_>) -> CalcResult<Option<f64>> {
         Some(value) => value,
     };
     let factor = number_of(value).filter(|factor| factor.is_finite() && *factor > 0.0);
-    let wrong = || CalcError::invalid(raw.attr, format!("{MULTIPLIER} must be a number above 0."));
-    factor.map(Some).ok_or_else(wrong)
+    let invalid = || CalcError::invalid(raw.attr, format!("{MULTIPLIER} must be a number above 0."));
+    factor.map(Some).ok_or_else(invalid)
 }
 
 /// Parses the aggregation from the name and its parameters.

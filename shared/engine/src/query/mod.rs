@@ -1,8 +1,8 @@
 //! Insight queries: one typed model, parsed from insight filters or from query nodes.
 //!
-//! The API accepts two dialects. *Query nodes* are nested objects such as `{"kind": "TrendsQuery", ...}` ([`node`]).
+//! The API accepts two dialects. *Query nodes* are nested objects such as `{"kind": "TrendsQuery", ...}` (module `node`).
 //! *Insight filters* are flat objects such as `{"insight": "TRENDS", "events": [...]}`: the older requests, the `filters`
-//! that saved insights store, and the parameters of links to people ([`insight_filters`]).
+//! that saved insights store, and the parameters of links to people (module `insight_filters`).
 //!
 //! Must stay true: both dialects parse the same query to the same model. Any option that would change the numbers but is
 //! not supported is rejected while parsing, so every [`Query`] value can be calculated.

@@ -177,15 +177,15 @@ fn series_from_object<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<
 
 fn exclusions(filter: Option<&Object>) -> CalcResult<Vec<RawExclusion<'_>>> {
     let attr = "funnelsFilter__exclusions";
-    let wrong = || CalcError::invalid(attr, "Expected a list of objects.");
+    let invalid = || CalcError::invalid(attr, "Expected a list of objects.");
     let list = match filter.and_then(|filter| filter.get("exclusions")) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(invalid()),
     };
     list.iter()
         .map(|entry| {
-            let fields = entry.as_object().ok_or_else(wrong)?;
+            let fields = entry.as_object().ok_or_else(invalid)?;
             let step = |key| fields.get(key).filter(|step: &&Value| !step.is_null()).cloned();
             let (from_step, to_step) = (step("funnelFromStep"), step("funnelToStep"));
             Ok(RawExclusion { series: series_from_object(fields, attr)?, from_step, to_step })

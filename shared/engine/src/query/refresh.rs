@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_of_the_table_is_what_the_contract_says() {
+    fn decisions_match_the_table_of_the_contract() {
         for (mode, row) in TABLE {
             for (stored, wanted) in CLASSES.into_iter().zip(row) {
                 assert_eq!(cell(decide(mode, stored), stored), wanted, "{mode:?} {stored:?}");
@@ -149,7 +149,7 @@ mod tests {
     /// "In lazy_async, and in async with nothing cached, an existing status record of the same id is returned instead of
     /// starting again; async on stale data and force_async always start anew."
     #[test]
-    fn what_is_under_way_is_told_of_or_replaced() {
+    fn a_running_calculation_is_reported_or_replaced() {
         let anew = |mode, stored| match decide(mode, stored).then {
             Then::Background(start) => Some(start.anew),
             _ => None,
@@ -169,7 +169,7 @@ mod tests {
     /// "The background job recalculates unconditionally when it was asked for with stale data or force_async, else
     /// behaves as blocking."
     #[test]
-    fn a_job_recalculates_unconditionally_where_stale_data_was_seen_or_it_is_forced() {
+    fn a_job_recalculates_unconditionally_for_stale_data_or_force_async() {
         for mode in Refresh::ALL {
             for stored in CLASSES {
                 if let Then::Background(start) = decide(mode, stored).then {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_is_answered_from_the_background() {
+    fn modes_that_cannot_wait_fall_back_to_the_background() {
         for mode in Refresh::ALL {
             for stored in CLASSES {
                 if decide(mode, stored).then == Then::Calculate {

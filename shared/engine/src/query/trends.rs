@@ -111,8 +111,8 @@ fn parse_event_or_action(raw: &RawSeries<'_>) -> CalcResult<EventOrAction> {
     let event = match &raw.id {
         id if raw.action => {
             let number = id.as_ref().and_then(parse_integer).and_then(|id| u64::try_from(id).ok());
-            let wrong = || CalcError::invalid(raw.attr, "The id of an action is a number.");
-            return number.map(EventOrAction::Action).ok_or_else(wrong);
+            let invalid = || CalcError::invalid(raw.attr, "The id of an action is a number.");
+            return number.map(EventOrAction::Action).ok_or_else(invalid);
         }
         None => None,
         Some(Value::String(name)) if name.len() > limits::NAME_BYTES => {
@@ -141,10 +141,10 @@ fn parse_display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
 }
 
 fn parse_smoothing(field: &Field<'_>) -> CalcResult<u32> {
-    let most = i64::try_from(limits::BUCKETS).unwrap_or(i64::MAX);
+    let max = i64::try_from(limits::BUCKETS).unwrap_or(i64::MAX);
     match field.integer()? {
         None => Ok(1),
-        Some(count) if (1..=most).contains(&count) => Ok(u32::try_from(count).unwrap_or(1)),
-        Some(_) => Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {most}."))),
+        Some(count) if (1..=max).contains(&count) => Ok(u32::try_from(count).unwrap_or(1)),
+        Some(_) => Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {max}."))),
     }
 }

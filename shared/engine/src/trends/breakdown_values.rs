@@ -159,19 +159,20 @@ impl BreakdownValues {
             usize::try_from(index).ok().and_then(|index| dimension.values.get(index)).cloned()
         };
         let rows = dimensions.first().map_or(0, |dimension| dimension.codes.len());
-        let mut known: HashMap<[u32; 3], u32> = HashMap::new();
+        let mut codes_by_texts: HashMap<[u32; 3], u32> = HashMap::new();
         let codes = (0..rows).map(|row| {
             work.consume(1)?;
-            let mut place = [MISSING; 3];
-            for (place, dimension) in place.iter_mut().zip(&dimensions) {
-                *place = dimension.of(row);
+            let mut text_indexes = [MISSING; 3];
+            for (text_index, dimension) in text_indexes.iter_mut().zip(&dimensions) {
+                *text_index = dimension.of(row);
             }
-            if let Some(code) = known.get(&place) {
+            if let Some(code) = codes_by_texts.get(&text_indexes) {
                 return Ok(*code);
             }
-            let texts = dimensions.iter().zip(place).map(|(dimension, code)| text(dimension, code)).collect();
+            let texts =
+                dimensions.iter().zip(text_indexes).map(|(dimension, code)| text(dimension, code)).collect();
             let code = self.code_of(BreakdownValue::Texts(texts), work)?;
-            known.insert(place, code);
+            codes_by_texts.insert(text_indexes, code);
             Ok(code)
         });
         Ok(ValueCodes::PerRow(codes.collect::<CalcResult<_>>()?))

@@ -66,7 +66,7 @@ struct DayWindow {
     starts: Vec<NaiveDate>,
     /// The first instants of the days, from the first counted one to the last.
     day_starts: Places,
-    /// By day: its buckets. `None` for days with a clock change, whose instants do not all follow their first one.
+    /// By day: its buckets. `None` for days with a clock change, where the first instant does not determine which ones belong to the day.
     spans: Vec<Option<BucketSpan>>,
 }
 

@@ -43,7 +43,7 @@ impl CompiledTrend {
             by_period_series.entry(period_series).or_default().push((key, accumulator));
         }
         let (mut result_rows, mut cut) = (Vec::new(), false);
-        let mut of_formulas: Vec<Vec<ResultRow>> = vec![Vec::new(); self.formulas.len()];
+        let mut rows_of_formulas: Vec<Vec<ResultRow>> = vec![Vec::new(); self.formulas.len()];
         for period in 0..self.periods.len() {
             let series: Vec<Vec<ValueRow>> = (0..self.counters.len())
                 .map(|series| {
@@ -55,7 +55,7 @@ impl CompiledTrend {
                 })
                 .collect::<CalcResult<_>>()?;
             let output = |(series, row)| ResultRow { period, series, formula: None, row };
-            for (index, (formula, rows)) in self.formulas.iter().zip(&mut of_formulas).enumerate() {
+            for (index, (formula, rows)) in self.formulas.iter().zip(&mut rows_of_formulas).enumerate() {
                 let formula_rows = self.formula_rows(&formula.formula, &series).into_iter();
                 rows.extend(formula_rows.map(|row| ResultRow { formula: Some(index), ..output((0, row)) }));
             }
@@ -79,7 +79,7 @@ impl CompiledTrend {
             }
         }
         // A formula's rows of both periods come before the next formula.
-        result_rows.extend(of_formulas.into_iter().flatten());
+        result_rows.extend(rows_of_formulas.into_iter().flatten());
         Ok((result_rows, cut))
     }
 
@@ -149,19 +149,23 @@ impl CompiledTrend {
             .map(|value| {
                 let of_value: Vec<Option<&ValueRow>> =
                     by_value.iter().map(|rows| rows.get(value).copied()).collect();
-                let at = |bucket: usize| {
+                let value_at = |bucket: usize| {
                     formula.evaluate(|letter| {
                         let row = of_value.get(letter).copied().flatten();
                         row.and_then(|row| row.data.get(bucket)).copied().unwrap_or(0.0)
                     })
                 };
-                ValueRow { value: value.clone(), data: (0..width).map(at).collect(), kept: Vec::new() }
+                ValueRow {
+                    value: value.clone(),
+                    data: (0..width).map(value_at).collect(),
+                    kept_values: Vec::new(),
+                }
             })
             .collect();
         if let Some(choices) = self.separate_cohorts() {
-            let place =
+            let cohort_position =
                 |row: &ValueRow| choices.iter().position(|choice| row.value == RowValue::Cohort(*choice));
-            rows.sort_by_key(place);
+            rows.sort_by_key(cohort_position);
         } else if self.query.comparison.is_some() {
             let count =
                 |row: &ValueRow| if self.query.display.is_total() { 0.0 } else { row.data.iter().sum() };
@@ -228,7 +232,7 @@ mod tests {
         let row = |text: &str, data: &[f64]| ValueRow {
             value: RowValue::Texts(vec![text.to_owned()]),
             data: data.to_vec(),
-            kept: Vec::new(),
+            kept_values: Vec::new(),
         };
         let mut rows = [
             row("London", &[0.0]),

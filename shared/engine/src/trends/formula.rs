@@ -113,9 +113,9 @@ fn tokenize<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
             b'0'..=b'9' | b'.' => {
                 let length = number_length(&bytes[at..]);
                 let number = text[at..at + length].parse().ok().filter(|number: &f64| number.is_finite());
-                let wrong =
+                let invalid =
                     || CalcError::invalid(attr, format!("{} is not a number.", &text[at..at + length]));
-                tokens.push(Token::Number(number.ok_or_else(wrong)?));
+                tokens.push(Token::Number(number.ok_or_else(invalid)?));
                 length
             }
             b'a'..=b'z' | b'A'..=b'Z' => {

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_that_would_hold_too_much_holds_nothing_and_says_so() {
+    fn exceeding_the_memory_limit_drops_the_data() {
         let fits = u128::try_from((limits::HELD_BYTES - 96) / size_of::<DistinctEntry>()).unwrap();
         let mut sum = PartialResult::default();
         sum.add(0, BreakdownValue::NoBreakdown, distinct(0..fits));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_every_part_is_held_once() {
+    fn entries_in_every_partial_result_are_stored_once() {
         let mut sum = PartialResult::default();
         for _ in 0..1_000 {
             sum.add(0, BreakdownValue::NoBreakdown, distinct(0..1_000));

@@ -63,8 +63,8 @@ impl CompiledTrend {
 
     fn selects(&self, point: &TrendPoint, key: &BreakdownValue) -> bool {
         let Some(value) = &point.value else { return true };
-        match &point.kept {
-            Some(kept) => !kept.iter().any(|value| self.matches_texts(value, key)),
+        match &point.kept_values {
+            Some(kept_values) => !kept_values.iter().any(|value| self.matches_texts(value, key)),
             None => self.matches_texts(value, key),
         }
     }

@@ -160,8 +160,8 @@ impl PeriodContext<'_> {
         if let Some(breakdown) = &trend.query.common.breakdown {
             own_filter.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
             if is_other(&output.row.value) {
-                let kept = output.row.kept.iter().map(|value| value.json(breakdown)).collect();
-                own_filter.insert("breakdown_kept".to_owned(), kept);
+                let kept_values = output.row.kept_values.iter().map(|value| value.json(breakdown)).collect();
+                own_filter.insert("breakdown_kept".to_owned(), kept_values);
             }
         }
         own_filter.insert("explicit_date".to_owned(), json!(true));

@@ -35,7 +35,7 @@ pub(super) struct ValueRow {
     /// One number per bucket, or a single total; cumulative for a running sum.
     pub(super) data: Vec<f64>,
     /// For the row of other values: the values that are not in it.
-    pub(super) kept: Vec<RowValue>,
+    pub(super) kept_values: Vec<RowValue>,
 }
 
 /// How rows are limited and sorted.
@@ -103,10 +103,10 @@ impl RowRules {
             rows.sort_by(|left, right| self.rank(left, right));
             if rows.len() > limit {
                 cut = true;
-                let rest = rows.split_off(limit);
+                let other_rows = rows.split_off(limit);
                 if !breakdown.hide_other {
-                    let kept = rows.iter().map(|row| row.value.clone()).collect();
-                    rows.push(sum_rows(&rest, kept));
+                    let kept_values = rows.iter().map(|row| row.value.clone()).collect();
+                    rows.push(sum_rows(&other_rows, kept_values));
                 }
             }
         }
@@ -139,14 +139,14 @@ impl RowRules {
     }
 }
 
-fn sum_rows(rest: &[ValueRow], kept: Vec<RowValue>) -> ValueRow {
-    let width = rest.first().map_or(0, |row| row.data.len());
-    let dimensions = rest.first().map_or(0, |row| row.value.texts().len());
+fn sum_rows(other_rows: &[ValueRow], kept_values: Vec<RowValue>) -> ValueRow {
+    let width = other_rows.first().map_or(0, |row| row.data.len());
+    let dimensions = other_rows.first().map_or(0, |row| row.value.texts().len());
     let mut data = vec![0.0; width];
-    for row in rest {
+    for row in other_rows {
         data.iter_mut().zip(&row.data).for_each(|(sum, more)| *sum += more);
     }
-    ValueRow { value: RowValue::Texts(vec![OTHER.to_owned(); dimensions]), data, kept }
+    ValueRow { value: RowValue::Texts(vec![OTHER.to_owned(); dimensions]), data, kept_values }
 }
 
 /// Cumulative sums.
@@ -192,7 +192,7 @@ fn rows_by_value(
             }
         }
     }
-    rows.into_iter().map(|(value, data)| ValueRow { value, data, kept: Vec::new() }).collect()
+    rows.into_iter().map(|(value, data)| ValueRow { value, data, kept_values: Vec::new() }).collect()
 }
 
 /// Equal-width bins over the numbers of a dimension.
@@ -207,7 +207,7 @@ fn compute_bins(counted: &[(BreakdownValue, Vec<f64>)], breakdown: Option<&Break
     let Some(BreakdownBy::Dimensions { dimensions, .. }) = breakdown.map(|breakdown| &breakdown.by) else {
         return Vec::new();
     };
-    let of = |(index, count): (usize, Option<u32>)| {
+    let bins_of_dimension = |(index, count): (usize, Option<u32>)| {
         let numbers = counted.iter().filter_map(|(key, _)| match key {
             BreakdownValue::Texts(texts) => texts.get(index)?.as_deref().and_then(numeric),
             _ => None,
@@ -217,7 +217,7 @@ fn compute_bins(counted: &[(BreakdownValue, Vec<f64>)], breakdown: Option<&Break
         });
         Some(Bins { min, max, count: count? })
     };
-    dimensions.iter().map(|dimension| dimension.bins).enumerate().map(of).collect()
+    dimensions.iter().map(|dimension| dimension.bins).enumerate().map(bins_of_dimension).collect()
 }
 
 impl Bins {

@@ -310,11 +310,11 @@ fn per_actor(
     statistic: Statistic,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Accumulators> {
-    let mut places: Vec<(u32, u32, u32)> = Vec::new();
-    for_each_row(rows, mapping, work, |row| places.push((row.value_code, row.span.from, row.actor)))?;
-    places.sort_unstable();
+    let mut keys: Vec<(u32, u32, u32)> = Vec::new();
+    for_each_row(rows, mapping, work, |row| keys.push((row.value_code, row.span.from, row.actor)))?;
+    keys.sort_unstable();
     let mut accumulators = Accumulators::new();
-    for actor_rows in places.chunk_by(|left, right| left == right) {
+    for actor_rows in keys.chunk_by(|left, right| left == right) {
         work.consume(actor_rows.len())?;
         let Some((key, bucket, _)) = actor_rows.first() else { continue };
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]

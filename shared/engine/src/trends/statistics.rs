@@ -157,11 +157,11 @@ impl ExactSum {
 
     /// Adds a finite number to the parts.
     fn add_part(&mut self, number: f64) {
-        let mut carried = number;
-        let mut kept = 0;
+        let mut carry = number;
+        let mut part_count = 0;
         for index in 0..self.parts.len() {
             let part = self.parts[index];
-            let (large, small) = if carried.abs() >= part.abs() { (carried, part) } else { (part, carried) };
+            let (large, small) = if carry.abs() >= part.abs() { (carry, part) } else { (part, carry) };
             let sum = large + small;
             if sum.is_infinite() {
                 // The sum overflows: saturate at the largest float.
@@ -170,14 +170,14 @@ impl ExactSum {
             }
             let lost = small - (sum - large);
             if lost != 0.0 {
-                self.parts[kept] = lost;
-                kept += 1;
+                self.parts[part_count] = lost;
+                part_count += 1;
             }
-            carried = sum;
+            carry = sum;
         }
-        self.parts.truncate(kept);
-        if carried != 0.0 {
-            self.parts.push(carried);
+        self.parts.truncate(part_count);
+        if carry != 0.0 {
+            self.parts.push(carry);
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_numbers_further_apart_than_a_number_can_say() {
+    fn percentiles_do_not_overflow() {
         let numbers = [f64::MAX, -f64::MAX, f64::MAX];
         let at = |percent, numbers: &[f64]| of(Statistic::Percentile(percent), numbers);
         assert_eq!(at(50, &numbers), f64::MAX);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_no_number_everything_is_zero() {
+    fn statistics_without_numbers_are_zero() {
         for statistic in
             [Statistic::Sum, Statistic::Avg, Statistic::Min, Statistic::Max, Statistic::Percentile(50)]
         {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_and_parts_are_one_sum() {
+    fn integers_and_float_parts_give_one_sum() {
         // Numbers on both sides of what is added as integers: tiny, usual, large.
         let numbers = [1e-9, 0.1, -0.1, 3.5, 1e15, -1e15, 549_755_813_887.75, -549_755_813_887.75, 2.5e-300];
         for turn in 0..numbers.len() {
@@ -287,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_and_their_order_do_not_matter(numbers in prop::collection::vec(-1e12_f64..1e12, 0..40), at in 0_usize..40) {
+        fn partial_states_merge_in_any_order(numbers in prop::collection::vec(-1e12_f64..1e12, 0..40), at in 0_usize..40) {
             for statistic in [Statistic::Sum, Statistic::Avg, Statistic::Min, Statistic::Max, Statistic::Percentile(90)] {
                 let whole = of(statistic, &numbers);
                 let (left, right) = numbers.split_at(at.min(numbers.len()));

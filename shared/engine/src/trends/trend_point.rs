@@ -16,13 +16,13 @@ pub struct TrendPoint {
     /// The breakdown value: one text per dimension, or a cohort's id or `all`; `None` selects every value.
     pub value: Option<Vec<String>>,
     /// For the row of other values: the values that are not in it.
-    pub kept: Option<Vec<Vec<String>>>,
+    pub kept_values: Option<Vec<Vec<String>>>,
 }
 
 /// Parses the parameters of a people link.
 pub(crate) fn parse_point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
-    let given = |key: &str| request.get(key).filter(|value| !value.is_null());
-    let series = match (given("entity_order"), given("entity_id")) {
+    let get_parameter = |key: &str| request.get(key).filter(|value| !value.is_null());
+    let series = match (get_parameter("entity_order"), get_parameter("entity_id")) {
         (Some(order), _) => parse_integer(order).and_then(|order| usize::try_from(order).ok()),
         (None, Some(id)) => {
             query.series.iter().position(|series| text_of(&series.event_or_action.id()) == text_of(id))
@@ -31,19 +31,19 @@ pub(crate) fn parse_point(query: &TrendsQuery, request: &Map<String, Value>) -> 
     };
     let series = series.filter(|series| *series < query.series.len());
     let series = series.ok_or_else(|| CalcError::invalid("entity_order", "There is no such series."))?;
-    let value = given("breakdown_value").map(|value| parse_texts(query, value)).transpose()?;
-    let kept = match given("breakdown_kept") {
+    let value = get_parameter("breakdown_value").map(|value| parse_texts(query, value)).transpose()?;
+    let kept_values = match get_parameter("breakdown_kept") {
         None => None,
-        Some(kept) => {
-            let list = decode_list(kept);
+        Some(kept_values) => {
+            let list = decode_list(kept_values);
             let list = list.as_array().ok_or_else(|| invalid_value("breakdown_kept"))?;
             Some(list.iter().map(|value| parse_texts(query, value)).collect::<CalcResult<Vec<_>>>()?)
         }
     };
-    if kept.is_some() && value.is_none() {
+    if kept_values.is_some() && value.is_none() {
         return Err(invalid_value("breakdown_value"));
     }
-    Ok(TrendPoint { series, value, kept })
+    Ok(TrendPoint { series, value, kept_values })
 }
 
 /// Parses a breakdown value to its texts.

@@ -115,8 +115,8 @@ impl UnsplitRows<'_> {
         let mut bits = vec![0_u64; (actors * width).div_ceil(64)];
         for (run, mask) in self.rows {
             self.for_each_counted_row(run, mask, |actor, bucket| {
-                let place = actor as usize * width + bucket;
-                let (word, bit) = (place / 64, 1 << (place % 64));
+                let bit_index = actor as usize * width + bucket;
+                let (word, bit) = (bit_index / 64, 1 << (bit_index % 64));
                 if let Some(word) = bits.get_mut(word)
                     && *word & bit == 0
                 {

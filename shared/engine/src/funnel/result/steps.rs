@@ -28,8 +28,9 @@ pub(in super::super) fn build_steps(
         let row = rows.0.into_values().next().unwrap_or_default();
         return Ok(steps_json(funnel, row, link.as_deref(), 1));
     }
-    let (rows, kept) = funnel.limit_rows(rows);
-    let kept = kept.map(|kept| kept.iter().map(|key| breakdown_json(funnel, key).1).collect::<Value>());
+    let (rows, kept_values) = funnel.limit_rows(rows);
+    let kept_values = kept_values
+        .map(|kept_values| kept_values.iter().map(|key| breakdown_json(funnel, key).1).collect::<Value>());
     let count = rows.len();
     let rows = rows.into_iter().map(|(key, row)| {
         work.consume(WORK_PER_STEP * funnel.query.series.len())?;
@@ -37,8 +38,8 @@ pub(in super::super) fn build_steps(
         let link = link.as_ref().map(|link| {
             let mut link = link.clone();
             push_value(&mut link, "funnel_step_breakdown", &value);
-            if let Some(kept) = kept.as_ref().filter(|_| is_other(&key)) {
-                push_value(&mut link, "funnel_breakdown_kept", kept);
+            if let Some(kept_values) = kept_values.as_ref().filter(|_| is_other(&key)) {
+                push_value(&mut link, "funnel_breakdown_kept", kept_values);
             }
             link
         });

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_of_the_older_form_get_texts() {
+    fn only_older_requests_get_texts() {
         let text = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
         assert_eq!(unboxed(text, json!(["v"])), json!({"breakdown": "v", "breakdown_value": "v"}));
         let boxed = json!({"breakdown": ["v"], "breakdown_value": ["v"]});
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_funnel_over_time_stays_as_it_is() {
+    fn results_over_time_are_unchanged() {
         let request = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
         let mut result = json!([{"breakdown_value": ["v"], "data": [1.0]}]);
         unbox_breakdown(request.as_object().unwrap(), &mut result);

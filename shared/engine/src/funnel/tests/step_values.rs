@@ -19,7 +19,7 @@ fn passes(step: usize, events: &[StepEvent]) -> Vec<ValuePass> {
     let pass = |value| ValuePass {
         value,
         required_value: Some(RequiredValue { step, value }),
-        only: EventSubset::All,
+        events: EventSubset::All,
     };
     values.into_iter().map(pass).collect()
 }
@@ -29,7 +29,7 @@ fn one_by_one(rules: FunnelRules, step: usize, events: &[StepEvent]) -> Paths {
     let never = || false;
     let path = |pass: ValuePass| {
         let reached = scanner.run(pass.required_value, events, &WorkBudget::new(&never)).unwrap();
-        (pass.value, told_of(reached).0)
+        (pass.value, times_and_steps(reached).0)
     };
     passes(step, events).into_iter().map(path).collect()
 }
@@ -40,7 +40,7 @@ fn at_once(scanner: &mut StepValueScanner, step: usize, events: &[StepEvent]) ->
         if let Some(reached) = reached {
             assert_eq!(reached.steps.trailing_ones() as usize, reached.times.len());
         }
-        paths.push((value, told_of(reached).0));
+        paths.push((value, times_and_steps(reached).0));
     };
     scanner.run(&passes(step, events), events, &WorkBudget::new(&|| false), callback).unwrap();
     paths
@@ -58,18 +58,18 @@ fn actors(exclusions: bool) -> impl Strategy<Value = Vec<Vec<StepEvent>>> {
         let gaps = if exclusions { gaps } else { Vec::new() };
         StepEvent { value, ..event(time, &steps, &gaps) }
     });
-    let story = prop::collection::vec(one, 0..24).prop_map(|mut events| {
+    let actor_events = prop::collection::vec(one, 0..24).prop_map(|mut events| {
         events.sort_by_key(|event| event.time);
         events
     });
-    prop::collection::vec(story, 1..4)
+    prop::collection::vec(actor_events, 1..4)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     #[test]
-    fn values_at_once_have_the_paths_of_values_one_by_one(
+    fn all_values_at_once_give_the_paths_of_single_values(
         actors in actors(true), steps in 1..=STEPS, step in 0..STEPS, window in 0_i64..40,
     ) {
         let (step, rules) = (step % steps, FunnelRules { steps, window, strict: false, optional: 0 });
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn strict_values_at_once_have_the_paths_of_values_one_by_one(
+    fn in_strict_order_all_values_at_once_give_the_paths_of_single_values(
         actors in actors(false), steps in 1..=STEPS, step in 0..STEPS, window in 0_i64..40,
     ) {
         let (step, rules) = (step % steps, FunnelRules { steps, window, strict: true, optional: 0 });
@@ -103,7 +103,7 @@ fn within(steps: usize, event: &StepEvent) -> StepEvent {
 }
 
 #[test]
-fn what_may_go_on_again_is_scanned_value_by_value() {
+fn funnels_that_can_extend_a_start_twice_are_scanned_value_by_value() {
     let rules = FunnelRules { steps: 3, window: 10, strict: false, optional: 0 };
     assert!(StepValueScanner::new(rules, 0, true).is_some());
     assert!(StepValueScanner::new(rules, 3, false).is_none(), "no such step");
