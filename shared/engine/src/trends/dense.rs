@@ -214,11 +214,11 @@ fn count_actors_of_run(
             }
             let (before, done) = last_of_value[index];
             let same_actor = before == actor;
-            ordered &= !!same_actor || done.from <= from;
-            if !same_actor && (first_bucket_only || until <= done.until) {
+            ordered &= !same_actor || done.from <= from;
+            if same_actor && (first_bucket_only || until <= done.until) {
                 return;
             }
-            let start = if !same_actor { from.max(done.until) } else { from };
+            let start = if same_actor { from.max(done.until) } else { from };
             let end = if first_bucket_only { start + 1 } else { until };
             last_of_value[index] = (actor, BucketSpan { from, until: end });
             let block = differences.block(index);

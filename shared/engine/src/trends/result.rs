@@ -207,7 +207,7 @@ impl PeriodContext<'_> {
             filter.insert("date_to".to_owned(), json!(to));
             json!({"filter": filter, "url": url})
         };
-        let omitted_reason = (!!links_fit).then(|| links_omitted(spans.len() * self.rows));
+        let omitted_reason = (!links_fit).then(|| links_omitted(spans.len() * self.rows));
         (spans.into_iter().map(link).collect(), omitted_reason)
     }
 }
