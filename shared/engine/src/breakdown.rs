@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::dates::zone;
 use crate::error::{CalcError, CalcResult};
 use crate::plan::Compiler;
-use crate::query::{Part, PartSource};
+use crate::query::{BreakdownDimension, DimensionSource};
 use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, MISSING, Run};
 use crate::sql::{CompiledExpression, Expression};
 use crate::text::{text_length, text_of};
@@ -57,7 +57,11 @@ pub(crate) struct TextColumn {
 
 impl BreakdownReader {
     /// Compiles the parts and registers the columns that they read.
-    pub(crate) fn new(parts: &[Part], compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Self> {
+    pub(crate) fn new(
+        parts: &[BreakdownDimension],
+        compiler: &mut Compiler<'_>,
+        attr: &str,
+    ) -> CalcResult<Self> {
         let parts = parts
             .iter()
             .map(|part| {
@@ -67,7 +71,7 @@ impl BreakdownReader {
                 }
                 let may_miss = matches!(
                     part.source,
-                    PartSource::Event(_) | PartSource::Person(_) | PartSource::Session(_)
+                    DimensionSource::Event(_) | DimensionSource::Person(_) | DimensionSource::Session(_)
                 );
                 Ok(ReadPart { source, normalize_url: part.normalize_url, may_miss })
             })
@@ -124,19 +128,19 @@ impl TextColumn {
     }
 }
 
-fn source(part: &PartSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
+fn source(part: &DimensionSource, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<Source> {
     let event = |key| Source::Column(ColumnRef::Event(key));
     let joined = |key| Source::Column(ColumnRef::Joined(key));
     Ok(match part {
-        PartSource::Event(key) => event(ColumnKey::Property(key.clone())),
-        PartSource::Person(key) => joined(JoinedColumnKey::Person(key.clone())),
-        PartSource::Group(index, key) => joined(JoinedColumnKey::Group(*index, key.clone())),
-        PartSource::Session(key) => joined(JoinedColumnKey::Session(key.clone())),
-        PartSource::Expression(text) => {
+        DimensionSource::Event(key) => event(ColumnKey::Property(key.clone())),
+        DimensionSource::Person(key) => joined(JoinedColumnKey::Person(key.clone())),
+        DimensionSource::Group(index, key) => joined(JoinedColumnKey::Group(*index, key.clone())),
+        DimensionSource::Session(key) => joined(JoinedColumnKey::Session(key.clone())),
+        DimensionSource::Expression(text) => {
             let program = compiler.compile_expression(&Expression::parse(text, attr)?, attr)?;
             Source::Expression(Box::new(program))
         }
-        PartSource::Metadata(key) => match key.as_str() {
+        DimensionSource::Metadata(key) => match key.as_str() {
             "distinct_id" => event(ColumnKey::DistinctId),
             "person_id" => joined(JoinedColumnKey::PersonId),
             "event" => Source::EventName,

@@ -6,7 +6,7 @@ use crate::action::{self, Step};
 use crate::error::CalcResult;
 use crate::filter::{Filter, Mask, Predicate};
 use crate::plan::Compiler;
-use crate::query::EventSource;
+use crate::query::EventOrAction;
 use crate::scan::Run;
 use crate::work::WorkBudget;
 
@@ -21,16 +21,16 @@ pub(crate) struct Matcher {
 impl Matcher {
     /// Compiles an event source with its filters and registers what they read. `None` if the action does not exist.
     pub(crate) fn new(
-        source: &EventSource,
+        source: &EventOrAction,
         filters: &Filter,
         compiler: &mut Compiler<'_>,
         attr: &str,
     ) -> CalcResult<Option<Self>> {
         let alternatives = match source {
-            EventSource::Event(name) => {
+            EventOrAction::Event(name) => {
                 vec![Step { event: name.clone(), predicate: Predicate::All(Vec::new()) }]
             }
-            EventSource::Action(id) => {
+            EventOrAction::Action(id) => {
                 let definitions = compiler.definitions;
                 let Some(action) = definitions.actions.get(id) else { return Ok(None) };
                 action::compile_steps(*id, action, compiler, attr)?

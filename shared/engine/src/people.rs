@@ -12,9 +12,9 @@ use crate::correlation;
 pub use crate::correlation::CorrelationPoint;
 use crate::error::CalcResult;
 use crate::funnel;
-pub use crate::funnel::{FunnelPoint, Which};
+pub use crate::funnel::{ActorOutcome, FunnelPoint};
 use crate::plan::Plan;
-use crate::query::{Math, Query, Who};
+use crate::query::{Math, Query, UniqueBy};
 use crate::repartition::ActorKind;
 use crate::scan::Micros;
 use crate::trends;
@@ -46,9 +46,9 @@ impl Query {
     /// Parses the query parameters of a link to the actors of a data point.
     pub fn selector(&self, request: &Map<String, Value>) -> CalcResult<Selector> {
         match self {
-            Self::Trends(query) => trends::point(query, request).map(Selector::Trend),
-            Self::Correlation(query) => correlation::point(query, request).map(Selector::Correlation),
-            Self::Funnels(query) => funnel::point(query, request).map(Selector::Funnel),
+            Self::Trends(query) => trends::parse_point(query, request).map(Selector::Trend),
+            Self::Correlation(query) => correlation::parse_point(query, request).map(Selector::Correlation),
+            Self::Funnels(query) => funnel::parse_point(query, request).map(Selector::Funnel),
         }
     }
 }
@@ -77,7 +77,8 @@ impl Selector {
     pub fn counts(&self, query: &Query, plan: &Plan) -> ActorKind {
         if let (Self::Trend(point), Query::Trends(trends)) = (self, query)
             && let Some(series) = trends.series.get(point.series)
-            && let Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) = series.math
+            && let Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) =
+                series.math
         {
             return ActorKind::Groups(index);
         }

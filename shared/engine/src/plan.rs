@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use crate::cohort::Cohorts;
 pub(crate) use crate::compiler::Compiler;
-use crate::correlation::{Correlation, Counts};
+use crate::correlation::{CompiledCorrelation, CorrelationCounts};
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
-use crate::funnel::{Funnel, Rows};
+use crate::funnel::{CompiledFunnel, FunnelRows};
 use crate::join::{Facts, Needs};
 use crate::people::{Matched, Selector};
-use crate::query::{Common, Query};
+use crate::query::{CommonFields, Query};
 use crate::repartition::{ActorKind, repartition_by_actor_kind};
 use crate::scan::{Micros, Partition, ScanRequest};
 use crate::sessions;
-use crate::trends::{self, Trend};
+use crate::trends::{self, CompiledTrend};
 use crate::work::WorkBudget;
 
 /// Project settings that a calculation depends on.
@@ -56,20 +56,20 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 enum CompiledQuery {
-    Trend(Box<Trend>),
-    Funnel(Box<Funnel>),
-    Correlation(Box<Correlation>),
+    Trend(Box<CompiledTrend>),
+    Funnel(Box<CompiledFunnel>),
+    Correlation(Box<CompiledCorrelation>),
 }
 
 /// The mergeable result of one partition. The default is the result for no actors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
     /// Trends.
-    pub(crate) trend: trends::Sum,
+    pub(crate) trend: trends::PartialResult,
     /// Funnels.
-    pub(crate) rows: Rows,
+    pub(crate) funnel: FunnelRows,
     /// Correlations.
-    pub(crate) pairs: Counts,
+    pub(crate) correlation: CorrelationCounts,
 }
 
 /// The final result of a query.
@@ -88,13 +88,13 @@ impl Query {
         let mut compiler = Compiler::new(project, now);
         let query = match self {
             Self::Trends(query) => {
-                CompiledQuery::Trend(Box::new(Trend::new(query, project, range, &mut compiler)?))
+                Task::Trend(Box::new(CompiledTrend::new(query, project, range, &mut compiler)?))
             }
             Self::Funnels(query) => {
-                CompiledQuery::Funnel(Box::new(Funnel::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Funnel(Box::new(CompiledFunnel::new(query, project, range, &mut compiler)?))
             }
             Self::Correlation(query) => {
-                CompiledQuery::Correlation(Box::new(Correlation::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Correlation(Box::new(CompiledCorrelation::new(query, project, range, &mut compiler)?))
             }
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
@@ -117,7 +117,7 @@ impl Plan {
     /// Groups and distinct ids have keys in joined partitions.
     pub fn actors(&self, selector: &Selector) -> ActorKind {
         match (&self.query, selector) {
-            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.actors(point.series),
+            (CompiledQuery::Trend(trend), Selector::Trend(point)) => trend.actor_kind(point.series),
             _ => self.actors.first().copied().unwrap_or_default(),
         }
     }
@@ -148,10 +148,10 @@ impl Plan {
                 Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
             }
             CompiledQuery::Funnel(funnel) => {
-                Ok(Partial { rows: funnel.partial(partition, work)?, ..Partial::default() })
+                Ok(Partial { funnel: funnel.partial(partition, work)?, ..Partial::default() })
             }
             CompiledQuery::Correlation(correlation) => {
-                Ok(Partial { pairs: correlation.partial(partition, work)?, ..Partial::default() })
+                Ok(Partial { correlation: correlation.partial(partition, work)?, ..Partial::default() })
             }
         }
     }
@@ -182,10 +182,10 @@ impl Plan {
         match &self.query {
             CompiledQuery::Trend(trend) => trend.finish(sum.trend, work),
             CompiledQuery::Funnel(funnel) => {
-                Ok(Answer { result: funnel.finish(sum.rows, work)?, has_more: None })
+                Ok(Answer { result: funnel.finish(sum.funnel, work)?, has_more: None })
             }
             CompiledQuery::Correlation(correlation) => {
-                Ok(Answer { result: correlation.finish(sum.pairs, work)?, has_more: None })
+                Ok(Answer { result: correlation.finish(sum.correlation, work)?, has_more: None })
             }
         }
     }
@@ -196,8 +196,8 @@ impl Partial {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.trend = self.trend.merge(other.trend);
-        self.rows = self.rows.merge(other.rows);
-        self.pairs = self.pairs.merge(other.pairs);
+        self.funnel = self.funnel.merge(other.funnel);
+        self.correlation = self.correlation.merge(other.correlation);
         self
     }
 }
@@ -225,7 +225,7 @@ pub(crate) fn derive_join_data(
 }
 
 /// The filters on every event of a query: its own and, with `filter_test_accounts`, the project's test account filters.
-pub(crate) fn common_filter(common: &Common, project: &ProjectContext) -> CalcResult<Filter> {
+pub(crate) fn common_filter(common: &CommonFields, project: &ProjectContext) -> CalcResult<Filter> {
     let mut members = Vec::new();
     if common.filter_test_accounts {
         let filters = Value::Array(project.test_account_filters.clone());

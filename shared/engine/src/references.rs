@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::definitions::{Action, Cohort, Mentions};
-use crate::query::whole;
+use crate::query::parse_integer;
 
 /// Types of filters and criteria whose value is a cohort id.
 const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"];
@@ -76,7 +76,7 @@ fn ids(value: Option<&Value>) -> Vec<u64> {
         Some(one) => std::slice::from_ref(one),
         None => &[],
     };
-    list.iter().filter_map(|id| u64::try_from(whole(id)?).ok()).collect()
+    list.iter().filter_map(|id| u64::try_from(parse_integer(id)?).ok()).collect()
 }
 
 #[cfg(test)]

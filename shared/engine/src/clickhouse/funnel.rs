@@ -9,7 +9,7 @@
 use super::{StatementWriter, quote, unsupported};
 use crate::error::CalcResult;
 use crate::limits;
-use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelsQuery, Order, Viz};
+use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelsQuery, StepOrder, Viz};
 use crate::repartition::ActorKind;
 
 /// The type of a path.
@@ -20,7 +20,7 @@ const STEPS_MAX: usize = 32;
 /// The select from `events`.
 pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> CalcResult<String> {
     check_supported(query)?;
-    writer.compiler.add_actor_kind(ActorKind::of(writer.project, query.group));
+    writer.compiler.add_actor_kind(ActorKind::of(writer.project, query.group_type_index));
     let shared = writer.common_condition(&query.common)?;
     let mut marks = Vec::new();
     for (step, series) in query.series.iter().enumerate() {
@@ -31,7 +31,7 @@ pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> 
             (exclusion.from_step + 1..=exclusion.to_step).fold(0_u64, |bits, gap| bits | 1 << (32 + gap));
         marks.push(mark(&writer.series_condition(&exclusion.series)?, gaps));
     }
-    let strict = query.order == Order::Strict;
+    let strict = query.order == StepOrder::Strict;
     if strict {
         writer.compiler.include_event(None);
     }
@@ -55,10 +55,10 @@ pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> 
 
 fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
     let what = match query {
-        FunnelsQuery { order: Order::Unordered, .. } => "a funnel in any order",
+        FunnelsQuery { order: StepOrder::Unordered, .. } => "a funnel in any order",
         FunnelsQuery { viz: Viz::Trends, .. } => "a funnel over time",
         FunnelsQuery { viz: Viz::TimeToConvert, .. } => "conversion times in bins",
-        FunnelsQuery { group: Some(_), .. } => "a funnel of groups",
+        FunnelsQuery { group_type_index: Some(_), .. } => "a funnel of groups",
         _ if query.steps.iter().any(|step| step.optional) => "a step that may be left out",
         _ if query.steps.iter().any(|step| step.first.is_some()) => {
             "a step that takes somebody's first event only"
@@ -82,12 +82,12 @@ fn either(marks: &[String]) -> String {
 
 /// The breakdown values of an event; empty texts if missing.
 fn value(writer: &mut StatementWriter<'_>, breakdown: &Breakdown) -> CalcResult<String> {
-    let BreakdownBy::Parts { parts, .. } = &breakdown.by else {
+    let BreakdownBy::Dimensions { dimensions: parts, .. } = &breakdown.by else {
         return Err(unsupported("a breakdown by cohorts"));
     };
     let texts = writer.breakdown_parts(parts)?;
     // In funnels, missing is the empty text before URLs are normalized.
-    let text = |(part, text): (&crate::query::Part, String)| {
+    let text = |(part, text): (&crate::query::BreakdownDimension, String)| {
         let missing = if part.normalize_url && part.source.kind() == "event" { "'/'" } else { "''" };
         format!("assumeNotNull(ifNull({text}, {missing}))")
     };
@@ -126,7 +126,7 @@ fn paths(query: &FunnelsQuery, marked: &str, split: bool) -> String {
 /// The breakdown value; if missing, one empty text per part.
 fn padded(query: &FunnelsQuery) -> String {
     let parts = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
-        Some(BreakdownBy::Parts { parts, .. }) => parts.len(),
+        Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => parts.len(),
         _ => 1,
     };
     format!(", arrayResize(touched, {parts}, '') AS value")
@@ -142,7 +142,7 @@ fn moves(query: &FunnelsQuery) -> String {
             (1..steps).map(|gap| format!("if(bitTest(event.3, {}) AND NOT mixed, -{gap}, 99)", 32 + gap)),
         );
     }
-    if query.order == Order::Strict {
+    if query.order == StepOrder::Strict {
         numbers.push("if(mixed, 99, 0)".to_owned());
     }
     let numbers = format!("arrayFilter(step -> step != 99, [{}])", numbers.join(", "));
@@ -237,7 +237,7 @@ impl<'q> FoldState<'q> {
     /// The path of a depth after the move.
     fn path_after(&self, depth: usize) -> String {
         let gone = match self.query.order {
-            Order::Strict => format!("m.2 = 0 AND NOT bitTest(m.4, {}), CAST([], '{PATH}'), ", depth - 1),
+            StepOrder::Strict => format!("m.2 = 0 AND NOT bitTest(m.4, {}), CAST([], '{PATH}'), ", depth - 1),
             _ => String::new(),
         };
         format!("multiIf({}, {}, {gone}q.{depth})", self.takes_untainted(depth), Self::longer(depth))
@@ -311,11 +311,11 @@ fn counts_and_durations(steps: usize) -> String {
 
 /// The result columns from `counts` and `hops`, one row per step.
 fn rows(query: &FunnelsQuery) -> (String, String) {
-    let names = query.series.iter().map(|series| match &series.source {
-        crate::query::EventSource::Event(name) => {
+    let names = query.series.iter().map(|series| match &series.event_or_action {
+        crate::query::EventOrAction::Event(name) => {
             name.as_deref().or(series.name.as_deref()).unwrap_or("All events").to_owned()
         }
-        crate::query::EventSource::Action(id) => {
+        crate::query::EventOrAction::Action(id) => {
             series.name.clone().unwrap_or_else(|| format!("action {id}"))
         }
     });

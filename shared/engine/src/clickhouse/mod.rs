@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::error::{CalcError, CalcResult};
 use crate::plan::{Compiler, ProjectContext};
-use crate::query::{Common, FunnelsQuery, Part, PartSource, Query, TrendsQuery};
+use crate::query::{BreakdownDimension, CommonFields, DimensionSource, FunnelsQuery, Query, TrendsQuery};
 use crate::scan::{ColumnKey, Micros};
 use condition::SelectedColumns;
 
@@ -140,7 +140,7 @@ impl<'a> StatementWriter<'a> {
     }
 
     /// The condition on all events of the query.
-    fn common_condition(&mut self, common: &Common) -> CalcResult<String> {
+    fn common_condition(&mut self, common: &CommonFields) -> CalcResult<String> {
         let filter = crate::plan::common_filter(common, self.project)?;
         let predicate = self.compiler.compile_filter(&filter, "properties")?;
         self.fields.condition(&predicate)
@@ -149,11 +149,12 @@ impl<'a> StatementWriter<'a> {
     /// The condition on the events of a series or step.
     fn series_condition(&mut self, series: &crate::query::Series) -> CalcResult<String> {
         use crate::matcher::Matcher;
-        let matcher = Matcher::new(&series.source, &series.properties, &mut self.compiler, "properties")?;
+        let matcher =
+            Matcher::new(&series.event_or_action, &series.properties, &mut self.compiler, "properties")?;
         let Some(matcher) = matcher else {
             return Err(CalcError::invalid(
                 "actions",
-                format!("Action ID {} does not exist!", series.source.id()),
+                format!("Action ID {} does not exist!", series.event_or_action.id()),
             ));
         };
         let (alternatives, filters) = matcher.alternatives_and_filters();
@@ -168,19 +169,21 @@ impl<'a> StatementWriter<'a> {
     }
 
     /// The texts of the parts of a breakdown; null if missing.
-    fn breakdown_parts(&mut self, parts: &[Part]) -> CalcResult<Vec<String>> {
+    fn breakdown_parts(&mut self, parts: &[BreakdownDimension]) -> CalcResult<Vec<String>> {
         parts.iter().map(|part| self.breakdown_part(part)).collect()
     }
 
-    fn breakdown_part(&mut self, part: &Part) -> CalcResult<String> {
+    fn breakdown_part(&mut self, part: &BreakdownDimension) -> CalcResult<String> {
         if part.bins.is_some() {
             return Err(unsupported("a breakdown by ranges of numbers"));
         }
         let text = match &part.source {
-            PartSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
-            PartSource::Metadata(key) if key == "event" => "name".to_owned(),
-            PartSource::Metadata(key) if key == "distinct_id" => self.fields.text(&ColumnKey::DistinctId)?,
-            PartSource::Metadata(key) => return Err(unsupported(&format!("a breakdown by {key}"))),
+            DimensionSource::Event(key) => self.fields.text(&ColumnKey::Property(key.clone()))?,
+            DimensionSource::Metadata(key) if key == "event" => "name".to_owned(),
+            DimensionSource::Metadata(key) if key == "distinct_id" => {
+                self.fields.text(&ColumnKey::DistinctId)?
+            }
+            DimensionSource::Metadata(key) => return Err(unsupported(&format!("a breakdown by {key}"))),
             other => return Err(unsupported(&format!("a breakdown by {} values", other.kind()))),
         };
         if part.normalize_url {

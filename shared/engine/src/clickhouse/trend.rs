@@ -8,7 +8,8 @@ use crate::dates::buckets::Buckets;
 use crate::dates::range::DateRange;
 use crate::error::CalcResult;
 use crate::query::{
-    Breakdown, BreakdownBy, Display, EventSource, Math, NumberSource, Series, Statistic, TrendsQuery, Who,
+    Breakdown, BreakdownBy, Display, EventOrAction, Math, NumberSource, Series, Statistic, TrendsQuery,
+    UniqueBy,
 };
 use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, Micros};
@@ -49,7 +50,7 @@ pub(super) fn select(
     let value = match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
         None => None,
         Some(BreakdownBy::Cohorts { .. }) => return Err(unsupported("a breakdown by cohorts")),
-        Some(BreakdownBy::Parts { parts, .. }) => {
+        Some(BreakdownBy::Dimensions { dimensions: parts, .. }) => {
             let texts = writer.breakdown_parts(parts)?;
             let null = quote::text(NULL);
             let texts: Vec<String> =
@@ -95,9 +96,9 @@ impl TrendContext<'_> {
         let within = format!("t BETWEEN {first} AND {}", self.bounds.1);
         let condition = quote::all([condition, self.shared.clone(), within].into_iter());
         let numbers = self.numbers(writer, &series.math, &condition)?;
-        let name = match &series.source {
-            EventSource::Event(name) => name.clone().unwrap_or_else(|| "All events".to_owned()),
-            EventSource::Action(id) => writer
+        let name = match &series.event_or_action {
+            EventOrAction::Event(name) => name.clone().unwrap_or_else(|| "All events".to_owned()),
+            EventOrAction::Action(id) => writer
                 .project
                 .definitions
                 .actions
@@ -146,12 +147,12 @@ impl TrendContext<'_> {
         Ok(match math {
             Math::Total => rows("toFloat64(count())"),
             // A cumulative sum counts each actor once.
-            Math::Unique(Who::Actor) if running => format!(
+            Math::Unique(UniqueBy::Actor) if running => format!(
                 "SELECT {by}bucket, toFloat64(count()) AS n FROM (SELECT {value}actor, min({}) AS bucket FROM events \
                  WHERE {condition} GROUP BY {by}actor) GROUP BY {by}bucket",
                 self.bucket()
             ),
-            Math::Unique(Who::Actor) => rows("toFloat64(uniqExact(actor))"),
+            Math::Unique(UniqueBy::Actor) => rows("toFloat64(uniqExact(actor))"),
             Math::Property(statistic, NumberSource::Event(key)) => {
                 let number = writer.fields.number(&ColumnKey::Property(key.clone()))?;
                 rows(&statistic_of(*statistic, &number))
@@ -162,13 +163,13 @@ impl TrendContext<'_> {
                 statistic_of(*statistic, "events_of_one"),
                 self.bucket()
             ),
-            Math::Unique(Who::Group(_)) | Math::Rolling(_, Who::Group(_)) => {
+            Math::Unique(UniqueBy::Group(_)) | Math::Rolling(_, UniqueBy::Group(_)) => {
                 return Err(unsupported("a count of groups"));
             }
-            Math::Unique(Who::Session) | Math::Rolling(_, Who::Session) => {
+            Math::Unique(UniqueBy::Session) | Math::Rolling(_, UniqueBy::Session) => {
                 return Err(unsupported("a count of sessions"));
             }
-            Math::Rolling(days, Who::Actor) => {
+            Math::Rolling(days, UniqueBy::Actor) => {
                 return Err(unsupported(&format!("actives over the last {days} days")));
             }
             Math::FirstTime => return Err(unsupported("who does something for the first time")),
@@ -198,7 +199,7 @@ impl TrendContext<'_> {
         let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
         let limit = breakdown.limit.unwrap_or(default);
         let parts = match &breakdown.by {
-            BreakdownBy::Parts { parts, .. } => parts.len(),
+            BreakdownBy::Dimensions { dimensions: parts, .. } => parts.len(),
             BreakdownBy::Cohorts { .. } => 1,
         };
         // For totals, null is ordered like any other value.
@@ -224,7 +225,7 @@ impl TrendContext<'_> {
             None => (String::new(), "0".to_owned()),
             Some(_) => {
                 let shown = match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
-                    Some(BreakdownBy::Parts { form: crate::query::Form::Several, .. }) => "row",
+                    Some(BreakdownBy::Dimensions { form: crate::query::BreakdownForm::Several, .. }) => "row",
                     _ => "row[1]",
                 };
                 let class = format!(

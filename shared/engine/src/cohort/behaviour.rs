@@ -20,7 +20,7 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Mask};
 use crate::limits;
 use crate::matcher::Matcher;
-use crate::query::{EventSource, whole};
+use crate::query::{EventOrAction, parse_integer};
 use crate::scan::{JoinedColumnKey, Micros, Partition};
 use crate::work::WorkBudget;
 
@@ -76,7 +76,7 @@ pub(super) fn compile(
 }
 
 fn matcher(
-    source: &EventSource,
+    source: &EventOrAction,
     filters: &Filter,
     compiler: &mut Compiler<'_>,
     attr: &str,
@@ -173,15 +173,15 @@ impl Criterion<'_> {
     }
 
     /// Parses the event or action in field `key`.
-    fn source(&self, key: &str, kind: &str) -> CalcResult<EventSource> {
+    fn source(&self, key: &str, kind: &str) -> CalcResult<EventOrAction> {
         let value = self.fields.get(key).unwrap_or(&Value::Null);
-        let id = || whole(value).and_then(|id| u64::try_from(id).ok());
+        let id = || parse_integer(value).and_then(|id| u64::try_from(id).ok());
         match (self.fields.get(kind).and_then(Value::as_str), value) {
             (Some("actions"), _) => id()
-                .map(EventSource::Action)
+                .map(EventOrAction::Action)
                 .ok_or_else(|| self.invalid(format!("{value} is not the id of an action."))),
             (None | Some("events"), Value::String(event)) if !event.is_empty() => {
-                Ok(EventSource::Event(Some(event.clone())))
+                Ok(EventOrAction::Event(Some(event.clone())))
             }
             (None | Some("events"), _) => Err(self.invalid(format!("{key} does not name an event."))),
             (Some(other), _) => Err(self.invalid(format!("{kind} is events or actions, not {other}."))),
@@ -233,7 +233,7 @@ impl Criterion<'_> {
     }
 
     fn positive(&self, key: &str) -> CalcResult<i64> {
-        let number = self.fields.get(key).and_then(whole).filter(|number| *number > 0);
+        let number = self.fields.get(key).and_then(parse_integer).filter(|number| *number > 0);
         number.ok_or_else(|| self.invalid(format!("{key} is not a number above zero.")))
     }
 

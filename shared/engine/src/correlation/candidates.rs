@@ -1,13 +1,13 @@
-//! The pass over a partition that finds who has which candidate.
+//! Finds the candidates of a partition and the actors that have them.
 //!
-//! Must stay true: of one candidate actors come in ascending order, each once; candidates of one partition are bounded
-//! in number and in bytes.
+//! Must stay true: for each candidate, actors are reported in ascending order, each once. Candidates of a partition are
+//! bounded in number and bytes.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{Candidate, Correlation, Entrant};
+use super::{Candidate, CompiledCorrelation, PopulationActor};
 use crate::element;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
@@ -16,41 +16,41 @@ use crate::scan::{Column, ColumnKey, ColumnRef, Partition, Run};
 use crate::text::text_of;
 use crate::work::WorkBudget;
 
-/// The event whose elements are its one property.
+/// The autocapture event; its only property candidate is its element chain.
 pub(super) const AUTOCAPTURE: &str = "$autocapture";
-/// The name of that property.
+/// The name of the element chain's property.
 pub(super) const CHAIN: &str = "elements_chain";
-/// What stands between the type of such an event and its elements.
+/// Separates the event type of an autocapture event from its element chain.
 pub(super) const CHAIN_SEPARATOR: &str = "__~~__";
 
-/// Work that finding a candidate costs beside the bytes of its texts.
-const PER_CANDIDATE: usize = 16;
+/// Work units of looking up a candidate, in addition to the bytes of its texts.
+const WORK_PER_CANDIDATE: usize = 16;
 
-/// Called back with the index of a candidate, an actor that has it, and the actor's outcome.
-type Back<'a> = dyn FnMut(usize, u32, Entrant) + 'a;
+/// Callback with the index of a candidate, an actor that has it, and the actor's outcome.
+type CandidateCallback<'a> = dyn FnMut(usize, u32, PopulationActor) + 'a;
 
-/// Whether so many candidates of so many bytes are looked at.
+/// Whether this many candidates with this many bytes are within the limits.
 pub(super) fn fits(candidates: usize, bytes: usize) -> bool {
     candidates <= limits::CORRELATION_CANDIDATES && bytes <= limits::CORRELATION_BYTES
 }
 
-/// There are more candidates than are looked at.
+/// The error for too many candidates.
 pub(super) fn too_many() -> CalcError {
     let detail = "There are too many different values; name fewer events or properties, or exclude some.";
     CalcError::invalid("funnel_correlation_type", detail)
 }
 
-/// Candidates by index.
+/// The distinct candidates of a partition, numbered by index.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct CandidateIndex {
     known: HashMap<Candidate, usize>,
-    /// Who was last found to have it.
+    /// By index: the last actor that was reported.
     last: Vec<Option<u32>>,
     bytes: usize,
 }
 
-impl Found {
-    fn index(&mut self, candidate: Candidate) -> CalcResult<usize> {
+impl CandidateIndex {
+    fn index_of(&mut self, candidate: Candidate) -> CalcResult<usize> {
         if let Some(index) = self.known.get(&candidate) {
             return Ok(*index);
         }
@@ -64,13 +64,13 @@ impl Found {
         Ok(index)
     }
 
-    /// True once for each actor, if actors ascend.
+    /// Whether the actor was not reported for this candidate yet. Actors must ascend.
     fn is_new(&mut self, index: usize, actor: u32) -> bool {
         self.last.get_mut(index).is_some_and(|last| last.replace(actor) != Some(actor))
     }
 
-    /// All candidates, in the order of their indexes.
-    pub(super) fn into_names(self) -> Vec<Candidate> {
+    /// All candidates, sorted by index.
+    pub(super) fn into_candidates(self) -> Vec<Candidate> {
         let mut names: Vec<_> = self.known.into_iter().collect();
         names.sort_by_key(|(_, index)| *index);
         names.into_iter().map(|(candidate, _)| candidate).collect()
@@ -81,30 +81,32 @@ impl Found {
     }
 }
 
-impl Correlation {
-    /// Calls back for every candidate and everybody who is looked at and has it.
-    pub(super) fn candidates(
+impl CompiledCorrelation {
+    /// Calls back for every candidate and every actor of the population that has it.
+    pub(super) fn for_each_candidate(
         &self,
         partition: &Partition,
-        entrants: &[Option<Entrant>],
-        found: &mut Found,
+        population: &[Option<PopulationActor>],
+        candidate_index: &mut CandidateIndex,
         work: &WorkBudget<'_>,
-        back: &mut Back<'_>,
+        callback: &mut CandidateCallback<'_>,
     ) -> CalcResult<()> {
         match &self.query.factor {
-            Factor::Properties { .. } => self.properties(partition, entrants, found, work, back),
+            Factor::Properties { .. } => {
+                self.for_each_actor_property(partition, population, candidate_index, work, callback)
+            }
             Factor::Events { .. } => {
-                for run in partition.runs.iter().filter(|run| !self.left_out.contains(&run.event)) {
+                for run in partition.runs.iter().filter(|run| !self.excluded_events.contains(&run.event)) {
                     let candidate = Candidate { event: run.event.clone(), ..Candidate::default() };
-                    // Made when somebody has it.
+                    // Created when the first actor has it.
                     let mut index = None;
-                    self.rows(run, entrants, work, &mut |_, actor, entrant| {
+                    self.for_each_row(run, population, work, &mut |_, actor, actor_outcome| {
                         let index = match index {
                             Some(index) => index,
-                            None => *index.insert(found.index(candidate.clone())?),
+                            None => *index.insert(candidate_index.index_of(candidate.clone())?),
                         };
-                        if found.is_new(index, actor) {
-                            back(index, actor, entrant);
+                        if candidate_index.is_new(index, actor) {
+                            callback(index, actor, actor_outcome);
                         }
                         Ok(())
                     })?;
@@ -112,27 +114,30 @@ impl Correlation {
                 Ok(())
             }
             Factor::EventProperties { events, .. } => {
-                let is_candidate = |event: &String| events.contains(event) && !self.left_out.contains(event);
+                let is_candidate =
+                    |event: &String| events.contains(event) && !self.excluded_events.contains(event);
                 for run in partition.runs.iter().filter(|run| is_candidate(&run.event)) {
                     let Some(column) = run.column(&ColumnRef::Event(ColumnKey::AllProperties)) else {
                         continue;
                     };
-                    let mut of_codes: HashMap<u32, Vec<usize>> = HashMap::new();
-                    self.rows(run, entrants, work, &mut |row, actor, entrant| {
+                    let mut indexes_of_code: HashMap<u32, Vec<usize>> = HashMap::new();
+                    self.for_each_row(run, population, work, &mut |row, actor, actor_outcome| {
                         let Some(code) = column.codes.get(row) else { return Ok(()) };
-                        if !of_codes.contains_key(code) {
+                        if !indexes_of_code.contains_key(code) {
                             let pairs = column.value(row).and_then(Value::as_object);
-                            let pairs = pairs.map(|pairs| self.pairs(&run.event, pairs)).unwrap_or_default();
+                            let pairs = pairs
+                                .map(|pairs| self.event_candidates(&run.event, pairs))
+                                .unwrap_or_default();
                             let indexes = pairs.into_iter().map(|pair| {
-                                work.consume(PER_CANDIDATE + pair.bytes())?;
-                                found.index(pair)
+                                work.consume(WORK_PER_CANDIDATE + pair.bytes())?;
+                                candidate_index.index_of(pair)
                             });
-                            of_codes.insert(*code, indexes.collect::<CalcResult<Vec<_>>>()?);
+                            indexes_of_code.insert(*code, indexes.collect::<CalcResult<Vec<_>>>()?);
                         }
-                        for index in of_codes.get(code).into_iter().flatten() {
+                        for index in indexes_of_code.get(code).into_iter().flatten() {
                             work.consume(1)?;
-                            if found.is_new(*index, actor) {
-                                back(*index, actor, entrant);
+                            if candidate_index.is_new(*index, actor) {
+                                callback(*index, actor, actor_outcome);
                             }
                         }
                         Ok(())
@@ -143,28 +148,28 @@ impl Correlation {
         }
     }
 
-    /// Calls back for the rows of a run that lie on the way of somebody who is looked at.
-    fn rows(
+    /// Calls back for the rows of a run that belong to an actor of the population and lie within its time range.
+    fn for_each_row(
         &self,
         run: &Run,
-        entrants: &[Option<Entrant>],
+        population: &[Option<PopulationActor>],
         work: &WorkBudget<'_>,
-        back: &mut dyn FnMut(usize, u32, Entrant) -> CalcResult<()>,
+        callback: &mut dyn FnMut(usize, u32, PopulationActor) -> CalcResult<()>,
     ) -> CalcResult<()> {
         let (from, to) = (self.range.from.timestamp_micros(), self.range.to.timestamp_micros());
         for (row, (actor, time)) in run.actors.iter().zip(&run.times).enumerate() {
             work.consume(1)?;
-            let Some(Some(entrant)) = entrants.get(*actor as usize) else { continue };
-            let on_the_way = entrant.after < *time && *time < entrant.before;
-            if on_the_way && from <= *time && *time < to {
-                back(row, *actor, *entrant)?;
+            let Some(Some(actor_outcome)) = population.get(*actor as usize) else { continue };
+            let is_in_range = actor_outcome.after < *time && *time < actor_outcome.before;
+            if is_in_range && from <= *time && *time < to {
+                callback(row, *actor, *actor_outcome)?;
             }
         }
         Ok(())
     }
 
-    /// The candidates that an event's properties are.
-    fn pairs(&self, event: &str, properties: &Map<String, Value>) -> Vec<Candidate> {
+    /// The candidates of an event's properties.
+    fn event_candidates(&self, event: &str, properties: &Map<String, Value>) -> Vec<Candidate> {
         let Factor::EventProperties { excluded, .. } = &self.query.factor else { return Vec::new() };
         let candidate = |property: &str, value: String| Candidate {
             event: event.to_owned(),
@@ -182,36 +187,36 @@ impl Correlation {
         pairs.filter_map(|(key, value)| Some(candidate(key, text_of(value)?.into_owned()))).collect()
     }
 
-    /// What actors have whatever they do: read in the first row of each.
-    fn properties(
+    /// Finds the property values of actors, which are read from each actor's first row.
+    fn for_each_actor_property(
         &self,
         partition: &Partition,
-        entrants: &[Option<Entrant>],
-        found: &mut Found,
+        population: &[Option<PopulationActor>],
+        candidate_index: &mut CandidateIndex,
         work: &WorkBudget<'_>,
-        back: &mut Back<'_>,
+        callback: &mut CandidateCallback<'_>,
     ) -> CalcResult<()> {
-        let mut places: Vec<Option<(usize, usize)>> = vec![None; partition.actors.len()];
+        let mut first_rows: Vec<Option<(usize, usize)>> = vec![None; partition.actors.len()];
         for (index, run) in partition.runs.iter().enumerate() {
             work.check()?;
             for (row, actor) in run.actors.iter().enumerate() {
-                if let Some(place @ None) = places.get_mut(*actor as usize) {
-                    *place = Some((index, row));
+                if let Some(first_row @ None) = first_rows.get_mut(*actor as usize) {
+                    *first_row = Some((index, row));
                 }
             }
         }
         for (name, key) in &self.columns {
             let key = ColumnRef::Joined(key.clone());
             let columns: Vec<Option<&Column>> = partition.runs.iter().map(|run| run.column(&key)).collect();
-            for (actor, (entrant, place)) in (0..).zip(entrants.iter().zip(&places)) {
+            for (actor, (actor_outcome, first_row)) in (0..).zip(population.iter().zip(&first_rows)) {
                 work.consume(1)?;
-                let (Some(entrant), Some((run, row))) = (entrant, place) else { continue };
+                let (Some(actor_outcome), Some((run, row))) = (actor_outcome, first_row) else { continue };
                 let value = columns.get(*run).copied().flatten().and_then(|column| column.value(*row));
-                for candidate in self.of_actor(name, value) {
-                    work.consume(PER_CANDIDATE + candidate.bytes())?;
-                    let index = found.index(candidate)?;
-                    if found.is_new(index, actor) {
-                        back(index, actor, *entrant);
+                for candidate in self.actor_candidates(name, value) {
+                    work.consume(WORK_PER_CANDIDATE + candidate.bytes())?;
+                    let index = candidate_index.index_of(candidate)?;
+                    if candidate_index.is_new(index, actor) {
+                        callback(index, actor, *actor_outcome);
                     }
                 }
             }
@@ -219,8 +224,8 @@ impl Correlation {
         Ok(())
     }
 
-    /// The candidates that one property is, or a whole object of properties where it has no name.
-    fn of_actor(&self, name: &str, value: Option<&Value>) -> Vec<Candidate> {
+    /// The candidates of one property, or of all properties of an object if the name is empty.
+    fn actor_candidates(&self, name: &str, value: Option<&Value>) -> Vec<Candidate> {
         let candidate = |property: &str, value: Option<&Value>| Candidate {
             event: String::new(),
             property: property.to_owned(),
@@ -231,7 +236,7 @@ impl Correlation {
             return vec![candidate(name, value)];
         }
         let stored = value.and_then(Value::as_object).into_iter().flatten();
-        let wanted = stored.filter(|(key, _)| !excluded.contains(key.as_str()));
-        wanted.map(|(key, value)| candidate(key, Some(value))).collect()
+        let included = stored.filter(|(key, _)| !excluded.contains(key.as_str()));
+        included.map(|(key, value)| candidate(key, Some(value))).collect()
     }
 }

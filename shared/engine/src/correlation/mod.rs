@@ -1,7 +1,10 @@
-//! Correlation: which events and properties go with getting through a funnel.
+//! Correlation: which events and properties correlate with converting in a funnel.
 //!
-//! Must stay true: an actor is a success, a failure or not looked at, by its one outcome of the funnel; it counts for a
-//! candidate once, however often it has it; parts over disjoint actors add up in any order.
+//! [`CompiledCorrelation`] holds the compiled query. Every *candidate* (an event, or a property value) is counted among
+//! converted and dropped-off actors; the result ranks candidates by odds ratio.
+//!
+//! Must stay true: an actor is a success, a failure or outside the population, by its one outcome of the funnel. It counts
+//! at most once per candidate. Partial results over disjoint actors merge in any order.
 
 mod candidates;
 mod people;
@@ -16,29 +19,30 @@ use serde_json::Value;
 
 use crate::dates::range::DateRange;
 use crate::error::CalcResult;
-use crate::funnel::Funnel;
+use crate::funnel::CompiledFunnel;
 use crate::plan::{Compiler, ProjectContext};
-use crate::query::{CorrelationQuery, EventSource, Factor};
+use crate::query::{CorrelationQuery, EventOrAction, Factor};
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
 use crate::work::WorkBudget;
-use candidates::Found;
+use candidates::CandidateIndex;
 pub use people::CorrelationPoint;
-pub(crate) use people::point;
+pub(crate) use people::parse_point;
 
-/// A correlation made ready.
+/// A correlation query with a compiled funnel.
 #[derive(Debug, Clone)]
-pub(crate) struct Correlation {
+pub(crate) struct CompiledCorrelation {
     query: CorrelationQuery,
-    funnel: Funnel,
+    funnel: CompiledFunnel,
     project_id: String,
     range: DateRange,
     /// Events that are never candidates.
-    left_out: BTreeSet<String>,
-    /// The columns of actors' properties, each with its key; an empty one for a whole object.
+    excluded_events: BTreeSet<String>,
+    /// The columns of actors' properties, each with its property key; the key is empty for a column of whole objects.
     columns: Vec<(String, JoinedColumnKey)>,
 }
 
-/// What may go with success: an event, a property of the actor, or a property of an event. What does not apply is empty.
+/// A factor that may correlate with success: an event, a property value of the actor, or a property value of an event.
+/// Fields that do not apply are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Candidate {
     pub(crate) event: String,
@@ -46,23 +50,23 @@ pub(crate) struct Candidate {
     pub(crate) value: String,
 }
 
-/// How many successes and failures there are, and how many of them have each candidate.
+/// The partial result: successes and failures in total and by candidate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct CorrelationCounts {
     success: u64,
     failure: u64,
     candidates: BTreeMap<Candidate, (u64, u64)>,
-    /// Of the candidates' texts.
+    /// Total bytes of the candidates' texts.
     bytes: usize,
-    /// There are more candidates than fit; they are not kept then.
-    burst: bool,
+    /// The limit on candidates was exceeded and the candidates dropped.
+    over_budget: bool,
 }
 
-/// An actor that is looked at.
+/// An actor of the population.
 #[derive(Debug, Clone, Copy)]
-struct Entrant {
+struct PopulationActor {
     success: bool,
-    /// Its events count that are later than this and earlier than the other.
+    /// Only its events after `after` and before `before` count.
     after: Micros,
     before: Micros,
 }
@@ -73,20 +77,20 @@ impl Candidate {
     }
 }
 
-impl Counts {
-    /// The sum of two parts. Holds no more than fits, however many parts there are.
+impl CorrelationCounts {
+    /// Merges two partial results. Memory stays within the limit on candidates.
     #[must_use]
     pub(crate) fn merge(mut self, other: Self) -> Self {
         self.success += other.success;
         self.failure += other.failure;
-        self.burst |= other.burst;
+        self.over_budget |= other.over_budget;
         for (candidate, counts) in other.candidates {
-            if self.burst {
+            if self.over_budget {
                 break;
             }
             self.add(candidate, counts);
         }
-        if self.burst {
+        if self.over_budget {
             self.candidates.clear();
             self.bytes = 0;
         }
@@ -104,104 +108,128 @@ impl Counts {
         };
         sum.0 += success;
         sum.1 += failure;
-        self.burst |= !candidates::fits(self.candidates.len(), self.bytes);
+        self.over_budget |= !candidates::fits(self.candidates.len(), self.bytes);
     }
 }
 
-impl Correlation {
+impl CompiledCorrelation {
     pub(crate) fn new(
         query: &CorrelationQuery,
         project: &ProjectContext,
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        let funnel = Funnel::new(&query.funnel, project, range, compiler)?;
+        let funnel = CompiledFunnel::new(&query.funnel, project, range, compiler)?;
         let mut columns = Vec::new();
-        let mut left_out = step_events(query, project);
+        let mut excluded_events = step_events(query, project);
         match &query.factor {
             Factor::Events { excluded } => {
                 compiler.include_event(None);
-                left_out.extend(excluded.iter().cloned());
+                excluded_events.extend(excluded.iter().cloned());
             }
             Factor::EventProperties { events, .. } => {
-                events.difference(&left_out).for_each(|event| compiler.include_event(Some(event)));
+                events.difference(&excluded_events).for_each(|event| compiler.include_event(Some(event)));
                 compiler.require_value(
                     &ColumnRef::Event(ColumnKey::AllProperties),
                     "funnel_correlation_event_names",
                 )?;
             }
             Factor::Properties { names, excluded } => {
-                columns = property_columns(names.as_ref(), excluded, query.funnel.group);
+                columns = property_columns(names.as_ref(), excluded, query.funnel.group_type_index);
                 for (_, key) in &columns {
                     compiler.require_value(&ColumnRef::Joined(key.clone()), "funnel_correlation_names")?;
                 }
             }
         }
         let project_id = project.project_id.clone();
-        Ok(Self { query: query.clone(), funnel, project_id, range, left_out, columns })
+        Ok(Self { query: query.clone(), funnel, project_id, range, excluded_events, columns })
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Counts> {
-        let entrants = self.entrants(partition, work)?;
-        let of = |success: bool| {
-            let found = entrants.iter().flatten().filter(|entrant| entrant.success == success);
-            u64::try_from(found.count()).unwrap_or(u64::MAX)
+    pub(crate) fn partial(
+        &self,
+        partition: &Partition,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<CorrelationCounts> {
+        let population = self.list_population(partition, work)?;
+        let count_outcome = |success: bool| {
+            let matching =
+                population.iter().flatten().filter(|actor_outcome| actor_outcome.success == success);
+            u64::try_from(matching.count()).unwrap_or(u64::MAX)
         };
-        let mut found = Found::default();
+        let mut index = CandidateIndex::default();
         let mut counts: Vec<(u64, u64)> = Vec::new();
-        self.candidates(partition, &entrants, &mut found, work, &mut |candidate, _, entrant| {
-            if counts.len() <= candidate {
-                counts.resize(candidate + 1, (0, 0));
-            }
-            if entrant.success {
-                counts[candidate].0 += 1;
-            } else {
-                counts[candidate].1 += 1;
-            }
-        })?;
-        let mut sum = Counts { success: of(true), failure: of(false), ..Counts::default() };
-        found.into_names().into_iter().zip(counts).for_each(|(candidate, counts)| sum.add(candidate, counts));
+        self.for_each_candidate(
+            partition,
+            &population,
+            &mut index,
+            work,
+            &mut |candidate, _, actor_outcome| {
+                if counts.len() <= candidate {
+                    counts.resize(candidate + 1, (0, 0));
+                }
+                if actor_outcome.success {
+                    counts[candidate].0 += 1;
+                } else {
+                    counts[candidate].1 += 1;
+                }
+            },
+        )?;
+        let mut sum = CorrelationCounts {
+            success: count_outcome(true),
+            failure: count_outcome(false),
+            ..CorrelationCounts::default()
+        };
+        index
+            .into_candidates()
+            .into_iter()
+            .zip(counts)
+            .for_each(|(candidate, counts)| sum.add(candidate, counts));
         Ok(sum)
     }
 
-    pub(crate) fn finish(&self, sum: Counts, work: &WorkBudget<'_>) -> CalcResult<Value> {
+    pub(crate) fn finish(&self, counts: CorrelationCounts, work: &WorkBudget<'_>) -> CalcResult<Value> {
         work.check()?;
-        if sum.burst { Err(candidates::too_many()) } else { Ok(result::result(self, sum)) }
+        if counts.over_budget { Err(candidates::too_many()) } else { Ok(result::build_result(self, counts)) }
     }
 
-    /// By actor, who is looked at.
-    fn entrants(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Option<Entrant>>> {
-        let mut entrants = vec![None; partition.actors.len()];
+    /// By actor: its outcome if it belongs to the population.
+    fn list_population(
+        &self,
+        partition: &Partition,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<Option<PopulationActor>>> {
+        let mut population = vec![None; partition.actors.len()];
         let window = self.query.funnel.window.micros();
         let last = self.query.funnel.series.len() - 1;
         let step = usize::try_from(self.query.step.unsigned_abs()).unwrap_or(1) - 1;
         let dropped = self.query.step < 0;
-        self.funnel.each_outcome(partition, work, |outcome| {
-            let chosen = if dropped {
+        self.funnel.for_each_outcome(partition, work, |outcome| {
+            let is_selected = if dropped {
                 self.funnel.dropped_before(step, outcome.steps)
             } else {
                 outcome.steps >> step & 1 != 0
             };
-            let (Some(first), Some(end), true) = (outcome.times.first(), outcome.times.last(), chosen) else {
+            let (Some(first), Some(end), true) = (outcome.times.first(), outcome.times.last(), is_selected)
+            else {
                 return;
             };
             let success = outcome.steps >> last & 1 != 0;
             let before = if success { *end } else { first.saturating_add(window) };
-            if let Some(entrant) = entrants.get_mut(outcome.actor as usize) {
-                *entrant = Some(Entrant { success, after: *first, before });
+            if let Some(actor_outcome) = population.get_mut(outcome.actor as usize) {
+                *actor_outcome = Some(PopulationActor { success, after: *first, before });
             }
         })?;
-        Ok(entrants)
+        Ok(population)
     }
 }
 
-/// The events of the steps; of an action those that its own steps name.
+/// The names of the steps' events; for an action, those that its own steps name.
 fn step_events(query: &CorrelationQuery, project: &ProjectContext) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for series in &query.funnel.series {
-        match &series.source {
-            EventSource::Event(name) => events.extend(name.clone()),
-            EventSource::Action(id) => {
+        match &series.event_or_action {
+            EventOrAction::Event(name) => events.extend(name.clone()),
+            EventOrAction::Action(id) => {
                 let steps = project.definitions.actions.get(id).map(|action| action.steps.as_slice());
                 let names = steps.unwrap_or_default().iter().filter_map(|step| step.get("event"));
                 events.extend(names.filter_map(Value::as_str).map(str::to_owned));
@@ -211,7 +239,7 @@ fn step_events(query: &CorrelationQuery, project: &ProjectContext) -> BTreeSet<S
     events
 }
 
-/// Where the properties of actors are read.
+/// The columns of actors' properties.
 fn property_columns(
     names: Option<&BTreeSet<String>>,
     excluded: &BTreeSet<String>,

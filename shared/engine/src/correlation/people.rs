@@ -1,14 +1,14 @@
-//! The people behind a number of a correlation.
+//! Lists the actors behind a number of a correlation.
 //!
-//! Must stay true: the parameters that a link carries for a candidate name that candidate again.
+//! Must stay true: parsing the link parameters of a candidate gives that candidate again.
 
 use serde_json::{Map, Value, json};
 
-use super::candidates::Found;
-use super::{Candidate, Correlation};
+use super::candidates::CandidateIndex;
+use super::{Candidate, CompiledCorrelation};
 use crate::error::{CalcError, CalcResult};
 use crate::people::Matched;
-use crate::query::{CorrelationQuery, Factor, switch};
+use crate::query::{CorrelationQuery, Factor, parse_boolean};
 use crate::scan::Partition;
 use crate::text::text_of;
 use crate::work::WorkBudget;
@@ -17,17 +17,17 @@ const ENTITY: &str = "funnel_correlation_person_entity";
 const CONVERTED: &str = "funnel_correlation_person_converted";
 const VALUES: &str = "funnel_correlation_property_values";
 
-/// Whose people are meant: those who have a candidate and got through, or did not.
+/// A number of a correlation: the converted or dropped-off actors with a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorrelationPoint {
     candidate: Candidate,
     converted: bool,
 }
 
-/// The parameters of a link that choose a candidate and a kind of people.
+/// The link parameters that select a candidate, and converted or dropped-off actors.
 pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'static str, Value)> {
     let Candidate { event, property, value } = candidate;
-    let own = match (event.as_str(), property.as_str()) {
+    let parameter = match (event.as_str(), property.as_str()) {
         (event, "") => (ENTITY, json!({"id": event, "type": "events"})),
         ("", property) => (VALUES, json!([{"key": property, "value": value}])),
         (event, property) => {
@@ -35,28 +35,31 @@ pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'
             (ENTITY, json!({"id": event, "type": "events", "properties": properties}))
         }
     };
-    vec![own, (CONVERTED, json!(converted))]
+    vec![parameter, (CONVERTED, json!(converted))]
 }
 
-/// The number that the parameters of a link choose.
-pub(crate) fn point(query: &CorrelationQuery, request: &Map<String, Value>) -> CalcResult<CorrelationPoint> {
+/// Parses the parameters of a people link.
+pub(crate) fn parse_point(
+    query: &CorrelationQuery,
+    request: &Map<String, Value>,
+) -> CalcResult<CorrelationPoint> {
     let converted = match request.get(CONVERTED) {
         None | Some(Value::Null) => return Err(required(CONVERTED)),
-        Some(value) => switch(value, CONVERTED)?,
+        Some(value) => parse_boolean(value, CONVERTED)?,
     };
     let candidate = match &query.factor {
         Factor::Properties { .. } => {
-            let values = decoded(request, VALUES)?;
-            let (property, value) = pair(&values, VALUES)?;
+            let values = decode_parameter(request, VALUES)?;
+            let (property, value) = parse_property(&values, VALUES)?;
             Candidate { event: String::new(), property, value }
         }
         Factor::Events { .. } | Factor::EventProperties { .. } => {
-            let entity = decoded(request, ENTITY)?;
-            let wrong = || CalcError::invalid(ENTITY, "Expected the id of an event.");
-            let event = entity.get("id").and_then(Value::as_str).ok_or_else(wrong)?.to_owned();
+            let entity = decode_parameter(request, ENTITY)?;
+            let invalid = || CalcError::invalid(ENTITY, "Expected the id of an event.");
+            let event = entity.get("id").and_then(Value::as_str).ok_or_else(invalid)?.to_owned();
             let (property, value) = match &query.factor {
                 Factor::EventProperties { .. } => {
-                    pair(entity.get("properties").unwrap_or(&Value::Null), ENTITY)?
+                    parse_property(entity.get("properties").unwrap_or(&Value::Null), ENTITY)?
                 }
                 _ => (String::new(), String::new()),
             };
@@ -70,8 +73,8 @@ fn required(attr: &str) -> CalcError {
     CalcError::coded("required", Some(attr), "This field is required.")
 }
 
-/// A parameter, which may be JSON text.
-fn decoded(request: &Map<String, Value>, attr: &str) -> CalcResult<Value> {
+/// Decodes a parameter that may be a JSON string.
+fn decode_parameter(request: &Map<String, Value>, attr: &str) -> CalcResult<Value> {
     match request.get(attr) {
         None | Some(Value::Null) => Err(required(attr)),
         Some(Value::String(text)) => {
@@ -81,37 +84,43 @@ fn decoded(request: &Map<String, Value>, attr: &str) -> CalcResult<Value> {
     }
 }
 
-/// The key and the value that a list of one filter names.
-fn pair(filters: &Value, attr: &str) -> CalcResult<(String, String)> {
-    let wrong = || CalcError::invalid(attr, "Expected a list of one object with a key and a value.");
-    let [filter] = filters.as_array().map(Vec::as_slice).unwrap_or_default() else { return Err(wrong()) };
-    let key = filter.get("key").and_then(Value::as_str).ok_or_else(wrong)?;
+/// Parses the key and value from a list with one property filter.
+fn parse_property(filters: &Value, attr: &str) -> CalcResult<(String, String)> {
+    let invalid = || CalcError::invalid(attr, "Expected a list of one object with a key and a value.");
+    let [filter] = filters.as_array().map(Vec::as_slice).unwrap_or_default() else { return Err(invalid()) };
+    let key = filter.get("key").and_then(Value::as_str).ok_or_else(invalid)?;
     let value = filter.get("value").and_then(text_of).unwrap_or_default();
     Ok((key.to_owned(), value.into_owned()))
 }
 
-impl Correlation {
-    /// Who of a partition is meant, in the order of their ids.
+impl CompiledCorrelation {
+    /// The selected actors of a partition, sorted by id.
     pub(crate) fn people(
         &self,
         partition: &Partition,
         point: &CorrelationPoint,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Matched>> {
-        let entrants = self.entrants(partition, work)?;
-        let mut found = Found::default();
-        let mut have: Vec<(usize, u32)> = Vec::new();
-        self.candidates(partition, &entrants, &mut found, work, &mut |candidate, actor, entrant| {
-            if entrant.success == point.converted {
-                have.push((candidate, actor));
-            }
-        })?;
-        let wanted = found.get(&point.candidate);
-        let actors = have.into_iter().filter(|(candidate, _)| Some(*candidate) == wanted);
+        let population = self.list_population(partition, work)?;
+        let mut index = CandidateIndex::default();
+        let mut reported: Vec<(usize, u32)> = Vec::new();
+        self.for_each_candidate(
+            partition,
+            &population,
+            &mut index,
+            work,
+            &mut |candidate, actor, actor_outcome| {
+                if actor_outcome.success == point.converted {
+                    reported.push((candidate, actor));
+                }
+            },
+        )?;
+        let selected = index.get(&point.candidate);
+        let actors = reported.into_iter().filter(|(candidate, _)| Some(*candidate) == selected);
         let matched = actors.filter_map(|(_, actor)| {
-            let index = actor as usize;
-            let key = partition.keys.get(index).cloned();
-            Some(Matched { actor: *partition.actors.get(index)?, key, times: Vec::new() })
+            let actor = actor as usize;
+            let key = partition.keys.get(actor).cloned();
+            Some(Matched { actor: *partition.actors.get(actor)?, key, times: Vec::new() })
         });
         Ok(matched.collect())
     }

@@ -1,28 +1,28 @@
-//! The rows of a correlation's answer.
+//! Builds the result of a correlation: the candidates with the highest and lowest odds ratios.
 
 use serde_json::{Value, json};
 
 use super::candidates::{AUTOCAPTURE, CHAIN, CHAIN_SEPARATOR};
 use super::people::link_parameters;
-use super::{Candidate, Correlation, Counts};
+use super::{Candidate, CompiledCorrelation, CorrelationCounts};
 use crate::dates::zone::utc_text;
 use crate::element;
 use crate::limits;
 use crate::query::{Factor, Query};
 use crate::url::{push_pair, push_value};
 
-/// Rows of each kind at most.
-const ROWS: usize = 10;
+/// Maximum number of rows with positive and with negative correlation each.
+const MAX_ROWS: usize = 10;
 
-/// Fewer actors than this, or than a share of all, mean nothing.
-const SIGNIFICANT: f64 = 25.0;
+/// A candidate is significant if it has at least this many actors, or this share of the population.
+const SIGNIFICANT_ACTORS: f64 = 25.0;
 const SIGNIFICANT_SHARE: f64 = 0.02;
 
-/// Values of events' properties that no more actors have than this mean nothing.
-const RARE: u64 = 2;
+/// Values of event properties with at most this many actors are ignored.
+const RARE_ACTORS: u64 = 2;
 
-/// More than so many times as many of one kind as of the other is lopsided.
-const SKEWED: u64 = 10;
+/// The result is skewed if one outcome is more than this many times as frequent as the other.
+const SKEWED_RATIO: u64 = 10;
 
 struct Row {
     candidate: Candidate,
@@ -31,44 +31,44 @@ struct Row {
     odds: f64,
 }
 
-/// `{events, skewed}`.
-pub(super) fn result(correlation: &Correlation, sum: Counts) -> Value {
-    let (successes, failures) = (sum.success, sum.failure);
+/// Builds `{events, skewed}`.
+pub(super) fn build_result(correlation: &CompiledCorrelation, counts: CorrelationCounts) -> Value {
+    let (successes, failures) = (counts.success, counts.failure);
     if successes == 0 || failures == 0 {
         return json!({"events": [], "skewed": true});
     }
-    let rare = if matches!(correlation.query.factor, Factor::EventProperties { .. }) { RARE } else { 0 };
-    let least = SIGNIFICANT.min(SIGNIFICANT_SHARE * float(successes + failures));
-    let rows = sum
-        .candidates
-        .into_iter()
-        .filter(|(_, (success, failure))| success + failure > rare && float(success + failure) >= least);
+    let ignored_actors =
+        if matches!(correlation.query.factor, Factor::EventProperties { .. }) { RARE_ACTORS } else { 0 };
+    let significant = SIGNIFICANT_ACTORS.min(SIGNIFICANT_SHARE * to_float(successes + failures));
+    let rows = counts.candidates.into_iter().filter(|(_, (success, failure))| {
+        success + failure > ignored_actors && to_float(success + failure) >= significant
+    });
     let rows = rows.map(|(candidate, (success, failure))| {
         let odds = odds_ratio(success, failure, successes, failures);
         Row { candidate, success, failure, odds }
     });
-    // The map gave them by name; equal ratios are told by how many there are, then by name.
-    let (mut more, mut less): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.odds > 1.0);
+    // The map is sorted by name. Ties in the ratio are ordered by the number of actors, then by name.
+    let (mut positive, mut negative): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.odds > 1.0);
     let people = |row: &Row| std::cmp::Reverse(row.success + row.failure);
-    more.sort_by(|left, right| right.odds.total_cmp(&left.odds).then(people(left).cmp(&people(right))));
-    less.sort_by(|left, right| left.odds.total_cmp(&right.odds).then(people(left).cmp(&people(right))));
-    more.truncate(ROWS);
-    less.truncate(ROWS);
+    positive.sort_by(|left, right| right.odds.total_cmp(&left.odds).then(people(left).cmp(&people(right))));
+    negative.sort_by(|left, right| left.odds.total_cmp(&right.odds).then(people(left).cmp(&people(right))));
+    positive.truncate(MAX_ROWS);
+    negative.truncate(MAX_ROWS);
     let link = people_link(correlation);
-    let events: Vec<Value> = more.iter().chain(&less).map(|row| row_json(row, &link)).collect();
-    let skewed = successes > SKEWED * failures || failures > SKEWED * successes;
+    let events: Vec<Value> = positive.iter().chain(&negative).map(|row| row_json(row, &link)).collect();
+    let skewed = successes > SKEWED_RATIO * failures || failures > SKEWED_RATIO * successes;
     json!({"events": events, "skewed": skewed})
 }
 
-/// With one added to every cell, so that nothing is divided by zero.
+/// The odds ratio, with one added to every cell to avoid division by zero.
 pub(super) fn odds_ratio(success: u64, failure: u64, successes: u64, failures: u64) -> f64 {
-    let with = float(success + 1) * float(failures - failure + 1);
-    let without = float(successes - success + 1) * float(failure + 1);
+    let with = to_float(success + 1) * to_float(failures - failure + 1);
+    let without = to_float(successes - success + 1) * to_float(failure + 1);
     with / without
 }
 
 #[expect(clippy::cast_precision_loss, reason = "people are far fewer than 2^52")]
-fn float(count: u64) -> f64 {
+fn to_float(count: u64) -> f64 {
     count as f64
 }
 
@@ -78,10 +78,10 @@ fn row_json(row: &Row, link: &str) -> Value {
         for (key, value) in link_parameters(&row.candidate, converted) {
             push_value(&mut url, key, &value);
         }
-        limits::links_fit(url.len(), 4 * ROWS).then_some(url)
+        limits::links_fit(url.len(), 4 * MAX_ROWS).then_some(url)
     };
     json!({
-        "event": elements_json(&row.candidate),
+        "event": event_json(&row.candidate),
         "success_count": row.success,
         "failure_count": row.failure,
         "odds_ratio": row.odds,
@@ -91,7 +91,7 @@ fn row_json(row: &Row, link: &str) -> Value {
     })
 }
 
-fn elements_json(candidate: &Candidate) -> Value {
+fn event_json(candidate: &Candidate) -> Value {
     let Candidate { event, property, value } = candidate;
     let name = match (event.as_str(), property.as_str()) {
         (event, "") => event.to_owned(),
@@ -108,10 +108,10 @@ fn elements_json(candidate: &Candidate) -> Value {
     json!({"event": name, "properties": {}, "elements": []})
 }
 
-/// Everything of a link but the candidate: the question's own parameters, dates made absolute.
-fn people_link(correlation: &Correlation) -> String {
+/// A people link without the candidate: the query's parameters with absolute dates.
+fn people_link(correlation: &CompiledCorrelation) -> String {
     let mut url = format!("/api/projects/{}/persons/funnel/correlation/?", correlation.project_id);
-    for (key, value) in Query::Correlation(correlation.query.clone()).to_legacy() {
+    for (key, value) in Query::Correlation(correlation.query.clone()).to_insight_filters() {
         if !matches!(key.as_str(), "date_from" | "date_to" | "explicit_date") {
             push_value(&mut url, &key, &value);
         }

@@ -36,8 +36,8 @@ fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u6
         (candidate, (*success, *failure))
     };
     let candidates = candidates.iter().map(candidate).collect();
-    let pairs = Counts { success, failure, candidates, ..Counts::default() };
-    plan(more).finish(Partial { pairs, ..Partial::default() }, &|| false).unwrap().result
+    let correlation = CorrelationCounts { success, failure, candidates, ..CorrelationCounts::default() };
+    plan(more).finish(Partial { correlation, ..Partial::default() }, &|| false).unwrap().result
 }
 
 fn names(answer: &Value) -> Vec<&str> {
@@ -67,7 +67,7 @@ fn a_ratio_of_one_is_a_failure() {
 }
 
 #[test]
-fn the_ten_best_successes_stand_before_the_ten_worst_failures() {
+fn the_ten_highest_ratios_come_before_the_ten_lowest() {
     let names_of = |prefix: char| (0..12_u8).map(move |index| format!("{prefix}{index:02}"));
     let (good, bad): (Vec<_>, Vec<_>) = (names_of('g').collect(), names_of('b').collect());
     let mut rows: Vec<(&str, u64, u64)> = Vec::new();
@@ -80,7 +80,7 @@ fn the_ten_best_successes_stand_before_the_ten_worst_failures() {
 }
 
 #[test]
-fn what_few_have_is_left_out() {
+fn rare_candidates_are_left_out() {
     // 2 % of 200 are 4.
     assert_eq!(names(&answer(&json!({}), 100, 100, &[("three", 3, 0), ("four", 2, 2)])), ["four"]);
     // 25 are always enough.
@@ -105,11 +105,11 @@ fn an_answer_is_skewed_when_one_side_is_more_than_ten_times_the_other() {
     }
 }
 
-fn counts() -> impl Strategy<Value = Counts> {
+fn counts() -> impl Strategy<Value = CorrelationCounts> {
     let candidate = prop::sample::select(vec!["a", "b", "c"]);
     let candidates = prop::collection::vec((candidate, 0_u64..5, 0_u64..5), 0..4);
     (0_u64..9, 0_u64..9, candidates).prop_map(|(success, failure, candidates)| {
-        let mut counts = Counts { success, failure, ..Counts::default() };
+        let mut counts = CorrelationCounts { success, failure, ..CorrelationCounts::default() };
         for (event, success, failure) in candidates {
             counts.add(Candidate { event: event.to_owned(), ..Candidate::default() }, (success, failure));
         }
@@ -119,7 +119,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 proptest! {
     #[test]
-    fn parts_add_up_in_any_order(one in counts(), two in counts(), three in counts()) {
+    fn partial_results_merge_in_any_order(one in counts(), two in counts(), three in counts()) {
         let left = one.clone().merge(two.clone()).merge(three.clone());
         let right = three.merge(two.merge(one));
         prop_assert_eq!(left, right);
@@ -128,17 +128,17 @@ proptest! {
 
 /// However the actors are divided, one candidate too many is refused, and the last that fits is not.
 #[test]
-fn candidates_are_bounded_over_all_parts_together() {
+fn candidates_are_bounded_over_all_partial_results() {
     let part = |names: std::ops::Range<usize>| {
         let candidate = |n: usize| Candidate { event: n.to_string(), ..Candidate::default() };
-        let mut counts = Counts { success: 1, failure: 1, ..Counts::default() };
+        let mut counts = CorrelationCounts { success: 1, failure: 1, ..CorrelationCounts::default() };
         names.for_each(|n| counts.add(candidate(n), (1, 1)));
         counts
     };
     let most = crate::limits::CORRELATION_CANDIDATES;
-    let answer = |parts: Vec<Counts>| {
-        let pairs = parts.into_iter().fold(Counts::default(), Counts::merge);
-        plan(&json!({})).finish(Partial { pairs, ..Partial::default() }, &|| false)
+    let answer = |parts: Vec<CorrelationCounts>| {
+        let correlation = parts.into_iter().fold(CorrelationCounts::default(), CorrelationCounts::merge);
+        plan(&json!({})).finish(Partial { correlation, ..Partial::default() }, &|| false)
     };
     assert!(answer(vec![part(0..most / 2), part(1..most)]).is_ok());
     for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {

@@ -1,111 +1,120 @@
-//! The time between two steps of one actor in a strict funnel, and whether another event happened in it.
+//! The gaps between the steps of an actor in a strict funnel: finds out which have another event in between.
 //!
-//! Must stay true: gaps come by actor and time, and those of one actor do not overlap; what is found of a gap depends on
-//! the rows of all runs together. A run and the gaps that are still open are gone through side by side, the one leaping
-//! to where the other stands, so that the cost is that of the shorter list.
+//! Must stay true: gaps are sorted by actor and time, and gaps of one actor do not overlap; the status of a gap depends on
+//! the rows of all runs. A run and the open gaps are merged with galloping search on both sides, so the cost is that of the
+//! shorter list.
 
-use super::merge::{MarkedRun, RowMarks, leap};
+use super::k_way_merge::{MatchedRun, RowMatches, gallop};
 use crate::error::CalcResult;
 use crate::scan::Micros;
 use crate::work::WorkBudget;
 
-/// What happens at the end of a gap.
+/// What the event at the end of a gap does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The path takes its next step.
+pub(super) enum GapEnd {
+    /// It matches the path's next step.
     Step,
-    /// The event of the newest step is repeated.
+    /// It repeats the path's last step.
     Repeat,
-    /// An event of another step ends the path, unless something else happened at that very instant.
+    /// It matches another step and ends the path, unless there is another event at the same instant.
     Stop,
 }
 
-/// What other events say of a gap.
+/// Whether other events are in a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// There is none in it.
+pub(super) enum GapStatus {
+    /// There is no other event.
     Open,
-    /// One lies in it.
+    /// Another event is in between.
     Broken,
-    /// One has the instant of an end of it: what that means only the scan over instants knows.
+    /// Another event has the same time as one end of the gap. Only the full scan can decide what that means.
     Tied,
 }
 
-/// The time from one event of a path to the next event of a step.
+/// The time between an event of a path and the next event that matches a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) actor: u32,
     pub(super) from: Micros,
     pub(super) to: Micros,
-    /// How many steps the path has before.
+    /// Depth of the path before the gap.
     pub(super) depth: u8,
-    pub(super) end: End,
-    pub(super) fate: Fate,
+    pub(super) end: GapEnd,
+    pub(super) status: GapStatus,
 }
 
-/// Finds out what became of the gaps. Rows that take a step are the ends of gaps; all others that are seen break them.
-pub(super) fn settle(gaps: &mut [Gap], runs: &[MarkedRun<'_>], work: &WorkBudget<'_>) -> CalcResult<()> {
+/// Sets the status of the gaps. Rows that match a step are ends of gaps; all other rows that matter break them.
+pub(super) fn classify_gaps(
+    gaps: &mut [Gap],
+    runs: &[MatchedRun<'_>],
+    work: &WorkBudget<'_>,
+) -> CalcResult<()> {
     let mut open: Vec<usize> = (0..gaps.len()).collect();
-    // The most frequent event breaks the most gaps.
-    let mut order: Vec<&MarkedRun<'_>> = runs.iter().collect();
-    order.sort_by_key(|marked| std::cmp::Reverse(marked.run.actors.len()));
-    let mut settled = 0;
-    for marked in order {
-        let rows = marked.run.actors.len();
-        match &marked.marks {
-            RowMarks::Same(marks) if marks.steps() != 0 => continue,
-            RowMarks::Same(_) => {
+    // Largest run first: it breaks the most gaps.
+    let mut order: Vec<&MatchedRun<'_>> = runs.iter().collect();
+    order.sort_by_key(|matched| std::cmp::Reverse(matched.run.actors.len()));
+    let mut classified = 0;
+    for matched in order {
+        let rows = matched.run.actors.len();
+        match &matched.matches {
+            RowMatches::Same(matches) if matches.steps() != 0 => continue,
+            RowMatches::Same(_) => {
                 work.consume(1 + open.len().min(rows))?;
-                settled += settle_by(gaps, &open, marked, |_| true);
+                classified += classify_by_run(gaps, &open, matched, |_| true);
             }
-            RowMarks::Each(marks) => {
+            RowMatches::Each(matches) => {
                 work.consume(1 + open.len().min(rows) + rows / 16)?;
-                settled +=
-                    settle_by(gaps, &open, marked, |row| !marks[row].is_empty() && marks[row].steps() == 0);
+                classified += classify_by_run(gaps, &open, matched, |row| {
+                    !matches[row].is_empty() && matches[row].steps() == 0
+                });
             }
         }
-        // Not after each of thousands of names: all gaps are gone through once that pays.
-        if settled > open.len() / 4 {
+        // Compacts the list only when that pays off, not after each of thousands of event names.
+        if classified > open.len() / 4 {
             work.consume(open.len())?;
-            open.retain(|gap| gaps[*gap].fate == Fate::Open);
-            settled = 0;
+            open.retain(|gap| gaps[*gap].status == GapStatus::Open);
+            classified = 0;
         }
     }
     Ok(())
 }
 
-/// What the rows of a run that `breaks` names say of the open gaps, and of how many it is said.
-fn settle_by(
+/// Sets the status of open gaps from the rows of a run that `breaks` accepts. Returns the number of gaps that changed.
+fn classify_by_run(
     gaps: &mut [Gap],
     open: &[usize],
-    marked: &MarkedRun<'_>,
+    matched: &MatchedRun<'_>,
     breaks: impl Fn(usize) -> bool,
 ) -> usize {
-    let (actors, times) = (marked.run.actors.as_ref(), marked.run.times.as_ref());
+    let (actors, times) = (matched.run.actors.as_ref(), matched.run.times.as_ref());
     let rows = actors.len().min(times.len());
-    let (mut next, mut row, mut settled) = (0, 0, 0);
+    let (mut next, mut row, mut classified) = (0, 0, 0);
     while let Some(gap) = open.get(next).map(|gap| &mut gaps[*gap]) {
         let (actor, from) = (gap.actor, gap.from);
-        row = leap(row, rows, |row| actors[row] < actor || (actors[row] == actor && times[row] < from));
+        row = gallop(row, rows, |row| actors[row] < actor || (actors[row] == actor && times[row] < from));
         if row == rows {
             break;
         }
-        let place = (actors[row], times[row]);
-        if place > (actor, gap.to) {
-            next = leap(next + 1, open.len(), |next| {
+        let actor_time = (actors[row], times[row]);
+        if actor_time > (actor, gap.to) {
+            next = gallop(next + 1, open.len(), |next| {
                 let gap = &gaps[open[next]];
-                (gap.actor, gap.to) < place
+                (gap.actor, gap.to) < actor_time
             });
         } else if breaks(row) {
-            // The row may be at the beginning of the next gap too, so it stays.
-            if gap.fate == Fate::Open {
-                gap.fate = if from < place.1 && place.1 < gap.to { Fate::Broken } else { Fate::Tied };
-                settled += 1;
+            // Keeps the row: it may be at the beginning of the next gap too.
+            if gap.status == GapStatus::Open {
+                gap.status = if from < actor_time.1 && actor_time.1 < gap.to {
+                    GapStatus::Broken
+                } else {
+                    GapStatus::Tied
+                };
+                classified += 1;
             }
             next += 1;
         } else {
             row += 1;
         }
     }
-    settled
+    classified
 }

@@ -1,26 +1,30 @@
-//! Funnels: who gets how far through steps, and how long it takes.
+//! Funnels: how many actors reach each step, and how long it takes them.
 //!
-//! Must stay true: the pass over the events yields one outcome for each actor and value of the breakdown ([`Outcome`], or
-//! the periods of its entries); counts, times, lists of people and correlation are folds over these.
+//! [`CompiledFunnel`] holds the compiled query. For each actor, [`actor_scan`] merges its events from all runs and feeds
+//! them to a scanner: [`scan`] (ordered and strict), [`unordered`], [`periods`] (over time) or [`step_values`] (attributed
+//! to a step). [`one_run_per_step`] and [`strict`] are fast paths.
+//!
+//! Must stay true: a scan yields one outcome per actor and breakdown value ([`Outcome`], or the entries of periods).
+//! Counts, conversion times, people lists and correlation are folds over these.
 
-mod direct;
+mod actor_scan;
+mod breakdown;
+mod cursor;
 mod gaps;
-mod lane;
-mod marks;
-mod merge;
+mod k_way_merge;
+mod one_run_per_step;
 mod people;
 mod periods;
-mod queues;
-mod rank;
 mod result;
+mod row_limit;
 mod rows;
 pub mod scan;
+mod step_matcher;
 mod step_values;
 mod strict;
 #[cfg(test)]
 mod tests;
-mod values;
-mod walk;
+mod unordered;
 
 use serde_json::Value;
 
@@ -33,95 +37,108 @@ use crate::query::{FunnelsQuery, Viz};
 use crate::repartition::ActorKind;
 use crate::scan::{Micros, Partition};
 use crate::work::WorkBudget;
-use marks::Marker;
-pub(crate) use people::point;
-pub use people::{FunnelPoint, Which};
-use periods::Goal;
+use breakdown::FunnelBreakdown;
+pub(crate) use people::parse_point;
+pub use people::{ActorOutcome, FunnelPoint};
+use periods::ConversionDepths;
 pub use result::unbox_breakdown;
-pub(crate) use rows::Rows;
-use values::Split;
+pub(crate) use rows::FunnelRows;
+use step_matcher::StepMatcher;
 
-/// A funnel made ready.
+/// A funnels query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
-pub(crate) struct Funnel {
+pub(crate) struct CompiledFunnel {
     query: FunnelsQuery,
     project_id: String,
     range: DateRange,
     bounds: (Micros, Micros),
-    /// Periods of entrance; none where nothing is told over time.
+    /// Entry periods, for funnels over time.
     buckets: Option<Buckets>,
     definitions: Definitions,
-    marker: Marker,
-    split: Split,
+    step_matcher: StepMatcher,
+    breakdown: FunnelBreakdown,
 }
 
-/// How far an actor got.
+/// The steps that an actor reached.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome<'a> {
     /// Index into the partition's actors.
     pub(crate) actor: u32,
-    /// Code of the value of the breakdown that it counts under; 0 without one.
+    /// Code of the breakdown value that it counts under; 0 without a breakdown.
     pub(crate) value: u32,
-    /// When each step of its path was taken, optional ones left out; at least one. In any order: ascending.
+    /// The times of the required steps of its path, at least one. Ascending for unordered funnels.
     pub(crate) times: &'a [Micros],
-    /// One bit a step that counts as reached.
+    /// One bit per reached step.
     pub(crate) steps: u32,
 }
 
-impl Funnel {
+impl CompiledFunnel {
     pub(crate) fn new(
         query: &FunnelsQuery,
         project: &ProjectContext,
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        compiler.add_actor_kind(ActorKind::of(project, query.group));
+        compiler.add_actor_kind(ActorKind::of(project, query.group_type_index));
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
         compiler.extend_time_range(bounds.0, bounds.1);
-        let marker = Marker::new(query, project, compiler)?;
-        // Times are told of everybody together.
-        let split = if query.viz == Viz::TimeToConvert { Split::Whole } else { Split::new(query, compiler)? };
+        let step_matcher = StepMatcher::new(query, project, compiler)?;
+        // Conversion times are not broken down.
+        let breakdown = if query.viz == Viz::TimeToConvert {
+            FunnelBreakdown::None
+        } else {
+            FunnelBreakdown::new(query, compiler)?
+        };
         let buckets = match query.viz {
             Viz::Trends => Some(Buckets::new(&range, query.common.interval, project.week_start)?),
             Viz::Steps | Viz::TimeToConvert => None,
         };
         let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
-        Ok(Self { query: query.clone(), project_id, range, bounds, buckets, definitions, marker, split })
+        Ok(Self {
+            query: query.clone(),
+            project_id,
+            range,
+            bounds,
+            buckets,
+            definitions,
+            step_matcher,
+            breakdown,
+        })
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
+    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FunnelRows> {
         match (&self.buckets, self.query.viz) {
-            (Some(buckets), _) => self.period_rows(buckets, partition, work),
-            (None, Viz::TimeToConvert) => self.time_rows(partition, work),
-            (None, _) => self.step_rows(partition, work),
+            (Some(buckets), _) => self.count_periods(buckets, partition, work),
+            (None, Viz::TimeToConvert) => self.collect_conversion_times(partition, work),
+            (None, _) => self.count_steps(partition, work),
         }
     }
 
-    pub(crate) fn finish(&self, sum: Rows, work: &WorkBudget<'_>) -> CalcResult<Value> {
+    pub(crate) fn finish(&self, rows: FunnelRows, work: &WorkBudget<'_>) -> CalcResult<Value> {
         work.check()?;
         Ok(match (&self.buckets, self.query.viz) {
-            (Some(buckets), _) => result::periods::series(self, buckets, sum),
-            (None, Viz::TimeToConvert) => result::bins::bins(&self.query, sum),
+            (Some(buckets), _) => result::periods::build_series(self, buckets, rows),
+            (None, Viz::TimeToConvert) => result::bins::build_histogram(&self.query, rows),
             (None, _) => {
-                self.check_rows(&sum)?;
-                result::steps::steps(self, sum, work)?
+                self.check_rows(&rows)?;
+                result::steps::build_steps(self, rows, work)?
             }
         })
     }
 
-    /// Calls back for everybody with a path, unless an exclusion voids what was done. For funnels without a breakdown.
-    pub(crate) fn each_outcome(
+    /// Calls back for every actor that reached a step and is not excluded. For funnels without a breakdown.
+    pub(crate) fn for_each_outcome(
         &self,
         partition: &Partition,
         work: &WorkBudget<'_>,
-        back: impl FnMut(Outcome<'_>),
+        callback: impl FnMut(Outcome<'_>),
     ) -> CalcResult<()> {
-        self.outcomes(partition, work, back).map(drop)
+        self.outcomes(partition, work, callback).map(drop)
     }
 
-    /// The depths of an entry and of a conversion.
-    fn goal(&self) -> Goal {
+    /// The number of steps of an entry and of a conversion.
+    fn conversion_depths(&self) -> ConversionDepths {
         let (from, to) = self.query.step_range();
-        Goal { from: from + 1, to: to + 1 }
+        ConversionDepths { from: from + 1, to: to + 1 }
     }
 }

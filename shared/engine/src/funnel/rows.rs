@@ -1,47 +1,48 @@
-//! What the actors of a partition add up to, by row of the answer.
+//! The partial result of a funnel: counts and durations by breakdown value.
 //!
-//! Must stay true: parts add up in any order; a row is there only if somebody counts in it.
+//! Must stay true: partial results merge in any order; a row exists only if an actor counts in it.
 
 use std::collections::BTreeMap;
 
-use super::values::Values;
-use super::{Funnel, Outcome};
+use super::breakdown::ValueDictionary;
+use super::{CompiledFunnel, Outcome};
 use crate::dates::buckets::Buckets;
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::scan::{Micros, Partition};
 use crate::work::WorkBudget;
 
-/// Rows by the value of the breakdown; without one there is one, whose key is empty.
+/// Rows by breakdown value. Without a breakdown there is a single row with an empty key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Rows(pub(super) BTreeMap<Vec<String>, Row>);
+pub(crate) struct FunnelRows(pub(super) BTreeMap<Vec<String>, FunnelRow>);
 
-/// One row.
+/// The numbers of one breakdown value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Row {
-    /// Steps: how many reached each of them. Over time: the entries of every period, then the conversions.
+pub(super) struct FunnelRow {
+    /// For steps: the number of actors that reached each. Over time: entries per period, then conversions per period.
     pub(super) counts: Vec<u64>,
-    /// Steps: for each step, the microseconds that it took those who took any. As times: those of everybody.
-    pub(super) hops: Vec<Vec<Micros>>,
+    /// For steps: by step, the microseconds since the step before, without zeros. For conversion times: all of them in one
+    /// list.
+    pub(super) durations: Vec<Vec<Micros>>,
 }
 
-impl Rows {
-    /// The sum of two parts.
+impl FunnelRows {
+    /// Merges two partial results.
     #[must_use]
     pub(crate) fn merge(mut self, other: Self) -> Self {
         for (key, row) in other.0 {
-            self.0.entry(key).or_default().add(row);
+            self.0.entry(key).or_default().merge(row);
         }
         self
     }
 }
 
-impl Row {
+impl FunnelRow {
     /// Adds another row to this one.
-    pub(super) fn add(&mut self, other: Self) {
-        self.widen(other.counts.len(), other.hops.len());
+    pub(super) fn merge(&mut self, other: Self) {
+        self.resize_to(other.counts.len(), other.durations.len());
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum += more);
-        for (sum, more) in self.hops.iter_mut().zip(other.hops) {
+        for (sum, more) in self.durations.iter_mut().zip(other.durations) {
             if sum.is_empty() {
                 *sum = more;
             } else {
@@ -50,72 +51,72 @@ impl Row {
         }
     }
 
-    /// Makes room for so many numbers and lists at least.
-    pub(super) fn widen(&mut self, counts: usize, hops: usize) {
+    /// Extends the row to at least this many counts and lists of durations.
+    pub(super) fn resize_to(&mut self, counts: usize, durations: usize) {
         if self.counts.len() < counts {
             self.counts.resize(counts, 0);
         }
-        if self.hops.len() < hops {
-            self.hops.resize_with(hops, Vec::new);
+        if self.durations.len() < durations {
+            self.durations.resize_with(durations, Vec::new);
         }
     }
 }
 
-/// The rows of a partition by code of the value, all of one size.
-struct Sheet {
-    rows: Vec<Row>,
+/// The rows of a partition by code of the breakdown value, all of one size, within a memory limit.
+struct RowTable {
+    rows: Vec<FunnelRow>,
     counts: usize,
-    hops: usize,
-    /// Numbers that may still be made room for.
-    room: usize,
-    full: bool,
+    durations: usize,
+    /// Remaining number of counts that may be allocated.
+    remaining: usize,
+    over_budget: bool,
 }
 
-impl Sheet {
-    fn new(counts: usize, hops: usize) -> Self {
-        Self { rows: Vec::new(), counts, hops, room: limits::FUNNEL_NUMBERS, full: false }
+impl RowTable {
+    fn new(counts: usize, durations: usize) -> Self {
+        Self { rows: Vec::new(), counts, durations, remaining: limits::FUNNEL_NUMBERS, over_budget: false }
     }
 
-    /// The row of a value; none when there is no room for more rows.
-    fn row(&mut self, value: u32) -> Option<&mut Row> {
+    /// The row of a value; `None` over the memory limit.
+    fn row(&mut self, value: u32) -> Option<&mut FunnelRow> {
         let index = value as usize;
         if self.rows.len() <= index {
-            self.rows.resize_with(index + 1, Row::default);
+            self.rows.resize_with(index + 1, FunnelRow::default);
         }
         let row = self.rows.get_mut(index)?;
         if row.counts.is_empty() {
-            // A list takes as much as a few numbers.
-            let size = self.counts + 4 * self.hops;
-            match self.room.checked_sub(size) {
-                Some(room) => self.room = room,
-                None => self.full = true,
+            // A list takes as much memory as about four counts.
+            let size = self.counts + 4 * self.durations;
+            match self.remaining.checked_sub(size) {
+                Some(remaining) => self.remaining = remaining,
+                None => self.over_budget = true,
             }
-            if self.full {
+            if self.over_budget {
                 return None;
             }
-            row.widen(self.counts, self.hops);
+            row.resize_to(self.counts, self.durations);
         }
         Some(row)
     }
 
-    fn keyed(self, funnel: &Funnel, values: &Values) -> CalcResult<Rows> {
-        if self.full {
+    fn into_rows(self, funnel: &CompiledFunnel, values: &ValueDictionary) -> CalcResult<FunnelRows> {
+        if self.over_budget {
             let text = "The breakdown has too many values for so many steps or periods.";
             return Err(CalcError::invalid("breakdown", text));
         }
         let rows = (0..).zip(self.rows).filter(|(_, row)| !row.counts.is_empty());
-        Ok(Rows(rows.map(|(value, row)| (funnel.split.key(value, values), row)).collect()))
+        Ok(FunnelRows(rows.map(|(value, row)| (funnel.breakdown.key(value, values), row)).collect()))
     }
 }
 
-impl Funnel {
-    /// How many reached each step, and the hops.
-    pub(super) fn step_rows(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
+impl CompiledFunnel {
+    /// Counts the actors that reached each step, and collects the steps' durations.
+    pub(super) fn count_steps(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FunnelRows> {
         let steps = self.query.series.len();
         let optional = self.rules().optional;
-        let mut sheet = Sheet::new(steps, steps);
+        let mut table = RowTable::new(steps, steps);
         let values = self.outcomes(partition, work, |Outcome { value, times, steps: reached, .. }| {
-            let Some(row) = sheet.row(value) else { return };
+            let Some(row) = table.row(value) else { return };
             let (mut left, mut before) = (reached, None);
             let mut times = times.iter();
             while left != 0 {
@@ -126,51 +127,55 @@ impl Funnel {
                     continue;
                 }
                 let Some(time) = times.next() else { continue };
-                // Steps of one instant took no time that could be averaged.
+                // Steps at the same instant have no duration; averages leave them out.
                 if let Some(before) = before.replace(*time)
                     && *time > before
                 {
-                    row.hops[step].push(*time - before);
+                    row.durations[step].push(*time - before);
                 }
             }
         })?;
-        sheet.keyed(self, &values)
+        table.into_rows(self, &values)
     }
 
-    /// How long those took who got from the one step to the other.
-    pub(super) fn time_rows(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Rows> {
+    /// Collects the conversion times from the first to the last step of the range.
+    pub(super) fn collect_conversion_times(
+        &self,
+        partition: &Partition,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<FunnelRows> {
         let (from, to) = self.query.step_range();
-        let mut sheet = Sheet::new(1, 1);
+        let mut table = RowTable::new(1, 1);
         let values = self.outcomes(partition, work, |outcome| {
             if let (Some(first), Some(last)) = (outcome.times.get(from), outcome.times.get(to))
-                && let Some(row) = sheet.row(outcome.value)
+                && let Some(row) = table.row(outcome.value)
             {
                 row.counts[0] += 1;
-                row.hops[0].push(last - first);
+                row.durations[0].push(last - first);
             }
         })?;
-        sheet.keyed(self, &values)
+        table.into_rows(self, &values)
     }
 
-    /// How many entered and converted in each period.
-    pub(super) fn period_rows(
+    /// Counts entries and conversions per period.
+    pub(super) fn count_periods(
         &self,
         buckets: &Buckets,
         partition: &Partition,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Rows> {
+    ) -> CalcResult<FunnelRows> {
         let periods = buckets.len();
-        let mut sheet = Sheet::new(2 * periods, 0);
+        let mut table = RowTable::new(2 * periods, 0);
         let values = self.entries(buckets, partition, work, |_, value, entries| {
             for entry in entries {
-                let Some(row) = sheet.row(value) else { return };
+                let Some(row) = table.row(value) else { return };
                 row.counts[entry.period] += 1;
                 if entry.converted {
                     row.counts[periods + entry.period] += 1;
                 }
             }
         })?;
-        sheet.keyed(self, &values)
+        table.into_rows(self, &values)
     }
 }
 
@@ -179,13 +184,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_refused_when_there_is_no_room_for_their_numbers() {
-        let mut sheet = Sheet::new(limits::FUNNEL_NUMBERS / 4, 0);
+    fn rows_over_the_memory_limit_are_rejected() {
+        let mut table = RowTable::new(limits::FUNNEL_NUMBERS / 4, 0);
         for value in [0, 3, 5, 9, 3, 0] {
-            assert!(sheet.row(value).is_some());
+            assert!(table.row(value).is_some());
         }
-        assert!(!sheet.full);
-        assert!(sheet.row(7).is_none());
-        assert!(sheet.full);
+        assert!(!table.over_budget);
+        assert!(table.row(7).is_none());
+        assert!(table.over_budget);
     }
 }

@@ -1,103 +1,104 @@
-//! The scan of ordered and strict funnels: how deep one actor gets, in one pass over its events.
+//! The scanner of ordered and strict funnels: finds the deepest path of one actor in one pass over its events.
 //!
-//! Must stay true: slot `k` holds the path with the latest start that reached step `k`, and of those the first found;
-//! the window runs from the path's first step and includes its end; the first completion ends the scan. Events at the
-//! same instant are one tick: when they differ in what they match, they are taken in the order of the steps and no event
-//! stands twice on a path. In strict order an event ends all paths but those that it goes on or repeats.
+//! A *path* is a sequence of events that match the first steps; its *depth* is the number of these steps. Must stay true:
+//! slot `k` holds the path of depth `k` with the latest start, and of those the first found. The conversion window runs
+//! from the path's first event and includes its end. The first conversion ends the scan. Events at the same instant are
+//! processed together: if they match different steps, steps are tried in order and no event is used twice on a path. In
+//! strict order an event ends all paths except those that it extends or repeats.
 
 use crate::error::CalcResult;
 use crate::scan::Micros;
 use crate::work::WorkBudget;
 
-/// An event of one actor that matters to the funnel.
+/// An event of one actor that matches something in the funnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepEvent {
     /// When it happened.
     pub time: Micros,
-    /// What it matches.
-    pub marks: Marks,
-    /// Code of its value of the breakdown; 0 without one.
+    /// The steps and exclusions that it matches.
+    pub matches: MatchBits,
+    /// Code of its breakdown value; 0 without a breakdown.
     pub value: u32,
 }
 
-/// What an event matches. Bit `i` of the low half: step `i`, counting from 0. Bit `i` of the high half: an exclusion
-/// that covers the gap before step `i`; there is no gap before the first step, so its bit says that the event is seen
-/// whatever it matches.
+/// The steps and exclusions that an event matches, as a bit set. Bit `i` of the low half: step `i`, counted from 0. Bit `i`
+/// of the high half: an exclusion for the gap before step `i`. There is no gap before the first step; its bit marks an event
+/// that matters even if it matches nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Marks(u64);
+pub struct MatchBits(u64);
 
-impl Marks {
-    /// An event that takes a step.
+impl MatchBits {
+    /// The event matches a step.
     pub fn step(index: usize) -> Self {
         Self(1 << index)
     }
 
-    /// An event that must not happen after the one step and up to the other.
+    /// The event is excluded after `from_step` and up to `to_step`.
     pub fn exclusion(from_step: usize, to_step: usize) -> Self {
         Self((from_step + 1..=to_step).fold(0, |bits, gap| bits | 1 << (32 + gap)))
     }
 
-    /// An event that matters by being there, as all do in strict order.
-    pub fn seen() -> Self {
+    /// The event matters by occurring, as all events do in strict order.
+    pub fn any_event() -> Self {
         Self(1 << 32)
     }
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Nothing is matched.
+    /// Whether the event matches nothing.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The step is matched.
-    pub fn takes(self, step: usize) -> bool {
+    /// Whether the event matches the step.
+    pub fn has_step(self, step: usize) -> bool {
         self.steps() >> step & 1 != 0
     }
 
-    /// One bit a step that is matched.
+    /// One bit per matched step.
     pub fn steps(self) -> u32 {
         (self.0 & u64::from(u32::MAX)) as u32
     }
 
-    /// One bit a gap that the event must not happen in, by the step behind it.
+    /// One bit per gap that the event is excluded from, by the index of the step after the gap.
     pub fn exclusions(self) -> u32 {
         (self.0 >> 32) as u32 & !1
     }
 }
 
-/// What is asked of paths.
+/// The conditions for paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// How many steps there are, at most 32.
+pub struct FunnelRules {
+    /// Number of steps, at most 32.
     pub steps: usize,
-    /// Microseconds from the first step to the last.
+    /// Conversion window in microseconds, from the first step to the last.
     pub window: Micros,
-    /// Nothing else may happen between steps.
+    /// No other event may occur between steps.
     pub strict: bool,
-    /// One bit a step that may be left out; never the first.
+    /// One bit per optional step; never the first.
     pub optional: u32,
 }
 
-impl Rules {
-    /// The step may be left out.
+impl FunnelRules {
+    /// Whether the step is optional.
     pub fn is_optional(self, step: usize) -> bool {
         self.optional >> step & 1 != 0
     }
 
-    /// How many slots of one table an event is held against.
-    pub fn work(self, marks: Marks) -> usize {
-        let own = marks.steps().count_ones() + marks.exclusions().count_ones();
-        own as usize + if self.strict { self.steps } else { 0 }
+    /// Number of slots that an event is compared with.
+    pub fn comparisons(self, matches: MatchBits) -> usize {
+        let matched = matches.steps().count_ones() + matches.exclusions().count_ones();
+        matched as usize + if self.strict { self.steps } else { 0 }
     }
 }
 
-/// A value that the event of a step must have.
+/// Restricts a step to events with a breakdown value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
+pub struct RequiredValue {
     /// The step.
     pub step: usize,
     /// Code of the value.
@@ -106,148 +107,148 @@ pub struct Bound {
 
 /// The best path of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reached<'a> {
-    /// When each step of it was taken, optional ones left out; at least one.
+pub struct BestPath<'a> {
+    /// The times of its required steps, at least one.
     pub times: &'a [Micros],
-    /// One bit a step that was taken.
+    /// One bit per reached step.
     pub steps: u32,
 }
 
-/// Working memory of the scan, used for one actor after the other.
+/// The scanner's state, reused for one actor after the other.
 #[derive(Debug, Clone)]
-pub struct Scanner {
-    rules: Rules,
-    bound: Option<Bound>,
-    /// By depth: how many steps before it must be taken.
+pub struct FunnelScanner {
+    rules: FunnelRules,
+    required_value: Option<RequiredValue>,
+    /// By depth: the number of required steps up to it.
     ranks: Vec<usize>,
     /// By depth: the start of the path in the slot.
     starts: Vec<Option<Micros>>,
-    /// By depth: an exclusion was met on the path.
-    tainted: Vec<bool>,
-    /// By depth: one bit a step that was taken.
-    taken_steps: Vec<u32>,
-    /// By depth and rank: when the step was taken, and by which event.
+    /// By depth: whether the path has an excluded event.
+    excluded: Vec<bool>,
+    /// By depth: one bit per reached step.
+    reached_steps: Vec<u32>,
+    /// By depth and required step: the time and the number of the event.
     times: Vec<Micros>,
     events: Vec<usize>,
-    /// How many events were taken in so far, of all actors; each is known by its number.
-    taken: usize,
-    best: Best,
+    /// Number of events processed so far, of all actors. Events are identified by their number.
+    event_count: usize,
+    best: BestSoFar,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Best {
+struct BestSoFar {
     depth: usize,
     start: Micros,
-    tainted: bool,
+    excluded: bool,
     steps: u32,
     times: Vec<Micros>,
 }
 
-impl Scanner {
-    /// For a funnel with these rules.
-    pub fn new(rules: Rules) -> Self {
+impl FunnelScanner {
+    /// Creates a scanner.
+    pub fn new(rules: FunnelRules) -> Self {
         let steps = rules.steps;
         let cells = (steps + 1) * steps;
         let required = |depth| (0..depth).filter(|step| !rules.is_optional(*step)).count();
         Self {
             rules,
-            bound: None,
+            required_value: None,
             ranks: (0..=steps).map(required).collect(),
             starts: vec![None; steps + 1],
-            tainted: vec![false; steps + 1],
-            taken_steps: vec![0; steps + 1],
+            excluded: vec![false; steps + 1],
+            reached_steps: vec![0; steps + 1],
             times: vec![0; cells],
             events: vec![0; cells],
-            taken: 0,
-            best: Best { times: vec![0; steps], ..Best::default() },
+            event_count: 0,
+            best: BestSoFar { times: vec![0; steps], ..BestSoFar::default() },
         }
     }
 
-    /// Forgets the actor before. The event of a step may be bound to a value.
-    pub fn begin(&mut self, bound: Option<Bound>) {
+    /// Starts the next actor, optionally restricting a step to a breakdown value.
+    pub fn begin(&mut self, required_value: Option<RequiredValue>) {
         self.starts.fill(None);
         self.best.depth = 0;
-        self.best.tainted = false;
-        self.bound = bound;
+        self.best.excluded = false;
+        self.required_value = required_value;
     }
 
-    /// The best path of an actor by all of its events, which come in order of time and arrival.
+    /// Finds the best path of an actor. `events` are all its events, sorted by time and arrival.
     pub fn run(
         &mut self,
-        bound: Option<Bound>,
+        required_value: Option<RequiredValue>,
         events: &[StepEvent],
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Option<Reached<'_>>> {
-        self.begin(bound);
-        let mut ticks = events.chunk_by(|one, next| one.time == next.time);
-        while !self.is_complete()
-            && let Some(tick) = ticks.next()
+    ) -> CalcResult<Option<BestPath<'_>>> {
+        self.begin(required_value);
+        let mut instants = events.chunk_by(|one, next| one.time == next.time);
+        while !self.has_converted()
+            && let Some(instant) = instants.next()
         {
-            work.consume(tick.len())?;
-            self.tick(tick);
+            work.consume(instant.len())?;
+            self.process_instant(instant);
         }
-        Ok(self.reached())
+        Ok(self.best_path())
     }
 
-    /// True when the last step was taken: later events change nothing.
-    pub fn is_complete(&self) -> bool {
+    /// Whether a path converted. Later events do not change the outcome.
+    pub fn has_converted(&self) -> bool {
         self.starts[self.rules.steps].is_some()
     }
 
-    /// The best path. None when the first step was never taken, or when an exclusion voids all that was done.
-    pub fn reached(&self) -> Option<Reached<'_>> {
+    /// The best path. `None` if the first step was never reached, or if the best path is excluded.
+    pub fn best_path(&self) -> Option<BestPath<'_>> {
         let best = &self.best;
         let times = &best.times[..self.ranks[best.depth]];
-        (best.depth > 0 && !best.tainted).then_some(Reached { times, steps: best.steps })
+        (best.depth > 0 && !best.excluded).then_some(BestPath { times, steps: best.steps })
     }
 
-    /// The events of one instant, in order of arrival. Instants must ascend.
-    pub fn tick(&mut self, tick: &[StepEvent]) {
-        let Some(StepEvent { time, marks, .. }) = tick.first().copied() else { return };
+    /// Processes the events of one instant, in order of arrival. Instants must ascend.
+    pub fn process_instant(&mut self, instant: &[StepEvent]) {
+        let Some(StepEvent { time, matches, .. }) = instant.first().copied() else { return };
         self.starts[0] = Some(time);
-        self.tainted[0] = false;
-        let first = self.taken;
-        self.taken += tick.len();
-        if tick.iter().all(|event| event.marks == marks) {
-            for (index, event) in (first..).zip(tick) {
-                self.plain(index, event);
+        self.excluded[0] = false;
+        let first = self.event_count;
+        self.event_count += instant.len();
+        if instant.iter().all(|event| event.matches == matches) {
+            for (index, event) in (first..).zip(instant) {
+                self.process_event(index, event);
             }
         } else {
             for depth in 1..=self.rules.steps {
-                for (index, event) in (first..).zip(tick) {
-                    if event.marks.takes(depth - 1) {
-                        self.step(index, event, depth, true);
+                for (index, event) in (first..).zip(instant) {
+                    if event.matches.has_step(depth - 1) {
+                        self.try_step(index, event, depth, true);
                     }
                 }
             }
         }
     }
 
-    /// One event by itself: exclusions first, then its steps from the last to the first, so that it serves one only.
-    fn plain(&mut self, index: usize, event: &StepEvent) {
-        let mut gaps = event.marks.exclusions();
+    /// Processes a single event: exclusions first, then its steps from last to first, so it is used for one step only.
+    fn process_event(&mut self, index: usize, event: &StepEvent) {
+        let mut gaps = event.matches.exclusions();
         while gaps != 0 {
             let gap = gaps.trailing_zeros() as usize;
             gaps &= gaps - 1;
-            self.exclude(event.time, gap);
+            self.apply_exclusion(event.time, gap);
         }
-        let mut steps = event.marks.steps();
+        let mut steps = event.matches.steps();
         while steps != 0 {
             let last = 31 - steps.leading_zeros();
             steps ^= 1 << last;
-            self.step(index, event, last as usize + 1, false);
+            self.try_step(index, event, last as usize + 1, false);
         }
         if self.rules.strict {
             for step in 0..self.rules.steps {
-                if !event.marks.takes(step) {
+                if !event.matches.has_step(step) {
                     self.starts[step + 1] = None;
                 }
             }
         }
     }
 
-    /// The depth and the start of the path that may be extended to a depth: the one before, or behind optional steps
-    /// without a path that is still open. None when it is too old or led there already.
+    /// The depth and start of the path that can be extended to `depth`. Optional steps without an open path are skipped. `None`
+    /// if the path is outside the window or was extended to `depth` before.
     fn open_path(&self, time: Micros, depth: usize) -> Option<(usize, Micros)> {
         let mut before = depth - 1;
         let start = loop {
@@ -260,23 +261,25 @@ impl Scanner {
         (self.starts[depth] != Some(start)).then_some((before, start))
     }
 
-    /// An exclusion in the gap after `depth` steps.
-    fn exclude(&mut self, time: Micros, depth: usize) {
+    /// Applies an exclusion to the path of `depth` steps.
+    fn apply_exclusion(&mut self, time: Micros, depth: usize) {
         let Some((depth, _)) = self.open_path(time, depth + 1) else { return };
-        if depth == 0 || self.tainted[depth] {
+        if depth == 0 || self.excluded[depth] {
             return;
         }
-        self.tainted[depth] = true;
+        self.excluded[depth] = true;
         if self.best.depth == depth && time - self.best.start <= self.rules.window {
-            self.best.tainted = true;
+            self.best.excluded = true;
         }
     }
 
-    /// An event that may take the step that makes a path `depth` steps long.
-    fn step(&mut self, index: usize, event: &StepEvent, depth: usize, once: bool) {
+    /// Tries to extend a path to `depth` with an event. With `once`, an event that is on the path already is not used again.
+    fn try_step(&mut self, index: usize, event: &StepEvent, depth: usize, once: bool) {
         let time = event.time;
         let Some((before, start)) = self.open_path(time, depth) else { return };
-        if self.bound.is_some_and(|bound| bound.step == before && bound.value != event.value) {
+        if self.required_value.is_some_and(|required_value| {
+            required_value.step == before && required_value.value != event.value
+        }) {
             return;
         }
         let (path, length) = (before * self.rules.steps, self.ranks[before]);
@@ -284,12 +287,12 @@ impl Scanner {
             return;
         }
         let timed = !self.rules.is_optional(depth - 1);
-        let steps = if before == 0 { 0 } else { self.taken_steps[before] } | 1 << (depth - 1);
-        let tainted = self.tainted[before];
-        if !tainted {
+        let steps = if before == 0 { 0 } else { self.reached_steps[before] } | 1 << (depth - 1);
+        let excluded = self.excluded[before];
+        if !excluded {
             let slot = depth * self.rules.steps;
             self.times.copy_within(path..path + length, slot);
-            // Only an instant of several events looks at these, and only for events of its own.
+            // Only needed within an instant with several different events.
             if once {
                 self.events.copy_within(path..path + length, slot);
             }
@@ -298,11 +301,11 @@ impl Scanner {
                 self.events[slot + length] = index;
             }
             self.starts[depth] = Some(start);
-            self.taken_steps[depth] = steps;
-            self.tainted[depth] = false;
+            self.reached_steps[depth] = steps;
+            self.excluded[depth] = false;
         }
         let best = &mut self.best;
-        if depth > best.depth || (depth == best.depth && best.tainted) {
+        if depth > best.depth || (depth == best.depth && best.excluded) {
             best.times[..length].copy_from_slice(&self.times[path..path + length]);
             if timed {
                 best.times[length] = time;
@@ -310,7 +313,7 @@ impl Scanner {
             best.depth = depth;
             best.start = start;
             best.steps = steps;
-            best.tainted = tainted;
+            best.excluded = excluded;
         }
     }
 }

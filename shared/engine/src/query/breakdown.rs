@@ -1,18 +1,18 @@
-//! Breakdowns: what splits a series or a funnel into rows, from both dialects.
+//! Parses breakdowns, which split a series or a funnel into one row per value, from both dialects.
 //!
-//! Must stay true: trends and funnels read the same fields by the same rules; a list of several keys is a funnel's, several
-//! types at once and numeric bins are a trend's.
+//! Must stay true: trends and funnels parse the same fields by the same rules. Only funnels accept a list of keys in
+//! `breakdown`; only trends accept dimensions of different types and numeric bins.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::field::{Field, whole};
+use super::field::{Field, parse_integer};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::sql::Expression;
 
-/// The fields of a request that tell the breakdown.
+/// The unparsed breakdown fields of a request.
 #[derive(Debug, Clone)]
 pub struct RawBreakdown<'a> {
     pub breakdown: Field<'a>,
@@ -25,70 +25,70 @@ pub struct RawBreakdown<'a> {
     pub hide_other: Field<'a>,
 }
 
-/// Whose breakdown it is.
+/// The kind of insight that the breakdown belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
-    /// One key, or up to three parts.
+pub enum InsightKind {
+    /// One key, or up to three dimensions.
     Trend,
-    /// Keys of one type.
+    /// One or more keys of a single type.
     Funnel,
 }
 
-/// What splits the numbers.
+/// A breakdown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Breakdown {
-    /// By what.
+    /// The property values or cohorts to break down by.
     pub by: BreakdownBy,
-    /// How many values stay, the rest becoming one; none where the request named no number.
+    /// Number of values that keep their own row; the others are added up. `None` if the request sets no limit.
     pub limit: Option<usize>,
-    /// The rest is not shown.
+    /// Whether the row of the other values is left out.
     pub hide_other: bool,
 }
 
-/// By what numbers are split.
+/// What a breakdown groups by.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BreakdownBy {
-    /// By values: of one part or of the combinations of several.
-    Parts {
+    /// The values of one dimension, or the combined values of several.
+    Dimensions {
         /// At least one.
-        parts: Vec<Part>,
-        /// How the request wrote them.
-        form: Form,
+        dimensions: Vec<BreakdownDimension>,
+        /// The request syntax they were sent in.
+        form: BreakdownForm,
     },
-    /// By membership of cohorts.
+    /// Cohort membership.
     Cohorts {
-        /// At least one, none twice.
+        /// At least one, without duplicates.
         choices: Vec<CohortChoice>,
-        /// They came as a list.
+        /// Whether the request sent a list rather than a single id.
         listed: bool,
     },
 }
 
-/// How a request wrote the parts.
+/// The request syntax of a breakdown's dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// `breakdown` is one key.
+pub enum BreakdownForm {
+    /// `breakdown` is a single key.
     Single,
     /// `breakdown` is a list of keys.
     List,
-    /// The list `breakdowns`, whose entries have types of their own.
+    /// `breakdowns` is a list of objects, each with its own type.
     Several,
 }
 
-/// One value of a combination.
+/// One dimension of a breakdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// Where it is read.
-    pub source: PartSource,
-    /// Characters `/`, `?` and `#` at the end do not count.
+pub struct BreakdownDimension {
+    /// Where the value is read.
+    pub source: DimensionSource,
+    /// Whether trailing `/`, `?` and `#` are trimmed.
     pub normalize_url: bool,
-    /// Numbers are put into so many bins of equal width.
+    /// Number of equal-width bins for numeric values.
     pub bins: Option<u32>,
 }
 
-/// Where a value is read.
+/// Where the value of a dimension is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PartSource {
+pub enum DimensionSource {
     /// A property of the event.
     Event(String),
     /// A property of the person.
@@ -103,17 +103,17 @@ pub enum PartSource {
     Expression(String),
 }
 
-/// A cohort, or everybody.
+/// A cohort, or all users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CohortChoice {
     /// Every event.
     All,
-    /// Events of the members of the cohort with this id.
+    /// Events of members of the cohort with this id.
     Cohort(u64),
 }
 
-impl PartSource {
-    /// The name of its type in requests.
+impl DimensionSource {
+    /// The `type` that requests use.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Event(_) => "event",
@@ -125,7 +125,7 @@ impl PartSource {
         }
     }
 
-    /// Its key, or the text of the expression.
+    /// The property key, or the text of the expression.
     pub fn key(&self) -> &str {
         match self {
             Self::Event(key)
@@ -139,7 +139,7 @@ impl PartSource {
 }
 
 impl CohortChoice {
-    /// As requests have it.
+    /// The value that requests use: `"all"` or the cohort's id.
     pub fn json(self) -> Value {
         match self {
             Self::All => json!("all"),
@@ -149,10 +149,10 @@ impl CohortChoice {
 }
 
 impl Breakdown {
-    /// The cohorts that have to be known.
+    /// The ids of the cohorts whose members must be known.
     pub fn cohorts(&self) -> impl Iterator<Item = u64> {
         let choices = match &self.by {
-            BreakdownBy::Parts { .. } => &[][..],
+            BreakdownBy::Dimensions { .. } => &[][..],
             BreakdownBy::Cohorts { choices, .. } => choices,
         };
         choices.iter().filter_map(|choice| match choice {
@@ -161,8 +161,8 @@ impl Breakdown {
         })
     }
 
-    /// The fields of a legacy request that say the same, in a fixed order.
-    pub fn to_legacy(&self) -> Map<String, Value> {
+    /// The breakdown as fields of insight filters, in a fixed order.
+    pub fn to_insight_filters(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut put = |key: &str, value: Value| fields.insert(key.to_owned(), value);
         match &self.by {
@@ -172,22 +172,23 @@ impl Breakdown {
                 put("breakdown", single.unwrap_or(Value::Array(list)));
                 put("breakdown_type", json!("cohort"));
             }
-            BreakdownBy::Parts { parts, form: Form::Several } => {
-                put("breakdowns", parts.iter().map(Part::json).collect());
+            BreakdownBy::Dimensions { dimensions, form: BreakdownForm::Several } => {
+                put("breakdowns", dimensions.iter().map(BreakdownDimension::json).collect());
             }
-            BreakdownBy::Parts { parts, form } => {
-                let keys: Vec<Value> = parts.iter().map(|part| json!(part.source.key())).collect();
-                let single = keys.first().filter(|_| *form == Form::Single).cloned();
+            BreakdownBy::Dimensions { dimensions, form } => {
+                let keys: Vec<Value> =
+                    dimensions.iter().map(|dimension| json!(dimension.source.key())).collect();
+                let single = keys.first().filter(|_| *form == BreakdownForm::Single).cloned();
                 put("breakdown", single.unwrap_or(Value::Array(keys)));
-                if let Some(part) = parts.first() {
-                    put("breakdown_type", json!(part.source.kind()));
-                    if let PartSource::Group(index, _) = part.source {
+                if let Some(dimension) = dimensions.first() {
+                    put("breakdown_type", json!(dimension.source.kind()));
+                    if let DimensionSource::Group(index, _) = dimension.source {
                         put("breakdown_group_type_index", json!(index));
                     }
-                    if part.normalize_url {
+                    if dimension.normalize_url {
                         put("breakdown_normalize_url", json!(true));
                     }
-                    if let Some(bins) = part.bins {
+                    if let Some(bins) = dimension.bins {
                         put("breakdown_histogram_bin_count", json!(bins));
                     }
                 }
@@ -203,10 +204,10 @@ impl Breakdown {
     }
 }
 
-impl Part {
+impl BreakdownDimension {
     fn json(&self) -> Value {
         let mut object = json!({"property": self.source.key(), "type": self.source.kind()});
-        if let PartSource::Group(index, _) = self.source {
+        if let DimensionSource::Group(index, _) = self.source {
             object["group_type_index"] = json!(index);
         }
         if self.normalize_url {
@@ -219,11 +220,11 @@ impl Part {
     }
 }
 
-/// The breakdown that the fields ask for.
-pub fn build(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<Option<Breakdown>> {
-    let by = match several(&raw.breakdowns)? {
-        Some(entries) => from_entries(&entries, raw, asker)?,
-        None if raw.breakdown.says_something() => from_single(raw, asker)?,
+/// Parses the breakdown; `None` if the request has none.
+pub fn parse(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult<Option<Breakdown>> {
+    let by = match get_entries(&raw.breakdowns)? {
+        Some(entries) => parse_entries(&entries, raw, insight_kind)?,
+        None if raw.breakdown.has_content() => parse_single(raw, insight_kind)?,
         None => return Ok(None),
     };
     let limit = match raw.limit.integer()? {
@@ -231,23 +232,20 @@ pub fn build(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<Option<Breakdow
         Some(limit) => match usize::try_from(limit) {
             Ok(limit) if limit <= limits::BREAKDOWN_LIMIT => Some(limit),
             _ => {
-                let most = limits::BREAKDOWN_LIMIT;
-                return Err(CalcError::invalid(
-                    raw.limit.attr,
-                    format!("Must be a number from 1 to {most}."),
-                ));
+                let max = limits::BREAKDOWN_LIMIT;
+                return Err(CalcError::invalid(raw.limit.attr, format!("Must be a number from 1 to {max}.")));
             }
         },
     };
-    Ok(Some(Breakdown { by, limit, hide_other: raw.hide_other.switch()? }))
+    Ok(Some(Breakdown { by, limit, hide_other: raw.hide_other.boolean()? }))
 }
 
-/// The entries of `breakdowns`; none when it says nothing.
-fn several(field: &Field<'_>) -> CalcResult<Option<Vec<Value>>> {
-    if !field.says_something() {
+/// Gets the entries of `breakdowns`; `None` if it is absent or empty.
+fn get_entries(field: &Field<'_>) -> CalcResult<Option<Vec<Value>>> {
+    if !field.has_content() {
         return Ok(None);
     }
-    let list = match decoded(field).as_deref() {
+    let list = match decode_json_string(field).as_deref() {
         Some(Value::Array(list)) => list.clone(),
         _ => return Err(CalcError::invalid(field.attr, "Expected a list of items.")),
     };
@@ -260,8 +258,8 @@ fn several(field: &Field<'_>) -> CalcResult<Option<Vec<Value>>> {
     Ok((!list.is_empty()).then_some(list))
 }
 
-/// A value that may have come as JSON text; a text that is no JSON is itself.
-fn decoded<'a>(field: &'a Field<'_>) -> Option<Cow<'a, Value>> {
+/// Decodes a value that may be a JSON string. A string that is not JSON stays as it is.
+fn decode_json_string<'a>(field: &'a Field<'_>) -> Option<Cow<'a, Value>> {
     match field.value.as_deref() {
         Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
             Ok(value @ (Value::Array(_) | Value::String(_) | Value::Number(_) | Value::Object(_))) => {
@@ -273,18 +271,18 @@ fn decoded<'a>(field: &'a Field<'_>) -> Option<Cow<'a, Value>> {
     }
 }
 
-fn from_single(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<BreakdownBy> {
+fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult<BreakdownBy> {
     let attr = raw.breakdown.attr;
-    let kind = kind(raw.kind.text()?, raw.kind.attr)?;
-    let decoded = decoded(&raw.breakdown);
+    let kind = parse_kind(raw.kind.text()?, raw.kind.attr)?;
+    let decoded = decode_json_string(&raw.breakdown);
     let value = decoded.as_deref().unwrap_or(&Value::Null);
     if kind == "cohort" {
-        return cohorts(value, attr);
+        return parse_cohorts(value, attr);
     }
     let (keys, form) = match value {
         Value::Array(list) => {
             let keys: Vec<&Value> = list.iter().filter(|key| !key.is_null()).collect();
-            if asker == Asker::Trend && keys.len() > 1 {
+            if insight_kind == InsightKind::Trend && keys.len() > 1 {
                 return Err(CalcError::invalid(
                     attr,
                     "A trend takes several keys in \"breakdowns\", not as a list in \"breakdown\".",
@@ -293,32 +291,43 @@ fn from_single(raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<BreakdownBy> 
             if keys.len() > limits::BREAKDOWN_KEYS {
                 return Err(limits::too_many(attr, "keys", limits::BREAKDOWN_KEYS));
             }
-            (keys, if asker == Asker::Trend { Form::Single } else { Form::List })
+            (
+                keys,
+                if insight_kind == InsightKind::Trend { BreakdownForm::Single } else { BreakdownForm::List },
+            )
         }
-        one => (vec![one], Form::Single),
+        one => (vec![one], BreakdownForm::Single),
     };
-    let bins = bins(&raw.bins)?;
-    let normalize_url = raw.normalize_url.switch()?;
-    let parts = keys
+    let bins = parse_bins(&raw.bins)?;
+    let normalize_url = raw.normalize_url.boolean()?;
+    let dimensions = keys
         .into_iter()
         .map(|key| {
-            // A number was a text such as "5" that the request's own reading turned into one: it is the key all the same.
+            // A key such as "5" was decoded to a number above; the original string is the key.
             let key = match (key, raw.breakdown.value.as_deref()) {
                 (Value::Number(_), Some(Value::String(text))) => text.trim().to_owned(),
-                _ => key_of(key, attr)?,
+                _ => parse_key(key, attr)?,
             };
-            let source = source(kind, key, &raw.group_index, attr)?;
-            Ok(Part { source, normalize_url, bins: bins.filter(|_| asker == Asker::Trend) })
+            let source = parse_source(kind, key, &raw.group_index, attr)?;
+            Ok(BreakdownDimension {
+                source,
+                normalize_url,
+                bins: bins.filter(|_| insight_kind == InsightKind::Trend),
+            })
         })
         .collect::<CalcResult<Vec<_>>>()?;
-    if parts.is_empty() {
+    if dimensions.is_empty() {
         return Err(CalcError::invalid(attr, "A breakdown needs a key."));
     }
-    Ok(BreakdownBy::Parts { parts, form })
+    Ok(BreakdownBy::Dimensions { dimensions, form })
 }
 
-/// Of a funnel an entry stands for the request's key and type; what it does not say otherwise the request's own fields say.
-fn from_entries(list: &[Value], raw: &RawBreakdown<'_>, asker: Asker) -> CalcResult<BreakdownBy> {
+/// Parses the entries of `breakdowns`. For a funnel, fields that an entry lacks default to the request's own fields.
+fn parse_entries(
+    list: &[Value],
+    raw: &RawBreakdown<'_>,
+    insight_kind: InsightKind,
+) -> CalcResult<BreakdownBy> {
     let attr = raw.breakdowns.attr;
     let entries = list
         .iter()
@@ -328,46 +337,48 @@ fn from_entries(list: &[Value], raw: &RawBreakdown<'_>, asker: Asker) -> CalcRes
         .collect::<CalcResult<Vec<_>>>()?;
     let kinds = entries
         .iter()
-        .map(|entry| kind(Field::of(entry, "type", attr).text()?, attr))
+        .map(|entry| parse_kind(Field::of(entry, "type", attr).text()?, attr))
         .collect::<CalcResult<Vec<_>>>()?;
     if kinds.contains(&"cohort") {
         return match entries.as_slice() {
-            [only] => cohorts(only.get("property").unwrap_or(&Value::Null), attr),
+            [only] => parse_cohorts(only.get("property").unwrap_or(&Value::Null), attr),
             _ => Err(CalcError::invalid(attr, "A breakdown by cohorts cannot be combined with others.")),
         };
     }
-    if asker == Asker::Funnel && kinds.windows(2).any(|pair| pair.first() != pair.last()) {
+    if insight_kind == InsightKind::Funnel && kinds.windows(2).any(|pair| pair.first() != pair.last()) {
         return Err(CalcError::invalid(attr, "The breakdowns of a funnel must all be of one type."));
     }
-    let parts = entries
+    let dimensions = entries
         .iter()
         .zip(kinds)
         .map(|(entry, kind)| {
-            let of = |key: &str| Field::of(entry, key, attr);
-            let key = key_of(entry.get("property").unwrap_or(&Value::Null), attr)?;
-            let group = own_or(of("group_type_index"), &raw.group_index, asker);
-            let source = source(kind, key, &group, attr)?;
-            let bins = bins(&of("histogram_bin_count"))?.filter(|_| asker == Asker::Trend);
-            let normalize_url = own_or(of("normalize_url"), &raw.normalize_url, asker).switch()?;
-            Ok(Part { source, normalize_url, bins })
+            let field = |key: &str| Field::of(entry, key, attr);
+            let key = parse_key(entry.get("property").unwrap_or(&Value::Null), attr)?;
+            let group = field_or_default(field("group_type_index"), &raw.group_index, insight_kind);
+            let source = parse_source(kind, key, &group, attr)?;
+            let bins =
+                parse_bins(&field("histogram_bin_count"))?.filter(|_| insight_kind == InsightKind::Trend);
+            let normalize_url =
+                field_or_default(field("normalize_url"), &raw.normalize_url, insight_kind).boolean()?;
+            Ok(BreakdownDimension { source, normalize_url, bins })
         })
         .collect::<CalcResult<Vec<_>>>()?;
-    Ok(BreakdownBy::Parts { parts, form: Form::Several })
+    Ok(BreakdownBy::Dimensions { dimensions, form: BreakdownForm::Several })
 }
 
-/// A field of an entry; of a funnel the request's where it is absent.
-fn own_or<'a>(own: Field<'a>, asked: &Field<'a>, asker: Asker) -> Field<'a> {
-    match asker {
-        Asker::Funnel => own.or(asked.clone()),
-        Asker::Trend => own,
+/// A field of an entry; for a funnel it defaults to the request's field.
+fn field_or_default<'a>(own: Field<'a>, request_field: &Field<'a>, insight_kind: InsightKind) -> Field<'a> {
+    match insight_kind {
+        InsightKind::Funnel => own.or(request_field.clone()),
+        InsightKind::Trend => own,
     }
 }
 
-/// Types of breakdowns.
+/// Supported breakdown types.
 const KINDS: [&str; 7] = ["event", "person", "cohort", "group", "session", "hogql", "event_metadata"];
 
-/// The type, `event` when none is named.
-fn kind(name: Option<&str>, attr: &str) -> CalcResult<&'static str> {
+/// Parses the type; `event` by default.
+fn parse_kind(name: Option<&str>, attr: &str) -> CalcResult<&'static str> {
     let name = match name.map(str::trim) {
         None | Some("events") => "event",
         Some(name) => name,
@@ -379,7 +390,7 @@ fn kind(name: Option<&str>, attr: &str) -> CalcResult<&'static str> {
     })
 }
 
-fn key_of(value: &Value, attr: &str) -> CalcResult<String> {
+fn parse_key(value: &Value, attr: &str) -> CalcResult<String> {
     let key = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -395,15 +406,15 @@ fn key_of(value: &Value, attr: &str) -> CalcResult<String> {
     }
 }
 
-fn source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcResult<PartSource> {
+fn parse_source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcResult<DimensionSource> {
     Ok(match kind {
-        "person" => PartSource::Person(key),
-        "session" => PartSource::Session(key),
+        "person" => DimensionSource::Person(key),
+        "session" => DimensionSource::Session(key),
         "hogql" => {
             Expression::parse(&key, attr)?;
-            PartSource::Expression(key)
+            DimensionSource::Expression(key)
         }
-        "event_metadata" => PartSource::Metadata(key),
+        "event_metadata" => DimensionSource::Metadata(key),
         "group" => {
             let Some(index) = group.integer()? else {
                 return Err(CalcError::invalid(
@@ -411,37 +422,37 @@ fn source(kind: &str, key: String, group: &Field<'_>, attr: &str) -> CalcResult<
                     "A breakdown by groups needs the index of their type.",
                 ));
             };
-            let wrong = || limits::invalid_group_type(group.attr, &json!(index));
-            let index = u8::try_from(index).map_err(|_| wrong())?;
+            let invalid = || limits::invalid_group_type(group.attr, &json!(index));
+            let index = u8::try_from(index).map_err(|_| invalid())?;
             if u64::from(index) >= limits::GROUP_TYPES {
-                return Err(wrong());
+                return Err(invalid());
             }
-            PartSource::Group(index, key)
+            DimensionSource::Group(index, key)
         }
-        _ => PartSource::Event(key),
+        _ => DimensionSource::Event(key),
     })
 }
 
-fn bins(field: &Field<'_>) -> CalcResult<Option<u32>> {
+fn parse_bins(field: &Field<'_>) -> CalcResult<Option<u32>> {
     match field.integer()? {
         None | Some(0) => Ok(None),
         Some(bins) => match u32::try_from(bins) {
             Ok(bins) if bins <= limits::BREAKDOWN_BINS => Ok(Some(bins)),
             _ => {
-                let most = limits::BREAKDOWN_BINS;
-                Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {most}.")))
+                let max = limits::BREAKDOWN_BINS;
+                Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {max}.")))
             }
         },
     }
 }
 
-fn cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
-    let wrong = || CalcError::invalid(attr, "A breakdown by cohorts takes their ids, or \"all\".");
-    let choice = |value: &Value| match value {
+fn parse_cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
+    let invalid = || CalcError::invalid(attr, "A breakdown by cohorts takes their ids, or \"all\".");
+    let parse_choice = |value: &Value| match value {
         Value::String(text) if text == "all" => Ok(CohortChoice::All),
         other => {
-            let id = whole(other).and_then(|id| u64::try_from(id).ok()).ok_or_else(wrong)?;
-            // Funnels write everybody as cohort 0.
+            let id = parse_integer(other).and_then(|id| u64::try_from(id).ok()).ok_or_else(invalid)?;
+            // Funnels use cohort 0 for all users.
             Ok(if id == 0 { CohortChoice::All } else { CohortChoice::Cohort(id) })
         }
     };
@@ -451,7 +462,7 @@ fn cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
     };
     let mut choices: Vec<CohortChoice> = Vec::new();
     for value in given {
-        let choice = choice(value)?;
+        let choice = parse_choice(value)?;
         if !choices.contains(&choice) {
             choices.push(choice);
         }
@@ -460,7 +471,7 @@ fn cohorts(value: &Value, attr: &str) -> CalcResult<BreakdownBy> {
         }
     }
     if choices.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     Ok(BreakdownBy::Cohorts { choices, listed })
 }

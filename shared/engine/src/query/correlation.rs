@@ -1,53 +1,54 @@
-//! Questions for what those have in common who get through a funnel: a funnel, and what to look at.
+//! Parses correlation queries: a funnel, and the kind of factors to correlate with conversion.
 //!
-//! Must stay true: the funnel's breakdown and layout say nothing here and are not kept, so that an actor has one outcome.
+//! Must stay true: the funnel's breakdown and visualization are dropped, so each actor has exactly one outcome.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::field::whole;
-use super::{FunnelsQuery, Parsed, Query, Viz, legacy};
+use super::field::parse_integer;
+use super::insight_filters::parse::parse_funnel;
+use super::{FunnelsQuery, Parsed, Query, Viz};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::text::text_of;
 
-/// What distinguishes those who get through a funnel from those who do not.
+/// Finds factors that distinguish actors who convert in a funnel from those who do not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorrelationQuery {
-    /// The funnel, as steps and without a breakdown.
+    /// The funnel, without a breakdown and with `Steps` visualization.
     pub funnel: FunnelsQuery,
-    /// Who is looked at: those who reached a step, counted from 1, or with a minus did not reach it but the one before.
+    /// The population: actors who reached this step (counted from 1); if negative, actors who dropped off before it.
     pub step: i64,
-    /// What is looked at.
+    /// The kind of factors.
     pub factor: Factor,
 }
 
-/// What may distinguish people.
+/// Kinds of factors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Factor {
-    /// Events on the way, but for these.
+    /// Names of events between entering the funnel and its end.
     Events {
-        /// Names that are left out.
+        /// Excluded event names.
         excluded: BTreeSet<String>,
     },
-    /// Properties of the actors.
+    /// Values of the actors' properties.
     Properties {
-        /// Their keys; none for all that are stored.
+        /// Property keys; `None` for all stored properties.
         names: Option<BTreeSet<String>>,
-        /// Keys that are left out.
+        /// Excluded property keys.
         excluded: BTreeSet<String>,
     },
-    /// Properties of events on the way.
+    /// Values of the properties of events between entering the funnel and its end.
     EventProperties {
-        /// The names of the events.
+        /// Names of these events.
         events: BTreeSet<String>,
-        /// Keys that are left out.
+        /// Excluded property keys.
         excluded: BTreeSet<String>,
     },
 }
 
-/// What stands for all properties.
+/// The name that selects all properties.
 const ALL: &str = "$all";
 
 const KIND: &str = "funnel_correlation_type";
@@ -56,52 +57,52 @@ const EXCLUDED_NAMES: &str = "funnel_correlation_exclude_names";
 const EVENTS: &str = "funnel_correlation_event_names";
 const EXCLUDED_EVENTS: &str = "funnel_correlation_exclude_event_names";
 const EXCLUDED_KEYS: &str = "funnel_correlation_event_exclude_property_names";
-/// The parameter of a funnel's people that chooses who is looked at here.
+/// Selects the population; people links of funnels use the same parameter.
 const STEP: &str = "funnel_step";
 
-/// The question that a request asks: that of a funnel, with more.
-pub fn build(request: &Map<String, Value>) -> CalcResult<Parsed> {
-    // Layout, breakdown and ranges of steps mean nothing here.
+/// Parses a correlation request: the fields of a funnel request plus its own.
+pub fn parse(request: &Map<String, Value>) -> CalcResult<Parsed> {
+    // Visualization and breakdown have no meaning here.
     let dropped = ["breakdown", "breakdowns", "breakdown_type", "funnel_viz_type", "display"];
-    let mut plain = request.clone();
-    plain.retain(|key, _| !dropped.contains(&key.as_str()));
-    let mut funnel = match legacy::funnel(&plain)? {
+    let mut funnel_request = request.clone();
+    funnel_request.retain(|key, _| !dropped.contains(&key.as_str()));
+    let mut funnel = match parse_funnel(&funnel_request)? {
         Parsed::Query(Query::Funnels(funnel)) => funnel,
         other => return Ok(other),
     };
     funnel.viz = Viz::Steps;
-    let factor = factor(request)?;
-    let step = step(request, funnel.series.len())?;
+    let factor = parse_factor(request)?;
+    let step = parse_step(request, funnel.series.len())?;
     Ok(Parsed::Query(Query::Correlation(CorrelationQuery { funnel, step, factor })))
 }
 
-fn factor(request: &Map<String, Value>) -> CalcResult<Factor> {
+fn parse_factor(request: &Map<String, Value>) -> CalcResult<Factor> {
     let required = |detail: &str| Err(CalcError::coded("invalid_input", None, detail));
     match request.get(KIND).and_then(Value::as_str) {
         Some("properties") => {
-            let names = names(request, NAMES)?;
+            let names = parse_names(request, NAMES)?;
             if names.is_empty() {
                 return required("Property Correlation expects atleast one Property to run correlation on");
             }
             let names = (!names.contains(ALL)).then_some(names);
-            Ok(Factor::Properties { names, excluded: self::names(request, EXCLUDED_NAMES)? })
+            Ok(Factor::Properties { names, excluded: parse_names(request, EXCLUDED_NAMES)? })
         }
         Some("event_with_properties") => {
-            let events = names(request, EVENTS)?;
+            let events = parse_names(request, EVENTS)?;
             if events.is_empty() {
                 return required(
                     "Event Property Correlation expects atleast one event name to run correlation on",
                 );
             }
-            Ok(Factor::EventProperties { events, excluded: names(request, EXCLUDED_KEYS)? })
+            Ok(Factor::EventProperties { events, excluded: parse_names(request, EXCLUDED_KEYS)? })
         }
-        _ => Ok(Factor::Events { excluded: names(request, EXCLUDED_EVENTS)? }),
+        _ => Ok(Factor::Events { excluded: parse_names(request, EXCLUDED_EVENTS)? }),
     }
 }
 
-/// A list of names, which may be JSON text; a lone text that is no JSON is one name.
-fn names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<String>> {
-    let wrong = || CalcError::invalid(attr, "Expected a list of names.");
+/// Parses a list of names, which may be a JSON string. A string that is not JSON is a single name.
+fn parse_names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<String>> {
+    let invalid = || CalcError::invalid(attr, "Expected a list of names.");
     let list = match request.get(attr) {
         None | Some(Value::Null) => return Ok(BTreeSet::new()),
         Some(Value::String(text)) if text.trim().is_empty() => return Ok(BTreeSet::new()),
@@ -111,15 +112,15 @@ fn names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<String
             _ => vec![Value::from(text.as_str())],
         },
         Some(Value::Array(list)) => list.clone(),
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(invalid()),
     };
     if list.len() > limits::CORRELATION_NAMES {
         return Err(limits::too_many(attr, "names", limits::CORRELATION_NAMES));
     }
     let name = |value: &Value| match value {
-        Value::Array(_) | Value::Object(_) | Value::Null => Err(wrong()),
+        Value::Array(_) | Value::Object(_) | Value::Null => Err(invalid()),
         value => {
-            let name = text_of(value).ok_or_else(wrong)?.into_owned();
+            let name = text_of(value).ok_or_else(invalid)?.into_owned();
             if name.len() > limits::NAME_BYTES {
                 return Err(limits::too_long(attr, "name", limits::NAME_BYTES));
             }
@@ -129,18 +130,18 @@ fn names(request: &Map<String, Value>, attr: &str) -> CalcResult<BTreeSet<String
     list.iter().map(name).collect()
 }
 
-fn step(request: &Map<String, Value>, steps: usize) -> CalcResult<i64> {
+fn parse_step(request: &Map<String, Value>, steps: usize) -> CalcResult<i64> {
     let Some(given) = request.get(STEP).filter(|step| !step.is_null() && step.as_str() != Some("")) else {
         return Ok(1);
     };
-    let most = i64::try_from(steps).unwrap_or(i64::MAX);
-    let step = whole(given).filter(|step| (1..=most).contains(step) || (-most..=-2).contains(step));
+    let max = i64::try_from(steps).unwrap_or(i64::MAX);
+    let step = parse_integer(given).filter(|step| (1..=max).contains(step) || (-max..=-2).contains(step));
     step.ok_or_else(|| CalcError::invalid(STEP, format!("Must be a step, 1 to {steps}, or -2 to -{steps}.")))
 }
 
 impl CorrelationQuery {
-    /// The fields of a request that say what is looked at.
-    pub fn to_legacy(&self) -> Map<String, Value> {
+    /// The fields of insight filters beside those of the funnel.
+    pub fn to_insight_filters(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut put = |key: &str, names: &BTreeSet<String>| {
             if !names.is_empty() {

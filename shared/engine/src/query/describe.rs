@@ -1,16 +1,16 @@
-//! Questions as readable SQL-like text. Nothing parses it: it tells a person what was counted.
+//! Formats queries as readable SQL-like text for people. Nothing parses this text.
 
 use std::collections::BTreeSet;
 
 use super::{
-    Breakdown, BreakdownBy, Common, CorrelationQuery, Display, EventSource, Factor, FirstTime, FunnelsQuery,
-    Math, NumberSource, Query, Series, Statistic, StepRule, TrendsQuery, Viz, Who,
+    Breakdown, BreakdownBy, CommonFields, CorrelationQuery, Display, EventOrAction, Factor, FirstTime,
+    FunnelsQuery, Math, NumberSource, Query, Series, Statistic, StepOptions, TrendsQuery, UniqueBy, Viz,
 };
 use crate::dates::compare::Comparison;
 use crate::filter::{Filter, PropertyFilter};
 
-/// The text of a question.
-pub fn text(query: &Query) -> String {
+/// Formats a query.
+pub fn describe(query: &Query) -> String {
     match query {
         Query::Trends(trends) => trend(trends),
         Query::Funnels(funnels) => funnel(funnels),
@@ -21,27 +21,30 @@ pub fn text(query: &Query) -> String {
 fn correlation(query: &CorrelationQuery) -> String {
     let list =
         |names: &BTreeSet<String>| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-    let but = |names: &BTreeSet<String>| {
+    let except = |names: &BTreeSet<String>| {
         if names.is_empty() { String::new() } else { format!(" EXCEPT ({})", list(names)) }
     };
     let factor = match &query.factor {
-        Factor::Events { excluded } => format!("event{}", but(excluded)),
-        Factor::Properties { names: None, excluded } => format!("properties of the actor{}", but(excluded)),
+        Factor::Events { excluded } => format!("event{}", except(excluded)),
+        Factor::Properties { names: None, excluded } => {
+            format!("properties of the actor{}", except(excluded))
+        }
         Factor::Properties { names: Some(names), excluded } => {
-            format!("properties ({}) of the actor{}", list(names), but(excluded))
+            format!("properties ({}) of the actor{}", list(names), except(excluded))
         }
         Factor::EventProperties { events, excluded } => {
-            format!("properties of events ({}){}", list(events), but(excluded))
+            format!("properties of events ({}){}", list(events), except(excluded))
         }
     };
-    let who = if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
-    format!("SELECT {factor}, oddsRatio(success, failure){who}\nFROM ({})", funnel(&query.funnel))
+    let population =
+        if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
+    format!("SELECT {factor}, oddsRatio(success, failure){population}\nFROM ({})", funnel(&query.funnel))
 }
 
 fn trend(query: &TrendsQuery) -> String {
-    let by = query.common.breakdown.as_ref().map(split);
+    let by = query.common.breakdown.as_ref().map(breakdown_columns);
     let series = query.series.iter().map(|series| {
-        let number = number(&series.math);
+        let number = aggregate_sql(&series.math);
         let conditions = conditions(series, &query.common);
         if query.display.is_total() {
             let (column, group) = match &by {
@@ -78,20 +81,22 @@ fn trend(query: &TrendsQuery) -> String {
     text
 }
 
-/// What a series counts.
-fn number(math: &Math) -> String {
-    let who = |who: &Who| match who {
-        Who::Actor => "person_id".to_owned(),
-        Who::Group(index) => format!("$group_{index}"),
-        Who::Session => "$session_id".to_owned(),
+/// The aggregate function of a series.
+fn aggregate_sql(math: &Math) -> String {
+    let column = |unique_by: &UniqueBy| match unique_by {
+        UniqueBy::Actor => "person_id".to_owned(),
+        UniqueBy::Group(index) => format!("$group_{index}"),
+        UniqueBy::Session => "$session_id".to_owned(),
     };
     match math {
         Math::Total => "count()".to_owned(),
-        Math::Unique(of) => format!("count(DISTINCT {})", who(of)),
-        Math::Rolling(days, of) => format!("count(DISTINCT {}) /* over {days} days */", who(of)),
+        Math::Unique(unique_by) => format!("count(DISTINCT {})", column(unique_by)),
+        Math::Rolling(days, unique_by) => {
+            format!("count(DISTINCT {}) /* over {days} days */", column(unique_by))
+        }
         Math::FirstTime => "count() /* first time of each person */".to_owned(),
         Math::PerActor(statistic) => {
-            format!("{}(count() /* of each person */)", name_of(*statistic))
+            format!("{}(count() /* of each person */)", sql_function(*statistic))
         }
         Math::Property(statistic, source) => {
             let source = match source {
@@ -99,13 +104,13 @@ fn number(math: &Math) -> String {
                 NumberSource::Person(key) => format!("person.properties.{}", identifier(key)),
                 NumberSource::SessionDuration => "session.$session_duration".to_owned(),
             };
-            format!("{}({source})", name_of(*statistic))
+            format!("{}({source})", sql_function(*statistic))
         }
         Math::Expression(aggregate) => aggregate.text().to_owned(),
     }
 }
 
-fn name_of(statistic: Statistic) -> String {
+fn sql_function(statistic: Statistic) -> String {
     match statistic {
         Statistic::Sum => "sum".to_owned(),
         Statistic::Avg => "avg".to_owned(),
@@ -116,20 +121,25 @@ fn name_of(statistic: Statistic) -> String {
 }
 
 fn funnel(query: &FunnelsQuery) -> String {
-    let step = |(series, rule): (&Series, &StepRule)| {
+    let step = |(series, rule): (&Series, &StepOptions)| {
         let first = rule.first.map_or("", |first| match first {
             FirstTime::Ever => "first of ",
             FirstTime::Matching => "first matching ",
         });
         let optional = if rule.optional { " /* optional */" } else { "" };
-        format!("{first}{}{optional}", own(series))
+        format!("{first}{}{optional}", series_condition(series))
     };
     let steps = query.series.iter().zip(&query.steps).map(step).collect::<Vec<_>>().join(",\n  ");
     let exclusions = query
         .exclusions
         .iter()
         .map(|entry| {
-            format!(",\n  not({}) between {} and {}", own(&entry.series), entry.from_step, entry.to_step)
+            format!(
+                ",\n  not({}) between {} and {}",
+                series_condition(&entry.series),
+                entry.from_step,
+                entry.to_step
+            )
         })
         .collect::<String>();
     let (from, to) = query.step_range();
@@ -144,9 +154,9 @@ fn funnel(query: &FunnelsQuery) -> String {
         }
         Viz::TimeToConvert => (format!("SELECT time_to_convert(from = {from}, to = {to})"), String::new()),
     };
-    let actor = query.group.map_or("person_id".to_owned(), |index| format!("`$group_{index}`"));
+    let actor = query.group_type_index.map_or("person_id".to_owned(), |index| format!("`$group_{index}`"));
     let split = match &query.common.breakdown {
-        Some(breakdown) => format!(", {} /* {} */", split(breakdown), query.attribution.name()),
+        Some(breakdown) => format!(", {} /* {} */", breakdown_columns(breakdown), query.attribution.name()),
         None => String::new(),
     };
     let select = if query.viz == Viz::Steps { select } else { format!("{select} OF funnel") };
@@ -155,14 +165,14 @@ fn funnel(query: &FunnelsQuery) -> String {
         query.window.count,
         query.window.unit.name(),
         query.order.name(),
-        shared(&query.common).join(" AND "),
+        common_conditions(&query.common).join(" AND "),
     )
 }
 
-/// By what the numbers are split.
-fn split(breakdown: &Breakdown) -> String {
+/// The columns of the breakdown, comma separated.
+fn breakdown_columns(breakdown: &Breakdown) -> String {
     let keys: Vec<String> = match &breakdown.by {
-        BreakdownBy::Parts { parts, .. } => parts
+        BreakdownBy::Dimensions { dimensions, .. } => dimensions
             .iter()
             .map(|part| format!("{}.{}", part.source.kind(), identifier(part.source.key())))
             .collect(),
@@ -173,24 +183,24 @@ fn split(breakdown: &Breakdown) -> String {
     keys.join(", ")
 }
 
-fn conditions(series: &Series, common: &Common) -> String {
-    let mut parts = vec![own(series)];
-    parts.extend(shared(common));
+fn conditions(series: &Series, common: &CommonFields) -> String {
+    let mut parts = vec![series_condition(series)];
+    parts.extend(common_conditions(common));
     parts.join(" AND ")
 }
 
-/// What one series asks of an event.
-fn own(series: &Series) -> String {
-    let name = match &series.source {
-        EventSource::Event(None) => "true".to_owned(),
-        EventSource::Event(Some(event)) => format!("event = {}", quoted(event)),
-        EventSource::Action(id) => format!("matchesAction({id})"),
+/// The condition of one series.
+fn series_condition(series: &Series) -> String {
+    let name = match &series.event_or_action {
+        EventOrAction::Event(None) => "true".to_owned(),
+        EventOrAction::Event(Some(event)) => format!("event = {}", quoted(event)),
+        EventOrAction::Action(id) => format!("matchesAction({id})"),
     };
     if series.properties.is_none() { name } else { format!("{name} AND {}", filter(&series.properties)) }
 }
 
-/// What the question asks of every event.
-fn shared(common: &Common) -> Vec<String> {
+/// The conditions that the whole query sets for every event.
+fn common_conditions(common: &CommonFields) -> Vec<String> {
     let date = |text: &Option<String>, default: &str| quoted(text.as_deref().unwrap_or(default));
     let mut parts = vec![
         format!("timestamp >= date({})", date(&common.dates.from, "-7d")),

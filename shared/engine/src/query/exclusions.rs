@@ -1,28 +1,33 @@
-//! Exclusions from raw fields, and what makes one senseless.
+//! Parses and validates the exclusions of a funnel.
 
 use serde_json::Value;
 
-use super::field::{RawExclusion, whole};
-use super::trends::series;
-use super::{Exclusion, Order, Series};
+use super::field::{RawExclusion, parse_integer};
+use super::trends::parse_series;
+use super::{Exclusion, Series, StepOrder};
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
 use crate::limits;
 
-/// The ranges of the exclusions of a funnel with so many steps, checked before anything else of them is read.
-pub fn ranges(raw: &[RawExclusion<'_>], steps: usize, order: Order) -> CalcResult<Vec<(usize, usize)>> {
+/// Parses and validates the step ranges of all exclusions, for a funnel with `steps` steps. Called before anything else of
+/// the exclusions is parsed, because the API reports range errors first.
+pub fn parse_ranges(
+    raw: &[RawExclusion<'_>],
+    steps: usize,
+    order: StepOrder,
+) -> CalcResult<Vec<(usize, usize)>> {
     if raw.len() > limits::EXCLUSIONS {
         return Err(limits::too_many("exclusions", "exclusions", limits::EXCLUSIONS));
     }
-    let ranges = raw.iter().map(|entry| range(entry, steps)).collect::<CalcResult<Vec<_>>>()?;
-    if order == Order::Unordered && ranges.iter().any(|range| *range != (0, steps - 1)) {
+    let ranges = raw.iter().map(|entry| parse_range(entry, steps)).collect::<CalcResult<Vec<_>>>()?;
+    if order == StepOrder::Unordered && ranges.iter().any(|range| *range != (0, steps - 1)) {
         return Err(invalid("Partial Exclusions not allowed in unordered funnels"));
     }
     Ok(ranges)
 }
 
-/// The exclusions of a funnel with these steps.
-pub fn build(
+/// Parses the exclusions of a funnel with these steps. `ranges` comes from [`parse_ranges`].
+pub fn parse(
     raw: &[RawExclusion<'_>],
     ranges: &[(usize, usize)],
     steps: &[Series],
@@ -32,8 +37,8 @@ pub fn build(
         .zip(ranges)
         .map(|(entry, (from_step, to_step))| {
             let (from_step, to_step) = (*from_step, *to_step);
-            let exclusion = Exclusion { series: series(&entry.series, parser)?, from_step, to_step };
-            if steps[from_step..=to_step].iter().any(|step| covers(&exclusion.series, step)) {
+            let exclusion = Exclusion { series: parse_series(&entry.series, parser)?, from_step, to_step };
+            if steps[from_step..=to_step].iter().any(|step| matches_all_of(&exclusion.series, step)) {
                 return Err(invalid("Exclusion steps cannot contain an event that's part of funnel steps."));
             }
             Ok(exclusion)
@@ -41,9 +46,9 @@ pub fn build(
         .collect()
 }
 
-/// Both ends, checked: the end behind the start, the start before the last step, the end within the funnel.
-fn range(raw: &RawExclusion<'_>, steps: usize) -> CalcResult<(usize, usize)> {
-    let step = |value: &Option<Value>| value.as_ref().and_then(whole);
+/// Parses the range of one exclusion: start before end, start before the last step, end within the funnel.
+fn parse_range(raw: &RawExclusion<'_>, steps: usize) -> CalcResult<(usize, usize)> {
+    let step = |value: &Option<Value>| value.as_ref().and_then(parse_integer);
     let (Some(from), Some(to)) = (step(&raw.from_step), step(&raw.to_step)) else {
         return Err(invalid("Exclusion event needs to define funnel steps"));
     };
@@ -71,15 +76,16 @@ fn range(raw: &RawExclusion<'_>, steps: usize) -> CalcResult<(usize, usize)> {
     }
 }
 
-/// True when the one means every event that the other means: the same event, and no filter that the other lacks.
-pub fn covers(one: &Series, other: &Series) -> bool {
-    let theirs = leaves(&other.properties);
-    one.source == other.source && leaves(&one.properties).iter().all(|filter| theirs.contains(filter))
+/// Whether `one` matches every event that `other` matches: the same event, and only filters that `other` has as well.
+pub fn matches_all_of(one: &Series, other: &Series) -> bool {
+    let other_filters = leaf_filters(&other.properties);
+    one.event_or_action == other.event_or_action
+        && leaf_filters(&one.properties).iter().all(|filter| other_filters.contains(filter))
 }
 
-fn leaves(filter: &Filter) -> Vec<&Filter> {
+fn leaf_filters(filter: &Filter) -> Vec<&Filter> {
     match filter {
-        Filter::All(members) | Filter::Any(members) => members.iter().flat_map(leaves).collect(),
+        Filter::All(members) | Filter::Any(members) => members.iter().flat_map(leaf_filters).collect(),
         leaf => vec![leaf],
     }
 }

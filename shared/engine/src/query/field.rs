@@ -1,7 +1,7 @@
-//! Fields of requests and nodes: a value, and the name under which the caller sent it.
+//! Typed access to request and node fields: a raw value together with the field name for error messages.
 //!
-//! Must stay true: null and absent are the same; numbers and booleans may come as text, as query strings send them;
-//! every refusal names the field as the caller spelled it.
+//! Must stay true: null and absent are the same; numbers and booleans may be strings, because query strings send them so;
+//! every error names the field as the caller spelled it.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::text::number_of;
 
-/// One field.
+/// One field of a request.
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
-    /// The name to blame; nested fields join with `__`.
+    /// The name that errors report as `attr`; nested fields are joined with `__`.
     pub attr: &'static str,
-    /// The value; none for absent, for null and for a blank text, as query strings send it.
+    /// The value; `None` if absent, null or a blank string (which query strings send for an empty field).
     pub value: Option<Cow<'a, Value>>,
 }
 
 impl<'a> Field<'a> {
-    /// A field of an object.
+    /// Gets a field of an object.
     pub fn of(object: &'a Map<String, Value>, key: &str, attr: &'static str) -> Self {
         let blank =
             |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
@@ -30,18 +30,18 @@ impl<'a> Field<'a> {
         Self { attr, value }
     }
 
-    /// A field of an object inside an object, which may be absent.
+    /// Gets a field of an optional nested object.
     pub fn inside(object: Option<&'a Map<String, Value>>, key: &str, attr: &'static str) -> Self {
         object.map_or(Self { attr, value: None }, |object| Self::of(object, key, attr))
     }
 
-    /// The other field where this one is absent.
+    /// This field if it has a value, else `other`.
     pub fn or(self, other: Self) -> Self {
         if self.value.is_some() { self } else { other }
     }
 
-    /// True unless the field is absent, null, false, or an empty text, list or object.
-    pub fn says_something(&self) -> bool {
+    /// False if the field is absent, null, false, or an empty string, list or object.
+    pub fn has_content(&self) -> bool {
         match self.value.as_deref() {
             None | Some(Value::Null | Value::Bool(false)) => false,
             Some(Value::String(text)) => !matches!(text.trim(), "" | "[]" | "{}" | "null"),
@@ -51,7 +51,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Text; an empty one counts as absent.
+    /// The value as a string; a blank one is absent.
     pub fn text(&self) -> CalcResult<Option<&str>> {
         match self.value.as_deref() {
             None => Ok(None),
@@ -64,24 +64,25 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A switch; absent is false.
-    pub fn switch(&self) -> CalcResult<bool> {
-        self.value.as_deref().map_or(Ok(false), |value| switch(value, self.attr))
+    /// The value as a boolean; absent is false.
+    pub fn boolean(&self) -> CalcResult<bool> {
+        self.value.as_deref().map_or(Ok(false), |value| parse_boolean(value, self.attr))
     }
 
-    /// A whole number, or its text; an empty text counts as absent.
+    /// The value as an integer, which may be a string; a blank one is absent.
     pub fn integer(&self) -> CalcResult<Option<i64>> {
-        let wrong = || CalcError::invalid(self.attr, "A valid integer is required.");
+        let invalid = || CalcError::invalid(self.attr, "A valid integer is required.");
         match self.value.as_deref() {
             None => Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-            Some(value) => whole(value).ok_or_else(wrong).map(Some),
+            Some(value) => parse_integer(value).ok_or_else(invalid).map(Some),
         }
     }
 }
 
-/// A switch: true, 1, and the texts true, 1, yes, on, y and t in any case. Any other text or number is false.
-pub fn switch(value: &Value, attr: &str) -> CalcResult<bool> {
+/// Parses a boolean. True are `true`, 1, and the strings true, 1, yes, on, y and t in any case; any other string or number
+/// is false.
+pub fn parse_boolean(value: &Value, attr: &str) -> CalcResult<bool> {
     match value {
         Value::Null => Ok(false),
         Value::Bool(on) => Ok(*on),
@@ -94,9 +95,9 @@ pub fn switch(value: &Value, attr: &str) -> CalcResult<bool> {
     }
 }
 
-/// The whole number that a value is, or that its text spells.
+/// Parses an integer from a number without a fraction or from a string of digits.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
-pub fn whole(value: &Value) -> Option<i64> {
+pub fn parse_integer(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) if number.is_i64() => number.as_i64(),
         Value::String(text) if text.trim().parse::<i64>().is_ok() => text.trim().parse().ok(),
@@ -107,20 +108,20 @@ pub fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// An event or action of a request, before it is read.
+/// An event or action of a request, not parsed yet.
 #[derive(Debug, Clone)]
 pub struct RawSeries<'a> {
-    /// The list it came in, to be blamed.
+    /// The request list it was in, for error messages.
     pub attr: &'static str,
-    /// An action rather than an event.
+    /// Whether this is an action rather than an event.
     pub action: bool,
     /// The event's name or the action's id.
     pub id: Option<Value>,
-    /// All its fields.
+    /// All fields of the entry.
     pub fields: Cow<'a, Map<String, Value>>,
 }
 
-/// The fields that trends and funnels share.
+/// The unparsed fields that trends and funnels share.
 #[derive(Debug, Clone)]
 pub struct RawCommon<'a> {
     pub series: Vec<RawSeries<'a>>,
@@ -133,7 +134,7 @@ pub struct RawCommon<'a> {
     pub breakdown: RawBreakdown<'a>,
 }
 
-/// The fields of a trend.
+/// The unparsed fields of a trend.
 #[derive(Debug, Clone)]
 pub struct RawTrends<'a> {
     pub common: RawCommon<'a>,
@@ -141,15 +142,15 @@ pub struct RawTrends<'a> {
     pub compare: Field<'a>,
     pub compare_to: Field<'a>,
     pub formula: Field<'a>,
-    /// A list of formulas as texts; counts before `formula`.
+    /// A list of formulas as strings; takes precedence over `formula`.
     pub formulas: Field<'a>,
-    /// A list of formulas as objects, which may have names; counts before `formulas`.
+    /// A list of formulas as objects, which may have names; takes precedence over `formulas`.
     pub formula_nodes: Field<'a>,
     pub smoothing_intervals: Field<'a>,
     pub conversion_goal: Field<'a>,
 }
 
-/// The fields of a funnel.
+/// The unparsed fields of a funnel.
 #[derive(Debug, Clone)]
 pub struct RawFunnels<'a> {
     pub common: RawCommon<'a>,
@@ -165,16 +166,16 @@ pub struct RawFunnels<'a> {
     pub bin_count: Field<'a>,
     pub attribution_type: Field<'a>,
     pub attribution_value: Field<'a>,
-    /// How many values of a breakdown stay where the request says nothing.
+    /// Limit of breakdown values if the request sets none.
     pub default_limit: usize,
     pub aggregate_by_hogql: Field<'a>,
-    /// Present only when it asks for groups instead of persons.
+    /// Set only if groups are counted instead of persons.
     pub group_type: Field<'a>,
-    /// Asks for an earlier period beside, which is refused.
+    /// Comparison with an earlier period, which funnels reject.
     pub compare: Field<'a>,
 }
 
-/// An exclusion, before it is read.
+/// An exclusion, not parsed yet.
 #[derive(Debug, Clone)]
 pub struct RawExclusion<'a> {
     pub series: RawSeries<'a>,

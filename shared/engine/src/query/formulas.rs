@@ -1,6 +1,6 @@
-//! The formulas of a trend, in the three spellings that clients of several ages send.
+//! Parses the formulas of a trend from the three fields that clients of different versions send.
 //!
-//! Must stay true: every formula that was sent is calculated, in the order sent, or the request is refused.
+//! Must stay true: every formula of a request is calculated, in the order sent, or the request is rejected.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,17 @@ use super::field::{Field, RawTrends};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// A formula, and the name that its series has instead of its text.
+/// A formula and its optional name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedFormula {
-    /// What is calculated.
+    /// The formula.
     pub formula: Formula,
-    /// None: the series is named by the formula's text.
+    /// The label of the result's series; `None` labels it with the formula's text.
     pub custom_name: Option<String>,
 }
 
-/// The formulas: a list of objects counts before a list of texts, and that before the one formula of older clients.
+/// Parses the formulas. `formulaNodes` takes precedence over `formulas`, and `formulas` over the single `formula` of older
+/// clients.
 pub fn parse(raw: &RawTrends<'_>, series: usize) -> CalcResult<Vec<NamedFormula>> {
     for (field, is_object) in [(&raw.formula_nodes, true), (&raw.formulas, false)] {
         let entries = match field.value.as_deref() {
@@ -32,10 +33,10 @@ pub fn parse(raw: &RawTrends<'_>, series: usize) -> CalcResult<Vec<NamedFormula>
         if entries.len() > limits::FORMULAS {
             return Err(limits::too_many(field.attr, "formulas", limits::FORMULAS));
         }
-        return entries.iter().map(|entry| named_formula(entry, is_object, series, field.attr)).collect();
+        return entries.iter().map(|entry| parse_entry(entry, is_object, series, field.attr)).collect();
     }
-    let one = match raw.formula.value.as_deref() {
-        Some(node @ Value::Object(_)) => Some(named_formula(node, true, series, raw.formula.attr)?),
+    let formula = match raw.formula.value.as_deref() {
+        Some(node @ Value::Object(_)) => Some(parse_entry(node, true, series, raw.formula.attr)?),
         _ => match raw.formula.text()? {
             Some(text) => Some(NamedFormula {
                 formula: Formula::parse(text, series, raw.formula.attr)?,
@@ -44,11 +45,11 @@ pub fn parse(raw: &RawTrends<'_>, series: usize) -> CalcResult<Vec<NamedFormula>
             None => None,
         },
     };
-    Ok(one.into_iter().collect())
+    Ok(formula.into_iter().collect())
 }
 
-/// An entry of a list of formulas.
-fn named_formula(
+/// Parses one entry of a formula list.
+fn parse_entry(
     entry: &Value,
     is_object: bool,
     series: usize,
@@ -73,8 +74,8 @@ fn named_formula(
     Ok(NamedFormula { formula: Formula::parse(text, series, attr)?, custom_name })
 }
 
-/// The fields that give the same formulas back: `formula` for one without a name, as older clients send it, else
-/// `formulaNodes`.
+/// The request fields that hold these formulas: `formula` for a single one without a name, as older clients send it,
+/// else `formulaNodes`.
 pub fn to_fields(formulas: &[NamedFormula]) -> Vec<(&'static str, Value)> {
     match formulas {
         [] => Vec::new(),

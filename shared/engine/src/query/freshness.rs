@@ -1,4 +1,4 @@
-//! How long a stored result may be shown, as pure functions of the question and the clock.
+//! How long a cached result stays fresh, as pure functions of the query and the clock.
 
 use chrono::{DateTime, Duration, Utc};
 
@@ -8,22 +8,22 @@ use crate::dates::range::{DateRange, Rounding};
 use crate::error::CalcResult;
 use crate::plan::ProjectContext;
 
-/// How old a stored result is, measured by the question's interval.
+/// Age class of a cached result, relative to the query's interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Within the first limit: shown without a thought.
+    /// Younger than the first limit.
     Fresh,
     /// Between the limits.
-    Somewhat,
-    /// Beyond the second limit.
+    SomewhatStale,
+    /// Older than the second limit.
     Stale,
 }
 
-/// A range that ended this long before the calculation has seen all it will see.
-const SETTLED_AFTER: Duration = Duration::seconds(10);
+/// A date range that ended this long before the calculation is complete: no later event changes its result.
+const RANGE_COMPLETE_AFTER: Duration = Duration::seconds(10);
 
 impl Query {
-    /// The range that the question means at an instant.
+    /// Resolves the date range of the query at `now`. Errors name the date field that cannot be parsed.
     pub fn range(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<DateRange> {
         let common = self.common();
         let rounding = match self {
@@ -35,7 +35,7 @@ impl Query {
         common.dates.resolve(rounding, now.with_timezone(&project.timezone), project.earliest_event)
     }
 
-    /// How a trend rounds its range: a total by days, a single number not at all.
+    /// How a trend rounds its date range: totals by days, a single number not at all.
     pub(crate) fn trend_rounding(query: &TrendsQuery) -> Rounding {
         Rounding {
             interval: if query.display.is_total() { Interval::Day } else { query.common.interval },
@@ -45,8 +45,8 @@ impl Query {
     }
 }
 
-/// The first and the second limit of an interval.
-fn limits(interval: Interval) -> (Duration, Duration) {
+/// The age limits for an interval: fresh up to the first, very stale beyond the second.
+fn age_limits(interval: Interval) -> (Duration, Duration) {
     match interval {
         Interval::Minute => (Duration::minutes(5), Duration::minutes(15)),
         Interval::Hour => (Duration::hours(1), Duration::hours(2)),
@@ -56,8 +56,8 @@ fn limits(interval: Interval) -> (Duration, Duration) {
     }
 }
 
-/// How fresh a result of `last_refresh` is. One whose range lies wholly before its calculation stays fresh, as long as
-/// the question still means that range: `-20d` to `-10d` moves with the days.
+/// Classifies the age of a result that was calculated at `last_refresh`. A result whose date range ended before its
+/// calculation stays fresh while the query still resolves to that range; `-20d` to `-10d` moves every day.
 pub fn freshness(
     query: &Query,
     project: &ProjectContext,
@@ -65,27 +65,27 @@ pub fn freshness(
     now: DateTime<Utc>,
 ) -> CalcResult<Freshness> {
     let range = query.range(project, now)?;
-    if range.to < last_refresh - SETTLED_AFTER && query.range(project, last_refresh)? == range {
+    if range.to < last_refresh - RANGE_COMPLETE_AFTER && query.range(project, last_refresh)? == range {
         return Ok(Freshness::Fresh);
     }
     let age = now - last_refresh;
-    let (first, second) = limits(query.common().interval);
+    let (first, second) = age_limits(query.common().interval);
     Ok(if age > second {
         Freshness::Stale
     } else if age > first {
-        Freshness::Somewhat
+        Freshness::SomewhatStale
     } else {
         Freshness::Fresh
     })
 }
 
-/// When a result begins to age.
+/// When a result stops being fresh.
 pub fn cache_target_age(query: &Query, last_refresh: DateTime<Utc>) -> DateTime<Utc> {
-    last_refresh + limits(query.common().interval).0
+    last_refresh + age_limits(query.common().interval).0
 }
 
-/// When a client should ask for a recalculation again: soon for hours and minutes and for ranges of at most seven days
-/// (rounded up), else later. Nothing enforces it.
+/// When a client should request a recalculation again: 3 minutes after the last one for hours, minutes and ranges of at
+/// most 7 days (rounded up), else 15 minutes. Advisory; the server does not enforce it.
 pub fn next_allowed_client_refresh(
     query: &Query,
     project: &ProjectContext,

@@ -1,104 +1,104 @@
-//! Funnels: their model, and how it is made from raw fields.
+//! The funnels query and its parser.
 //!
-//! Must stay true: what a combination of fields cannot mean is refused here with the contract's words, ranges of steps
-//! before anything else; so a plan never meets a funnel that its scans are not made for.
+//! Must stay true: invalid combinations of fields are rejected here with the error texts of the API contract, step ranges
+//! before anything else. So the scans never see a funnel that they do not support.
 
-use super::breakdown::Asker;
-use super::exclusions::{self, covers};
+use super::breakdown::InsightKind;
+use super::exclusions::{self, matches_all_of};
 use super::field::{Field, RawFunnels, RawSeries};
-use super::trends::{common, series};
-use super::{BreakdownBy, Common, Exclusion, Parsed, Query, Series, Window, WindowUnit};
+use super::trends::{parse_common_fields, parse_series};
+use super::{BreakdownBy, CommonFields, ConversionWindow, Exclusion, Parsed, Query, Series, WindowUnit};
 use crate::dates::Interval;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::Parser;
 use crate::limits;
 
-/// A funnel.
+/// A funnels query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunnelsQuery {
     /// The steps in order, at least one.
     pub series: Vec<Series>,
-    /// What is special about each step, one entry for each of the series.
-    pub steps: Vec<StepRule>,
-    /// What every question has.
-    pub common: Common,
-    /// Time allowed from the first step to the last, in the unit asked for.
-    pub window: Window,
-    /// In which order the steps must be taken.
-    pub order: Order,
-    /// Events that void a path.
+    /// The options of each step; as many as `series`.
+    pub steps: Vec<StepOptions>,
+    /// Filters, date range, interval and breakdown.
+    pub common: CommonFields,
+    /// Conversion window: the time allowed from the first step to the last.
+    pub window: ConversionWindow,
+    /// The order in which the steps must happen.
+    pub order: StepOrder,
+    /// Events that disqualify a path.
     pub exclusions: Vec<Exclusion>,
-    /// What is told of the paths.
+    /// The result: counts per step, conversion over time, or conversion times.
     pub viz: Viz,
-    /// First step of what is told over time or as times; none is the first of all. Below the last one.
+    /// First step of a conversion, for results over time and conversion times; `None` is the first. Less than `to_step`.
     pub from_step: Option<usize>,
-    /// Last step of that; none is the last of all. Above `from_step`.
+    /// Last step of a conversion; `None` is the last.
     pub to_step: Option<usize>,
-    /// How many bins conversion times are put into; none is chosen by their number.
+    /// Number of bins of conversion times; `None` chooses it from the number of samples.
     pub bin_count: Option<u32>,
-    /// Groups of the type with this index are counted instead of persons.
-    pub group: Option<u8>,
-    /// Which of its values of the breakdown an actor counts under; means nothing without one.
+    /// Counts groups of the type with this index instead of persons.
+    pub group_type_index: Option<u8>,
+    /// Selects the breakdown value that an actor is attributed to. Unused without a breakdown.
     pub attribution: Attribution,
 }
 
-/// What is special about a step.
+/// Options of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StepRule {
-    /// It may be left out.
+pub struct StepOptions {
+    /// Actors may skip the step.
     pub optional: bool,
-    /// It takes an actor's first event only.
+    /// Only the actor's first event ever matches the step.
     pub first: Option<FirstTime>,
 }
 
-/// The first of which events a step takes.
+/// Among which events the first one is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstTime {
-    /// Of those of its name or action; it must pass the step's filters as well.
+    /// Among all events of the step's name or action; the first one must also pass the step's filters.
     Ever,
-    /// Of those that pass the step's filters.
+    /// Among the events that pass the step's filters.
     Matching,
 }
 
-/// In which order steps must be taken.
+/// The order in which steps must happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// One after the other, with anything between them.
+pub enum StepOrder {
+    /// One after the other; other events may occur in between.
     #[default]
     Ordered,
-    /// One after the other, with nothing between them.
+    /// One after the other, with no other event in between.
     Strict,
-    /// Any.
+    /// Any order.
     Unordered,
 }
 
-/// What a funnel tells.
+/// What the result of a funnel contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Viz {
-    /// How many reached each step.
+    /// Number of actors that reached each step.
     #[default]
     Steps,
-    /// What share got through, by period of entrance.
+    /// Conversion rate by the period in which actors entered.
     Trends,
-    /// How long it took.
+    /// Distribution of conversion times.
     TimeToConvert,
 }
 
-/// Which of its values of the breakdown an actor counts under.
+/// Selects the breakdown values that an actor is attributed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Attribution {
-    /// The first.
+    /// The value of the actor's first event.
     #[default]
     FirstTouch,
-    /// The last.
+    /// The value of the actor's last event.
     LastTouch,
-    /// Each of them, by the events that have it alone.
+    /// Every value; each is evaluated on only the events that have it.
     AllEvents,
-    /// Each that an event for this step has, which must be the one that takes it.
+    /// Every value that an event of this step has; only an event with the value can match the step.
     Step(usize),
 }
 
-impl Order {
+impl StepOrder {
     const NAMES: [(&'static str, Self); 3] =
         [("ordered", Self::Ordered), ("strict", Self::Strict), ("unordered", Self::Unordered)];
 
@@ -139,7 +139,7 @@ impl Attribution {
         }
     }
 
-    /// The step that is meant, if one is.
+    /// The step of [`Attribution::Step`].
     pub fn step(self) -> Option<usize> {
         match self {
             Self::Step(step) => Some(step),
@@ -149,60 +149,64 @@ impl Attribution {
 }
 
 impl FunnelsQuery {
-    /// The first and the last step of what is told over time or as times.
+    /// The first and the last step of a conversion.
     pub fn step_range(&self) -> (usize, usize) {
         (self.from_step.unwrap_or(0), self.to_step.unwrap_or(self.series.len() - 1))
     }
 }
 
-/// Units of the window when the request names no number, or one below 1.
-const DEFAULT_WINDOW: i64 = 14;
+/// Default length of the conversion window, also used for values below 1.
+const DEFAULT_WINDOW_UNITS: i64 = 14;
 
-/// Bounds of the number of bins.
+/// Allowed number of bins.
 const BINS: std::ops::RangeInclusive<i64> = 1..=90;
 
-/// The funnel that the fields ask for.
-pub fn build(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
+/// Parses a funnels query.
+pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
     let mut parser = Parser::default();
-    let viz = viz(raw)?;
+    let viz = parse_viz(raw)?;
     if raw.common.series.len() > limits::STEPS {
-        // The contract's refusal is not for funnels over time.
+        // The contract's error for too many steps does not apply to funnels over time.
         if viz == Viz::Trends {
             let attr = raw.common.series.first().map_or("events", |series| series.attr);
-            let most = limits::STEPS;
-            return Err(CalcError::unsupported(attr, format!("funnels over time of more than {most} steps")));
+            let max = limits::STEPS;
+            return Err(CalcError::unsupported(attr, format!("funnels over time of more than {max} steps")));
         }
         return Err(limits::too_many_steps());
     }
-    let order = choice(&raw.order_type, &Order::NAMES)?.unwrap_or_default();
-    let group = group(&raw.group_type)?;
-    refuse_other_actors(&raw.aggregate_by_hogql)?;
-    if raw.compare.switch()? {
+    let order = parse_choice(&raw.order_type, &StepOrder::NAMES)?.unwrap_or_default();
+    let group_type_index = group_type_index(&raw.group_type)?;
+    reject_other_actors(&raw.aggregate_by_hogql)?;
+    if raw.compare.boolean()? {
         return Err(CalcError::unsupported(raw.compare.attr, "a funnel beside that of an earlier period"));
     }
-    let mut common = common(&raw.common, &mut parser, Asker::Funnel)?;
+    let mut common = parse_common_fields(&raw.common, &mut parser, InsightKind::Funnel)?;
     if let Some(breakdown) = &mut common.breakdown {
         breakdown.limit = breakdown.limit.or(Some(raw.default_limit));
     }
     if viz == Viz::Trends && common.interval == Interval::Minute {
         common.interval = Interval::Hour;
     }
-    let window = window(raw)?;
+    let window = parse_window(raw)?;
     let count = raw.common.series.len();
     if count == 0 {
         return Ok(Parsed::Empty);
     }
-    let (from_step, to_step) = step_range(raw, viz, count)?;
+    let (from_step, to_step) = parse_step_range(raw, viz, count)?;
     let bin_count = raw.bin_count.integer()?.map(|bins| bins.clamp(*BINS.start(), *BINS.end()));
     let bin_count = bin_count.and_then(|bins| u32::try_from(bins).ok());
-    let attribution = attribution(raw, &common, order, count)?;
-    let ranges = exclusions::ranges(&raw.exclusions, count, order)?;
-    let series =
-        raw.common.series.iter().map(|entry| series(entry, &mut parser)).collect::<CalcResult<Vec<_>>>()?;
-    let steps = raw.common.series.iter().zip(&series).map(|(raw, step)| rule(raw, step));
+    let attribution = parse_attribution(raw, &common, order, count)?;
+    let ranges = exclusions::parse_ranges(&raw.exclusions, count, order)?;
+    let series = raw
+        .common
+        .series
+        .iter()
+        .map(|entry| parse_series(entry, &mut parser))
+        .collect::<CalcResult<Vec<_>>>()?;
+    let steps = raw.common.series.iter().zip(&series).map(|(raw, step)| step_options(raw, step));
     let steps = steps.collect::<CalcResult<Vec<_>>>()?;
-    check_optional(&steps, &series, order, viz)?;
-    let exclusions = exclusions::build(&raw.exclusions, &ranges, &series, &mut parser)?;
+    validate_optional_steps(&steps, &series, order, viz)?;
+    let exclusions = exclusions::parse(&raw.exclusions, &ranges, &series, &mut parser)?;
     Ok(Parsed::Query(Query::Funnels(FunnelsQuery {
         series,
         steps,
@@ -214,22 +218,22 @@ pub fn build(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
         from_step,
         to_step,
         bin_count,
-        group,
+        group_type_index,
         attribution,
     })))
 }
 
-/// An explicit type wins over the display, of which a line means a funnel over time.
-fn viz(raw: &RawFunnels<'_>) -> CalcResult<Viz> {
+/// Parses the visualization. `funnel_viz_type` takes precedence; the display `ActionsLineGraph` means over time.
+fn parse_viz(raw: &RawFunnels<'_>) -> CalcResult<Viz> {
     match raw.viz_type.text()? {
         Some("flow") => Err(CalcError::unsupported(raw.viz_type.attr, "funnel flows")),
         None if raw.display.text()? == Some("ActionsLineGraph") => Ok(Viz::Trends),
-        _ => Ok(choice(&raw.viz_type, &Viz::NAMES)?.unwrap_or_default()),
+        _ => Ok(parse_choice(&raw.viz_type, &Viz::NAMES)?.unwrap_or_default()),
     }
 }
 
-/// One of several names; none when the field is absent.
-fn choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<Option<T>> {
+/// Parses one of several names; `None` if the field is absent.
+fn parse_choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<Option<T>> {
     let Some(text) = field.text()? else { return Ok(None) };
     match names.iter().find(|(name, _)| *name == text) {
         Some((_, value)) => Ok(Some(*value)),
@@ -241,7 +245,7 @@ fn choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<Option<
     }
 }
 
-fn group(field: &Field<'_>) -> CalcResult<Option<u8>> {
+fn group_type_index(field: &Field<'_>) -> CalcResult<Option<u8>> {
     let Some(index) = field.integer()? else { return Ok(None) };
     match u8::try_from(index) {
         Ok(index) if u64::from(index) < limits::GROUP_TYPES => Ok(Some(index)),
@@ -249,14 +253,14 @@ fn group(field: &Field<'_>) -> CalcResult<Option<u8>> {
     }
 }
 
-fn refuse_other_actors(field: &Field<'_>) -> CalcResult<()> {
+fn reject_other_actors(field: &Field<'_>) -> CalcResult<()> {
     match field.text()? {
         None | Some("person_id") => Ok(()),
         Some(_) => Err(CalcError::unsupported(field.attr, "funnels of anything but persons and groups")),
     }
 }
 
-fn window(raw: &RawFunnels<'_>) -> CalcResult<Window> {
+fn parse_window(raw: &RawFunnels<'_>) -> CalcResult<ConversionWindow> {
     let unit = match raw.window_unit.text()? {
         None => WindowUnit::Day,
         Some(name) => WindowUnit::from_name(name.trim())
@@ -267,18 +271,27 @@ fn window(raw: &RawFunnels<'_>) -> CalcResult<Window> {
     } else {
         (&raw.window_interval, unit)
     };
-    let count = field.integer()?.filter(|count| *count > 0).unwrap_or(DEFAULT_WINDOW);
+    let count = field.integer()?.filter(|count| *count > 0).unwrap_or(DEFAULT_WINDOW_UNITS);
     if count > limits::WINDOW_SECONDS / unit.seconds() {
         return Err(CalcError::invalid(field.attr, "The conversion window is longer than a hundred years."));
     }
-    Ok(Window { count, unit })
+    Ok(ConversionWindow { count, unit })
 }
 
-/// Attribution says something only of a breakdown by values.
-fn attribution(raw: &RawFunnels<'_>, common: &Common, order: Order, steps: usize) -> CalcResult<Attribution> {
+/// Parses the attribution, which applies only to a breakdown by values.
+fn parse_attribution(
+    raw: &RawFunnels<'_>,
+    common: &CommonFields,
+    order: StepOrder,
+    steps: usize,
+) -> CalcResult<Attribution> {
     let names = ["first_touch", "last_touch", "all_events", "step"].map(|name| (name, name));
-    let name = choice(&raw.attribution_type, &names)?;
-    if !common.breakdown.as_ref().is_some_and(|breakdown| matches!(breakdown.by, BreakdownBy::Parts { .. })) {
+    let name = parse_choice(&raw.attribution_type, &names)?;
+    if !common
+        .breakdown
+        .as_ref()
+        .is_some_and(|breakdown| matches!(breakdown.by, BreakdownBy::Dimensions { .. }))
+    {
         return Ok(Attribution::default());
     }
     let attr = raw.attribution_value.attr;
@@ -289,7 +302,7 @@ fn attribution(raw: &RawFunnels<'_>, common: &Common, order: Order, steps: usize
             let step = raw.attribution_value.integer()?.and_then(|step| usize::try_from(step).ok());
             match step.filter(|step| *step < steps) {
                 Some(0) => Attribution::Step(0),
-                Some(_) if order == Order::Unordered => {
+                Some(_) if order == StepOrder::Unordered => {
                     let text =
                         "Only the first step can be used for breakdown attribution in unordered funnels";
                     return Err(CalcError::coded("invalid_input", None, text));
@@ -308,24 +321,30 @@ fn attribution(raw: &RawFunnels<'_>, common: &Common, order: Order, steps: usize
     })
 }
 
-/// What is special about a step. Of `math` a funnel knows first times only.
-fn rule(raw: &RawSeries<'_>, step: &Series) -> CalcResult<StepRule> {
+/// Parses the options of a step. Of all values of `math`, funnels use only the first-time ones.
+fn step_options(raw: &RawSeries<'_>, step: &Series) -> CalcResult<StepOptions> {
     let optional = Field { attr: raw.attr, ..Field::of(&raw.fields, "optionalInFunnel", raw.attr) };
-    let first = match step.math_given.as_deref() {
+    let first = match step.requested_math.as_deref() {
         Some("first_time_for_user") => Some(FirstTime::Ever),
         Some("first_time_for_user_with_filters") => Some(FirstTime::Matching),
         _ => None,
     };
-    Ok(StepRule { optional: optional.switch()?, first })
+    Ok(StepOptions { optional: optional.boolean()?, first })
 }
 
-/// Where steps may be optional: in a row, told as steps, not the first, and not where the next one would always win.
-fn check_optional(steps: &[StepRule], series: &[Series], order: Order, viz: Viz) -> CalcResult<()> {
+/// Validates optional steps: not in unordered funnels, only with `Steps` visualization, not the first step, and not where
+/// the following required step matches the same events.
+fn validate_optional_steps(
+    steps: &[StepOptions],
+    series: &[Series],
+    order: StepOrder,
+    viz: Viz,
+) -> CalcResult<()> {
     let error = |text: &str| Err(CalcError::coded("funnel_optional_steps_invalid", None, text));
     if !steps.iter().any(|step| step.optional) {
         return Ok(());
     }
-    if order == Order::Unordered || viz != Viz::Steps {
+    if order == StepOrder::Unordered || viz != Viz::Steps {
         return error(
             "Optional funnel steps are only supported in funnels with step order Sequential or Strict and the graph \
              type \"Conversion Steps\".",
@@ -335,15 +354,19 @@ fn check_optional(steps: &[StepRule], series: &[Series], order: Order, viz: Viz)
         return error("The first step of a funnel cannot be optional.");
     }
     for (rules, pair) in steps.windows(2).zip(series.windows(2)) {
-        if rules[0].optional && !rules[1].optional && covers(&pair[1], &pair[0]) {
+        if rules[0].optional && !rules[1].optional && matches_all_of(&pair[1], &pair[0]) {
             return error("An optional step cannot be the same as the following required step.");
         }
     }
     Ok(())
 }
 
-/// `funnel_from_step` and `funnel_to_step`: wrong ones are refused also where nothing is selected by them.
-fn step_range(raw: &RawFunnels<'_>, viz: Viz, steps: usize) -> CalcResult<(Option<usize>, Option<usize>)> {
+/// Parses `funnel_from_step` and `funnel_to_step`. Invalid ones are rejected even where the visualization ignores them.
+fn parse_step_range(
+    raw: &RawFunnels<'_>,
+    viz: Viz,
+    steps: usize,
+) -> CalcResult<(Option<usize>, Option<usize>)> {
     let last = i64::try_from(steps).unwrap_or(i64::MAX) - 1;
     let (first, second) = (raw.from_step.integer()?, raw.to_step.integer()?);
     let error = |text: String| Err(CalcError::coded("funnel_step_range_invalid", None, text));

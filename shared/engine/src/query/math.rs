@@ -1,7 +1,6 @@
-//! What a series counts: `math` and its arguments.
+//! Parses the aggregation of a series: `math` and its parameters.
 //!
-//! Must stay true: a name that nobody knows counts events, as the contract has it; a known one that is not calculated is
-//! refused.
+//! Must stay true: an unknown `math` counts events, as the API contract demands; a known but unsupported one is rejected.
 
 use serde_json::{Map, Value, json};
 
@@ -11,38 +10,38 @@ use crate::limits;
 use crate::sql::Aggregate;
 use crate::text::number_of;
 
-/// What a series counts.
+/// How a series aggregates its events.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Math {
-    /// Events.
+    /// Number of events.
     #[default]
     Total,
-    /// How many distinct ones there are of whom.
-    Unique(Who),
-    /// The same over so many days that end with each bucket.
-    Rolling(u16, Who),
-    /// Persons by their first event of all, where it passes the filters.
+    /// Number of distinct actors, groups or sessions.
+    Unique(UniqueBy),
+    /// The same over a rolling window of this many days that ends with each bucket.
+    Rolling(u16, UniqueBy),
+    /// Number of persons whose first event ever is in the bucket and passes the filters.
     FirstTime,
-    /// A statistic over how many events each person has.
+    /// A statistic over the number of events per person.
     PerActor(Statistic),
-    /// A statistic over a number that events have.
+    /// A statistic over a numeric property.
     Property(Statistic, NumberSource),
     /// An aggregate expression.
     Expression(Aggregate),
 }
 
-/// Whom a series counts.
+/// What a distinct count counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    /// Persons, or what the project counts as such.
+pub enum UniqueBy {
+    /// Persons, or distinct ids where the project aggregates by these.
     Actor,
     /// Groups of the type with this index.
     Group(u8),
-    /// Sessions; events without one are together in one.
+    /// Sessions; all events without a session count as one.
     Session,
 }
 
-/// One number of many.
+/// A statistic over many numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     /// Their sum.
@@ -53,22 +52,22 @@ pub enum Statistic {
     Min,
     /// The greatest.
     Max,
-    /// The number below which so many percent lie.
+    /// The percentile, 0 to 100.
     Percentile(u8),
 }
 
-/// Where a number is read.
+/// Where a numeric value is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NumberSource {
     /// A property of the event.
     Event(String),
     /// A property of the person.
     Person(String),
-    /// The length of the session, once a session and bucket.
+    /// The session's duration, once per session and bucket.
     SessionDuration,
 }
 
-/// The arguments of `math` as they were sent, to be echoed.
+/// The parameters of `math` as sent, for writing them back.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MathArguments {
     /// `math_property`.
@@ -79,12 +78,12 @@ pub struct MathArguments {
     pub expression: Option<String>,
     /// `math_group_type_index`.
     pub group_index: Option<u8>,
-    /// `math_multiplier`: by what numbers of properties are multiplied, such as milliseconds by 0.001.
+    /// `math_multiplier`: factor for property values, such as 0.001 for milliseconds.
     pub multiplier: Option<f64>,
 }
 
 impl MathArguments {
-    /// Under the names that requests use; what was not sent is not there.
+    /// The parameters under their request names, without absent ones.
     pub fn json(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         let texts = [
@@ -124,15 +123,15 @@ impl Statistic {
     }
 }
 
-/// Real names that the contract does not describe.
-const UNKNOWN_HERE: [&str; 3] =
+/// Values of `math` that other implementations know but this one does not support.
+const UNSUPPORTED: [&str; 3] =
     ["first_time_for_user_with_filters", "first_matching_event_for_user", "sum_count_per_actor"];
 
-/// The field of the factor.
+/// Name of the factor's parameter.
 const MULTIPLIER: &str = "math_multiplier";
 
-/// The arguments of an entry.
-pub fn arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
+/// Parses the parameters of `math`.
+pub fn parse_arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
     let field = |key| Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
     let text = |key| field(key).text().map(|text| text.map(str::to_owned));
     let index = field("math_group_type_index");
@@ -148,24 +147,24 @@ pub fn arguments(raw: &RawSeries<'_>) -> CalcResult<MathArguments> {
         property_type: text("math_property_type")?,
         expression: text("math_hogql")?,
         group_index,
-        multiplier: multiplier(raw)?,
+        multiplier: parse_multiplier(raw)?,
     })
 }
 
-/// The factor of an entry: a number above 0, so that the least number stays the least.
-fn multiplier(raw: &RawSeries<'_>) -> CalcResult<Option<f64>> {
+/// Parses the factor, a number above 0, so that multiplying keeps the order of the values.
+fn parse_multiplier(raw: &RawSeries<'_>) -> CalcResult<Option<f64>> {
     let value = match raw.fields.get(MULTIPLIER) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
     let factor = number_of(value).filter(|factor| factor.is_finite() && *factor > 0.0);
-    let wrong = || CalcError::invalid(raw.attr, format!("{MULTIPLIER} must be a number above 0."));
-    factor.map(Some).ok_or_else(wrong)
+    let invalid = || CalcError::invalid(raw.attr, format!("{MULTIPLIER} must be a number above 0."));
+    factor.map(Some).ok_or_else(invalid)
 }
 
-/// What a name with its arguments counts.
-pub fn math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
-    let math = named_math(name, arguments, attr)?;
+/// Parses the aggregation from the name and its parameters.
+pub fn parse(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
+    let math = parse_name(name, arguments, attr)?;
     if arguments.multiplier.is_some_and(|factor| factor != 1.0) && !matches!(math, Math::Property(..)) {
         let detail = format!("{MULTIPLIER} needs a math over a property, such as sum with math_property.");
         return Err(CalcError::invalid(attr, detail));
@@ -173,18 +172,18 @@ pub fn math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcRe
     Ok(math)
 }
 
-fn named_math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
+fn parse_name(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
     let Some(name) = name else { return Ok(Math::Total) };
-    let who = arguments.group_index.map_or(Who::Actor, Who::Group);
-    if UNKNOWN_HERE.contains(&name) {
+    let unique_by = arguments.group_index.map_or(UniqueBy::Actor, UniqueBy::Group);
+    if UNSUPPORTED.contains(&name) {
         return Err(CalcError::unsupported(attr, format_args!("math {name}")));
     }
     Ok(match name {
-        "dau" => Math::Unique(who),
-        "weekly_active" => Math::Rolling(7, who),
-        "monthly_active" => Math::Rolling(30, who),
-        "unique_group" if arguments.group_index.is_some() => Math::Unique(who),
-        "unique_session" => Math::Unique(Who::Session),
+        "dau" => Math::Unique(unique_by),
+        "weekly_active" => Math::Rolling(7, unique_by),
+        "monthly_active" => Math::Rolling(30, unique_by),
+        "unique_group" if arguments.group_index.is_some() => Math::Unique(unique_by),
+        "unique_session" => Math::Unique(UniqueBy::Session),
         "first_time_for_user" => Math::FirstTime,
         "hogql" => match &arguments.expression {
             Some(text) => Math::Expression(Aggregate::parse(text, attr)?),
@@ -194,15 +193,15 @@ fn named_math(name: Option<&str>, arguments: &MathArguments, attr: &str) -> Calc
             let per_actor = name.strip_suffix("_count_per_actor").and_then(Statistic::from_name);
             match (per_actor, Statistic::from_name(name)) {
                 (Some(statistic), _) => Math::PerActor(statistic),
-                (None, Some(statistic)) => of_property(statistic, arguments, attr)?,
+                (None, Some(statistic)) => property_math(statistic, arguments, attr)?,
                 (None, None) => Math::Total,
             }
         }
     })
 }
 
-/// Without a property events are counted.
-fn of_property(statistic: Statistic, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
+/// A statistic over a property; without a property the series counts events.
+fn property_math(statistic: Statistic, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
     let Some(key) = arguments.property.clone() else { return Ok(Math::Total) };
     let source = match arguments.property_type.as_deref() {
         _ if key == "$session_duration" => NumberSource::SessionDuration,

@@ -1,34 +1,39 @@
-//! Questions: one typed model for legacy requests and for query nodes.
+//! Insight queries: one typed model, parsed from insight filters or from query nodes.
 //!
-//! Must stay true: both ways in give the same model for the same question; whatever would change the numbers and is not
-//! calculated is refused while parsing, so that a [`Query`] that exists can be answered.
+//! The API accepts two dialects. *Query nodes* are nested objects such as `{"kind": "TrendsQuery", ...}` (module `node`).
+//! *Insight filters* are flat objects such as `{"insight": "TRENDS", "events": [...]}`: the older requests, the `filters`
+//! that saved insights store, and the parameters of links to people (module `insight_filters`).
+//!
+//! Must stay true: both dialects parse the same query to the same model. Any option that would change the numbers but is
+//! not supported is rejected while parsing, so every [`Query`] value can be calculated.
 
 mod breakdown;
+mod canonical;
 mod correlation;
 mod describe;
-mod echo;
 mod exclusions;
 mod field;
 mod formulas;
 mod freshness;
 mod funnels;
-mod legacy;
+mod insight_filters;
 mod math;
 mod node;
-mod normal;
 mod refresh;
 mod trends;
 mod validate;
 
 use serde_json::{Map, Value};
 
-pub use breakdown::{Breakdown, BreakdownBy, CohortChoice, Form, Part, PartSource};
+pub use breakdown::{
+    Breakdown, BreakdownBy, BreakdownDimension, BreakdownForm, CohortChoice, DimensionSource,
+};
 pub use correlation::{CorrelationQuery, Factor};
-pub(crate) use echo::with_dates;
-pub(crate) use field::{Field, switch, whole};
+pub(crate) use field::{Field, parse_boolean, parse_integer};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-pub use funnels::{Attribution, FirstTime, FunnelsQuery, Order, StepRule, Viz};
-pub use math::{Math, MathArguments, NumberSource, Statistic, Who};
+pub use funnels::{Attribution, FirstTime, FunnelsQuery, StepOptions, StepOrder, Viz};
+pub(crate) use insight_filters::serialize::insight_filters_with_dates;
+pub use math::{Math, MathArguments, NumberSource, Statistic, UniqueBy};
 pub use refresh::{Decision, Refresh, Start, Then, decide};
 pub use validate::{accept_query, validate_node};
 
@@ -41,93 +46,93 @@ use crate::filter::Filter;
 pub use crate::trends::Formula;
 pub use formulas::NamedFormula;
 
-/// A question that can be calculated.
+/// An insight query that can be calculated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Query {
-    /// Numbers over time, or one number.
+    /// A count or statistic for each time bucket, or one over the whole range.
     Trends(TrendsQuery),
-    /// How far people get through steps.
+    /// How many actors reach each step of a sequence.
     Funnels(FunnelsQuery),
-    /// What goes with getting through a funnel.
+    /// Which events and properties correlate with converting in a funnel.
     Correlation(CorrelationQuery),
 }
 
-/// What a request or a node turned out to be.
+/// Result of parsing a request, stored filters or a query node.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there is one a request")]
+#[expect(clippy::large_enum_variant, reason = "one value per request")]
 pub enum Parsed {
-    /// A question.
+    /// A supported query.
     Query(Query),
-    /// A trend or a funnel without any series: an empty answer, or a refusal where the endpoint demands one.
+    /// A trend or a funnel without series. The endpoint decides between an empty result and an error.
     Empty,
-    /// A kind of question that is stored but not calculated; the kind's name, such as `RetentionQuery`.
+    /// A query kind that insights can store but that cannot be calculated; its name, such as `RetentionQuery`.
     OtherKind(String),
 }
 
-/// A trend.
+/// A trends query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendsQuery {
-    /// At least one.
+    /// The series to count; at least one.
     pub series: Vec<Series>,
-    /// What every question has.
-    pub common: Common,
-    /// How the numbers are laid out.
+    /// Filters, date range, interval and breakdown.
+    pub common: CommonFields,
+    /// The chart type, which decides between buckets and a total.
     pub display: Display,
-    /// True when the request named a known display: answers echo only what was said.
-    pub display_given: bool,
-    /// Trailing average over so many buckets; 1 is none.
+    /// Whether the request named the display. Only an explicit display is written back to insight filters.
+    pub is_display_explicit: bool,
+    /// Number of buckets in the trailing average; 1 means no smoothing.
     pub smoothing: u32,
-    /// The earlier period that is shown beside.
+    /// The earlier period to compare with.
     pub comparison: Option<Comparison>,
-    /// Lines that are calculated from the series instead of these; none where the series themselves are the answer.
+    /// Formulas over the series. If there are any, the result contains their values instead of the series.
     pub formulas: Vec<NamedFormula>,
 }
 
-/// What trends and funnels share.
+/// The fields that trends and funnels share.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Common {
-    /// Filters on every event.
+pub struct CommonFields {
+    /// Filters that every event must pass.
     pub properties: Filter,
-    /// The project's test account filters apply too.
+    /// Whether the project's test account filters apply as well.
     pub filter_test_accounts: bool,
-    /// The range.
+    /// The date range.
     pub dates: DateSpec,
-    /// Width of the buckets; rounds the range of a funnel.
+    /// Width of the time buckets. For a funnel it only rounds the date range.
     pub interval: Interval,
-    /// What splits the numbers.
+    /// The breakdown, if any.
     pub breakdown: Option<Breakdown>,
 }
 
-/// One line of a trend, one step of a funnel.
+/// One series of a trend, or one step of a funnel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Which events.
-    pub source: EventSource,
-    /// The name that the request gave, for display.
+    /// The event or action to count.
+    pub event_or_action: EventOrAction,
+    /// The name that the client sent, for display.
     pub name: Option<String>,
-    /// The user's own name for it, trimmed, never empty.
+    /// The name that the user chose; trimmed, never empty.
     pub custom_name: Option<String>,
-    /// What is counted; a funnel ignores it.
+    /// How the events are aggregated; funnels ignore it.
     pub math: Math,
-    /// The text sent as `math`, to be echoed.
-    pub math_given: Option<String>,
-    /// The arguments of `math`.
+    /// The `math` parameter as sent, for writing it back.
+    pub requested_math: Option<String>,
+    /// The parameters of `math`.
     pub math_arguments: MathArguments,
-    /// Filters on this series alone.
+    /// Filters of this series only.
     pub properties: Filter,
 }
 
-/// Events by name or by action.
+/// Selects events by name or by action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EventSource {
-    /// Events of this name; none is every event.
+pub enum EventOrAction {
+    /// Events with this name; `None` selects every event.
     Event(Option<String>),
     /// Events that match the action with this id.
     Action(u64),
 }
 
-impl EventSource {
-    /// The event's name or the action's id, as requests have it.
+impl EventOrAction {
+    /// The `id` of the series in a request: the event's name (null for every event) or the action's id.
     pub fn id(&self) -> Value {
         match self {
             Self::Event(name) => Value::from(name.clone()),
@@ -135,15 +140,15 @@ impl EventSource {
         }
     }
 
-    /// The list of a request that such entries stand in.
-    pub fn list(&self) -> &'static str {
+    /// The request list that holds such series, `events` or `actions`; also their `type`.
+    pub fn list_name(&self) -> &'static str {
         match self {
             Self::Event(_) => "events",
             Self::Action(_) => "actions",
         }
     }
 
-    /// What answers call it: the event's or the action's name.
+    /// The event's or the action's name for display; `None` for every event and for an unknown action.
     pub fn name<'a>(&'a self, definitions: &'a Definitions) -> Option<&'a str> {
         match self {
             Self::Event(name) => name.as_deref(),
@@ -152,7 +157,7 @@ impl EventSource {
     }
 }
 
-/// How a trend is shown, as far as the numbers depend on it.
+/// Chart type of a trend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names are the contract's")]
 pub enum Display {
@@ -185,12 +190,12 @@ impl Display {
         ("BoldNumber", Self::BoldNumber),
     ];
 
-    /// The names that requests may use, for error texts.
+    /// All names, comma separated, for error messages.
     pub fn names() -> String {
         Self::NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// The display of a name.
+    /// Parses the name that requests use.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, display)| *display)
     }
@@ -200,7 +205,7 @@ impl Display {
         Self::NAMES.iter().find(|(_, display)| *display == self).map_or("ActionsLineGraph", |(name, _)| *name)
     }
 
-    /// One number over the whole range instead of one a bucket.
+    /// Whether the result is one number over the whole range instead of one per bucket.
     pub fn is_total(self) -> bool {
         matches!(
             self,
@@ -209,10 +214,10 @@ impl Display {
     }
 }
 
-/// A conversion window.
+/// A conversion window: the time allowed from the first step to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// How many units; at least one.
+pub struct ConversionWindow {
+    /// Number of units; at least 1.
     pub count: i64,
     /// The unit.
     pub unit: WindowUnit,
@@ -220,7 +225,7 @@ pub struct Window {
 
 /// Unit of a conversion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum WindowUnit {
     Second,
     Minute,
@@ -231,49 +236,49 @@ pub enum WindowUnit {
     Month,
 }
 
-/// An event that voids a path when it falls between two steps.
+/// An exclusion: an event that disqualifies a path when it occurs between two steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exclusion {
-    /// The event and its filters.
+    /// The excluded event and its filters.
     pub series: Series,
-    /// Index of the step after which it counts.
+    /// Index of the step after which the exclusion applies.
     pub from_step: usize,
-    /// Index of the step before which it counts.
+    /// Index of the step before which the exclusion applies.
     pub to_step: usize,
 }
 
 impl Query {
-    /// A trend request (I17, I18): query string and body already merged into one object.
+    /// Parses a trends request (I17, I18): query string and body already merged into one object.
     pub fn from_legacy_trends(request: &Map<String, Value>) -> CalcResult<Parsed> {
-        legacy::trends(request)
+        insight_filters::parse::parse_trends(request)
     }
 
-    /// A funnel request (I11, I12): query string and body already merged into one object.
+    /// Parses a funnel request (I11, I12): query string and body already merged into one object.
     pub fn from_legacy_funnel(request: &Map<String, Value>) -> CalcResult<Parsed> {
-        legacy::funnel(request)
+        insight_filters::parse::parse_funnel(request)
     }
 
-    /// A correlation request (I13, I14): query string and body already merged into one object.
+    /// Parses a correlation request (I13, I14): query string and body already merged into one object.
     pub fn from_legacy_correlation(request: &Map<String, Value>) -> CalcResult<Parsed> {
-        correlation::build(request)
+        correlation::parse(request)
     }
 
-    /// The stored `filters` of an insight, a trend unless its `insight` says otherwise.
+    /// Parses the stored `filters` of an insight. Without an `insight` field they are trends filters.
     pub fn from_filters(filters: &Map<String, Value>) -> CalcResult<Parsed> {
         match filters.get("insight").and_then(Value::as_str).unwrap_or("TRENDS") {
-            "TRENDS" | "SESSIONS" => legacy::trends(filters),
-            "FUNNELS" => legacy::funnel(filters),
+            "TRENDS" | "SESSIONS" => insight_filters::parse::parse_trends(filters),
+            "FUNNELS" => insight_filters::parse::parse_funnel(filters),
             other => Ok(Parsed::OtherKind(other.to_owned())),
         }
     }
 
-    /// A query node, bare or inside wrapper nodes.
+    /// Parses a query node, bare or inside wrapper nodes.
     pub fn from_node(node: &Value) -> CalcResult<Parsed> {
         node::parse(node)
     }
 
-    /// What trends and funnels share.
-    pub fn common(&self) -> &Common {
+    /// The fields that trends and funnels share.
+    pub fn common(&self) -> &CommonFields {
         match self {
             Self::Trends(query) => &query.common,
             Self::Funnels(query) => &query.common,
@@ -281,7 +286,7 @@ impl Query {
         }
     }
 
-    /// The series or the steps.
+    /// The series of a trend, or the steps of a funnel.
     pub fn series(&self) -> &[Series] {
         match self {
             Self::Trends(query) => &query.series,
@@ -290,8 +295,8 @@ impl Query {
         }
     }
 
-    /// What is special about a step of a funnel; none for a trend.
-    pub(crate) fn step(&self, order: usize) -> Option<StepRule> {
+    /// The options of a funnel's step; `None` for a trend.
+    pub(crate) fn funnel_step_options(&self, order: usize) -> Option<StepOptions> {
         match self {
             Self::Trends(_) => None,
             Self::Funnels(query) => Some(query.steps.get(order).copied().unwrap_or_default()),
@@ -299,59 +304,59 @@ impl Query {
         }
     }
 
-    /// The actions and cohorts that the question itself refers to; these may refer to more.
+    /// The ids of the actions and cohorts that the query references directly. These may reference further ones.
     pub fn mentions(&self) -> Mentions {
         let mut mentions = Mentions::default();
-        let mut of_filter = |filter: &Filter| {
+        let mut add_filter_cohorts = |filter: &Filter| {
             filter.cohorts(&mut |id| {
                 mentions.cohorts.insert(id);
             })
         };
-        of_filter(&self.common().properties);
-        let split = self.common().breakdown.iter().flat_map(Breakdown::cohorts);
-        let split: Vec<u64> = split.collect();
+        add_filter_cohorts(&self.common().properties);
+        let breakdown_cohorts = self.common().breakdown.iter().flat_map(Breakdown::cohorts);
+        let breakdown_cohorts: Vec<u64> = breakdown_cohorts.collect();
         let exclusions = match self {
             Self::Trends(_) => &[][..],
             Self::Funnels(query) => &query.exclusions,
             Self::Correlation(query) => &query.funnel.exclusions,
         };
-        let sources = self.series().iter().chain(exclusions.iter().map(|entry| &entry.series));
+        let all_series = self.series().iter().chain(exclusions.iter().map(|entry| &entry.series));
         let mut actions = std::collections::BTreeSet::new();
-        for series in sources {
-            of_filter(&series.properties);
-            if let EventSource::Action(id) = series.source {
+        for series in all_series {
+            add_filter_cohorts(&series.properties);
+            if let EventOrAction::Action(id) = series.event_or_action {
                 actions.insert(id);
             }
         }
         mentions.actions = actions;
-        mentions.cohorts.extend(split);
+        mentions.cohorts.extend(breakdown_cohorts);
         mentions
     }
 
-    /// True when planning needs the time of the project's earliest event.
+    /// Whether resolving the date range needs the time of the project's earliest event.
     pub fn needs_earliest(&self) -> bool {
         self.common().dates.needs_earliest()
     }
 
-    /// The query node of the question with defaults filled in and keys sorted, without a wrapper: equal questions give
-    /// equal texts, so it serves in cache keys. What changes nothing in an answer is not in it.
+    /// Canonical JSON of the query, for cache keys: the query node without wrappers, defaults filled in, keys sorted.
+    /// Equal queries have equal texts. Fields that do not affect the result are left out.
     pub fn normalised(&self) -> String {
-        normal::text(self)
+        canonical::canonical_json(self)
     }
 
-    /// The question as readable SQL-like text, for the `hogql` field of an insight.
+    /// Readable SQL-like text, for the `hogql` field of an insight.
     pub fn describe(&self) -> String {
-        describe::text(self)
+        describe::describe(self)
     }
 
-    /// The question as a legacy filter object, dates as they were sent.
-    pub fn to_legacy(&self) -> Map<String, Value> {
-        echo::legacy(self)
+    /// The query as insight filters, dates as they were sent.
+    pub fn to_insight_filters(&self) -> Map<String, Value> {
+        insight_filters::serialize::to_insight_filters(self)
     }
 }
 
-impl Window {
-    /// Length in microseconds.
+impl ConversionWindow {
+    /// Duration in microseconds.
     pub fn micros(self) -> i64 {
         self.count.saturating_mul(self.unit.seconds()).saturating_mul(1_000_000)
     }
@@ -367,7 +372,7 @@ impl WindowUnit {
         ("month", Self::Month, 31 * 86_400),
     ];
 
-    /// The unit of a name, in any case, with or without a plural `s`.
+    /// Parses a unit name; case-insensitive, with or without a plural `s`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let singular = name.strip_suffix('s').unwrap_or(&name);
@@ -379,7 +384,7 @@ impl WindowUnit {
         Self::NAMES.iter().find(|(_, unit, _)| *unit == self).map_or("day", |(name, ..)| *name)
     }
 
-    /// Length in seconds.
+    /// Duration in seconds.
     pub fn seconds(self) -> i64 {
         Self::NAMES.iter().find(|(_, unit, _)| *unit == self).map_or(86_400, |(.., seconds)| *seconds)
     }

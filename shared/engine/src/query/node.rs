@@ -1,4 +1,4 @@
-//! Query nodes: `TrendsQuery` and `FunnelsQuery`, bare or inside wrappers.
+//! Parses query nodes: `TrendsQuery` and `FunnelsQuery`, bare or inside wrapper nodes.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use crate::error::{CalcError, CalcResult};
 
 type Object = Map<String, Value>;
 
-/// Wrappers hold the query under `source`.
+/// Kinds of wrapper nodes, which hold the query under `source`.
 pub const WRAPPERS: [&str; 4] =
     ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
 
-/// How many wrappers may stand around a query.
+/// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;
 
-/// The model of a node.
+/// Parses a node.
 pub fn parse(node: &Value) -> CalcResult<Parsed> {
     let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
     for _ in 0..MAX_WRAPPERS {
-        let kind = kind_of(object)?;
+        let kind = get_kind(object)?;
         match kind {
-            "TrendsQuery" => return trends::build(&raw_trends(object)?),
-            "FunnelsQuery" => return funnels::build(&raw_funnels(object)?),
+            "TrendsQuery" => return trends::parse(&raw_trends(object)?),
+            "FunnelsQuery" => return funnels::parse(&raw_funnels(object)?),
             wrapper if WRAPPERS.contains(&wrapper) => match object.get("source") {
                 Some(Value::Object(source)) => object = source,
                 _ => return Ok(Parsed::OtherKind(kind.to_owned())),
@@ -37,7 +37,7 @@ pub fn parse(node: &Value) -> CalcResult<Parsed> {
 }
 
 /// The `kind` of a node.
-pub fn kind_of(object: &Object) -> CalcResult<&str> {
+pub fn get_kind(object: &Object) -> CalcResult<&str> {
     object
         .get("kind")
         .and_then(Value::as_str)
@@ -45,10 +45,10 @@ pub fn kind_of(object: &Object) -> CalcResult<&str> {
 }
 
 fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
-    let filter = part(node, "trendsFilter")?;
-    let compare = part(node, "compareFilter")?;
+    let filter = get_object(node, "trendsFilter")?;
+    let compare = get_object(node, "compareFilter")?;
     Ok(RawTrends {
-        common: common(node)?,
+        common: common_fields(node)?,
         display: Field::inside(filter, "display", "trendsFilter__display"),
         compare: Field::inside(compare, "compare", "compareFilter__compare").or(Field::inside(
             filter,
@@ -69,15 +69,15 @@ fn raw_trends(node: &Object) -> CalcResult<RawTrends<'_>> {
 }
 
 fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
-    let filter = part(node, "funnelsFilter")?;
-    let none = |attr| Field { attr, value: None };
+    let filter = get_object(node, "funnelsFilter")?;
+    let absent = |attr| Field { attr, value: None };
     Ok(RawFunnels {
-        common: common(node)?,
-        display: none("display"),
+        common: common_fields(node)?,
+        display: absent("display"),
         viz_type: Field::inside(filter, "funnelVizType", "funnelsFilter__funnelVizType"),
         order_type: Field::inside(filter, "funnelOrderType", "funnelsFilter__funnelOrderType"),
         window_interval: Field::inside(filter, "funnelWindowInterval", "funnelsFilter__funnelWindowInterval"),
-        window_days: none("funnelWindowDays"),
+        window_days: absent("funnelWindowDays"),
         window_unit: Field::inside(
             filter,
             "funnelWindowIntervalUnit",
@@ -104,13 +104,13 @@ fn raw_funnels(node: &Object) -> CalcResult<RawFunnels<'_>> {
             "funnelsFilter__funnelAggregateByHogQL",
         ),
         group_type: Field::of(node, "aggregation_group_type_index", "aggregation_group_type_index"),
-        compare: Field::inside(part(node, "compareFilter")?, "compare", "compareFilter__compare"),
+        compare: Field::inside(get_object(node, "compareFilter")?, "compare", "compareFilter__compare"),
     })
 }
 
-fn common(node: &Object) -> CalcResult<RawCommon<'_>> {
-    let dates = part(node, "dateRange")?;
-    let breakdown = part(node, "breakdownFilter")?;
+fn common_fields(node: &Object) -> CalcResult<RawCommon<'_>> {
+    let dates = get_object(node, "dateRange")?;
+    let breakdown = get_object(node, "breakdownFilter")?;
     let series = match node.get("series") {
         Some(Value::Array(list)) => list.iter().map(raw_series).collect::<CalcResult<Vec<_>>>()?,
         _ => return Err(CalcError::parse("A query needs a \"series\" that is an array.")),
@@ -123,29 +123,29 @@ fn common(node: &Object) -> CalcResult<RawCommon<'_>> {
         date_to: Field::inside(dates, "date_to", "dateRange__date_to"),
         explicit_date: Field::inside(dates, "explicitDate", "dateRange__explicitDate"),
         interval: Field::of(node, "interval", "interval"),
-        breakdown: self::breakdown(breakdown),
+        breakdown: breakdown_fields(breakdown),
     })
 }
 
-fn breakdown(filter: Option<&Object>) -> RawBreakdown<'_> {
-    let of = |key: &str, attr| Field::inside(filter, key, attr);
+fn breakdown_fields(filter: Option<&Object>) -> RawBreakdown<'_> {
+    let field = |key: &str, attr| Field::inside(filter, key, attr);
     RawBreakdown {
-        breakdown: of("breakdown", "breakdownFilter__breakdown"),
-        kind: of("breakdown_type", "breakdownFilter__breakdown_type"),
-        breakdowns: of("breakdowns", "breakdownFilter__breakdowns"),
-        limit: of("breakdown_limit", "breakdownFilter__breakdown_limit"),
-        group_index: of("breakdown_group_type_index", "breakdownFilter__breakdown_group_type_index"),
-        normalize_url: of("breakdown_normalize_url", "breakdownFilter__breakdown_normalize_url"),
-        bins: of("breakdown_histogram_bin_count", "breakdownFilter__breakdown_histogram_bin_count"),
-        hide_other: of(
+        breakdown: field("breakdown", "breakdownFilter__breakdown"),
+        kind: field("breakdown_type", "breakdownFilter__breakdown_type"),
+        breakdowns: field("breakdowns", "breakdownFilter__breakdowns"),
+        limit: field("breakdown_limit", "breakdownFilter__breakdown_limit"),
+        group_index: field("breakdown_group_type_index", "breakdownFilter__breakdown_group_type_index"),
+        normalize_url: field("breakdown_normalize_url", "breakdownFilter__breakdown_normalize_url"),
+        bins: field("breakdown_histogram_bin_count", "breakdownFilter__breakdown_histogram_bin_count"),
+        hide_other: field(
             "breakdown_hide_other_aggregation",
             "breakdownFilter__breakdown_hide_other_aggregation",
         ),
     }
 }
 
-/// An object inside the node; none when absent or null.
-fn part<'a>(node: &'a Object, key: &'static str) -> CalcResult<Option<&'a Object>> {
+/// Gets a nested object of the node; `None` if absent or null.
+fn get_object<'a>(node: &'a Object, key: &'static str) -> CalcResult<Option<&'a Object>> {
     match node.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
@@ -153,14 +153,14 @@ fn part<'a>(node: &'a Object, key: &'static str) -> CalcResult<Option<&'a Object
     }
 }
 
-/// An entry of `series`. One without a `kind` is an event, as older nodes have it.
+/// Parses an entry of `series`. An entry without a `kind` is an event, as in older nodes.
 fn raw_series(entry: &Value) -> CalcResult<RawSeries<'_>> {
     let fields =
         entry.as_object().ok_or_else(|| CalcError::parse("Each entry of \"series\" must be an object."))?;
-    series_of(fields, "series")
+    series_from_object(fields, "series")
 }
 
-fn series_of<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<RawSeries<'a>> {
+fn series_from_object<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<RawSeries<'a>> {
     let action = match fields.get("kind").and_then(Value::as_str) {
         None | Some("EventsNode" | "FunnelExclusionEventsNode") => false,
         Some("ActionsNode" | "FunnelExclusionActionsNode") => true,
@@ -177,18 +177,18 @@ fn series_of<'a>(fields: &'a Object, attr: &'static str) -> CalcResult<RawSeries
 
 fn exclusions(filter: Option<&Object>) -> CalcResult<Vec<RawExclusion<'_>>> {
     let attr = "funnelsFilter__exclusions";
-    let wrong = || CalcError::invalid(attr, "Expected a list of objects.");
+    let invalid = || CalcError::invalid(attr, "Expected a list of objects.");
     let list = match filter.and_then(|filter| filter.get("exclusions")) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(invalid()),
     };
     list.iter()
         .map(|entry| {
-            let fields = entry.as_object().ok_or_else(wrong)?;
+            let fields = entry.as_object().ok_or_else(invalid)?;
             let step = |key| fields.get(key).filter(|step: &&Value| !step.is_null()).cloned();
             let (from_step, to_step) = (step("funnelFromStep"), step("funnelToStep"));
-            Ok(RawExclusion { series: series_of(fields, attr)?, from_step, to_step })
+            Ok(RawExclusion { series: series_from_object(fields, attr)?, from_step, to_step })
         })
         .collect()
 }

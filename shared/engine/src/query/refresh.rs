@@ -1,31 +1,30 @@
-//! When a question is calculated and when a stored result is shown, as one pure function.
+//! Decides between returning a cached result and calculating, as one pure function.
 //!
-//! Must stay true: what is done follows from the mode that was asked for and from how fresh the stored result is, and
-//! from nothing else.
+//! Must stay true: the decision depends only on the requested refresh mode and the freshness of the cached result.
 
 use super::Freshness;
 
-/// When to calculate and when to show what is stored.
+/// The `refresh` modes of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refresh {
     /// Never calculate.
     ForceCache,
-    /// Calculate what is missing or no longer fresh.
+    /// Return the cached result if fresh, else calculate.
     Blocking,
-    /// Show what is stored; calculate in the background what is missing or no longer fresh.
+    /// Return the cached result; if it is missing or not fresh, calculate in the background.
     Async,
-    /// As `Async`, but only what is missing or very old.
+    /// As `Async`, but calculate only if the cached result is missing or very stale.
     LazyAsync,
     /// Always calculate.
     ForceBlocking,
-    /// Always calculate, in the background, and show nothing.
+    /// Always calculate in the background; return no cached result.
     ForceAsync,
-    /// Calculate what is missing, and in the background what is no longer fresh.
+    /// Calculate if the cached result is missing; calculate in the background if it is not fresh.
     AsyncExceptOnCacheMiss,
 }
 
 impl Refresh {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Refresh; 7] = [
         Refresh::ForceCache,
         Refresh::Blocking,
@@ -36,22 +35,22 @@ impl Refresh {
         Refresh::AsyncExceptOnCacheMiss,
     ];
 
-    /// Whether what is stored is passed over.
+    /// Whether the cached result is ignored.
     pub fn is_forced(self) -> bool {
         matches!(self, Refresh::ForceBlocking | Refresh::ForceAsync)
     }
 
-    /// Whether it may come to a calculation.
+    /// Whether the mode may start a calculation.
     pub fn calculates(self) -> bool {
         self != Refresh::ForceCache
     }
 
-    /// Whether what it calculates is waited for.
+    /// Whether the request waits for the calculation.
     pub fn waits(self) -> bool {
         matches!(self, Refresh::Blocking | Refresh::ForceBlocking | Refresh::AsyncExceptOnCacheMiss)
     }
 
-    /// The mode that answers in place of one whose calculation takes too long to wait for.
+    /// The mode to fall back to when the calculation takes too long to wait for.
     pub fn in_background(self) -> Refresh {
         match self {
             Refresh::ForceBlocking => Refresh::ForceAsync,
@@ -61,49 +60,49 @@ impl Refresh {
     }
 }
 
-/// What is shown and what is done.
+/// What to return and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The stored result is shown, where there is one.
+    /// Whether the cached result is returned, if there is one.
     pub shows_stored: bool,
-    /// What is done.
+    /// The action to take.
     pub then: Then,
 }
 
-/// What is done.
+/// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing; where a calculation of the question is under way in the background, that is told.
+    /// Start nothing. If a background calculation of the query is running, the response reports its status.
     Nothing,
-    /// The question is calculated, and its result is shown.
+    /// Calculate now and return the result.
     Calculate,
-    /// It is calculated in the background, and that is told.
+    /// Calculate in the background; the response reports its status.
     Background(Start),
 }
 
-/// How a calculation in the background is started.
+/// How a background calculation is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// In the place of one that is under way; else that one is told of.
+    /// Replace a running calculation; else its status is reported instead of starting another one.
     pub anew: bool,
-    /// Even if a fresh result is stored when its turn comes.
+    /// Calculate even if a fresh result is cached by the time the job runs.
     pub forced: bool,
 }
 
-/// What a mode means for a question whose stored result, if there is one, is so fresh.
+/// Decides what to do for a mode. `stored` is the freshness of the cached result; `None` if there is none.
 pub fn decide(mode: Refresh, stored: Option<Freshness>) -> Decision {
-    use Freshness::{Fresh, Somewhat, Stale};
+    use Freshness::{Fresh, SomewhatStale, Stale};
     let show = Decision { shows_stored: true, then: Then::Nothing };
     let calculate = Decision { shows_stored: false, then: Then::Calculate };
     let background = |anew, forced| Then::Background(Start { anew, forced });
     match (mode, stored) {
         (Refresh::ForceBlocking, _) => calculate,
         (Refresh::ForceAsync, _) => Decision { shows_stored: false, then: background(true, true) },
-        (Refresh::ForceCache, _) | (_, Some(Fresh)) | (Refresh::LazyAsync, Some(Somewhat)) => show,
+        (Refresh::ForceCache, _) | (_, Some(Fresh)) | (Refresh::LazyAsync, Some(SomewhatStale)) => show,
         (Refresh::Blocking, _) | (Refresh::AsyncExceptOnCacheMiss, None) => calculate,
         (Refresh::Async | Refresh::LazyAsync, None) => Decision { then: background(false, false), ..show },
         (Refresh::LazyAsync, Some(Stale)) => Decision { then: background(false, true), ..show },
-        (Refresh::Async | Refresh::AsyncExceptOnCacheMiss, Some(Somewhat | Stale)) => {
+        (Refresh::Async | Refresh::AsyncExceptOnCacheMiss, Some(SomewhatStale | Stale)) => {
             Decision { then: background(true, true), ..show }
         }
     }
@@ -113,9 +112,9 @@ pub fn decide(mode: Refresh, stored: Option<Freshness>) -> Decision {
 mod tests {
     use super::*;
 
-    /// The table of the contract, cell by cell: modes down; nothing stored, fresh, somewhat stale, very stale across.
-    /// `R` is the stored result, `-` none, `calc` a calculation now; behind the comma what is told: `run?` of a
-    /// calculation under way, `new` of the one that is started.
+    /// The table of the API contract. Rows are modes; columns are: nothing cached, fresh, somewhat stale, very stale.
+    /// `R` is the cached result, `-` none, `calc` a calculation now. After the comma is the reported status: `run?` of a
+    /// running calculation, `new` of the one that is started.
     const TABLE: [(Refresh, [&str; 4]); 7] = [
         (Refresh::ForceCache, ["-,run?", "R,run?", "R,run?", "R,run?"]),
         (Refresh::Blocking, ["calc", "R,run?", "calc", "calc"]),
@@ -127,7 +126,7 @@ mod tests {
     ];
 
     const CLASSES: [Option<Freshness>; 4] =
-        [None, Some(Freshness::Fresh), Some(Freshness::Somewhat), Some(Freshness::Stale)];
+        [None, Some(Freshness::Fresh), Some(Freshness::SomewhatStale), Some(Freshness::Stale)];
 
     fn cell(decision: Decision, stored: Option<Freshness>) -> String {
         let shown = if decision.shows_stored && stored.is_some() { "R" } else { "-" };
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_of_the_table_is_what_the_contract_says() {
+    fn decisions_match_the_table_of_the_contract() {
         for (mode, row) in TABLE {
             for (stored, wanted) in CLASSES.into_iter().zip(row) {
                 assert_eq!(cell(decide(mode, stored), stored), wanted, "{mode:?} {stored:?}");
@@ -150,7 +149,7 @@ mod tests {
     /// "In lazy_async, and in async with nothing cached, an existing status record of the same id is returned instead of
     /// starting again; async on stale data and force_async always start anew."
     #[test]
-    fn what_is_under_way_is_told_of_or_replaced() {
+    fn a_running_calculation_is_reported_or_replaced() {
         let anew = |mode, stored| match decide(mode, stored).then {
             Then::Background(start) => Some(start.anew),
             _ => None,
@@ -158,7 +157,7 @@ mod tests {
         assert_eq!(anew(Refresh::Async, None), Some(false));
         assert_eq!(anew(Refresh::LazyAsync, None), Some(false));
         assert_eq!(anew(Refresh::LazyAsync, Some(Freshness::Stale)), Some(false));
-        for class in [Freshness::Somewhat, Freshness::Stale] {
+        for class in [Freshness::SomewhatStale, Freshness::Stale] {
             assert_eq!(anew(Refresh::Async, Some(class)), Some(true));
             assert_eq!(anew(Refresh::AsyncExceptOnCacheMiss, Some(class)), Some(true));
         }
@@ -170,7 +169,7 @@ mod tests {
     /// "The background job recalculates unconditionally when it was asked for with stale data or force_async, else
     /// behaves as blocking."
     #[test]
-    fn a_job_recalculates_unconditionally_where_stale_data_was_seen_or_it_is_forced() {
+    fn a_job_recalculates_unconditionally_for_stale_data_or_force_async() {
         for mode in Refresh::ALL {
             for stored in CLASSES {
                 if let Then::Background(start) = decide(mode, stored).then {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_is_answered_from_the_background() {
+    fn modes_that_cannot_wait_fall_back_to_the_background() {
         for mode in Refresh::ALL {
             for stored in CLASSES {
                 if decide(mode, stored).then == Then::Calculate {

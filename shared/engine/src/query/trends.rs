@@ -1,10 +1,10 @@
-//! Trends from raw fields, and the parts of the model that funnels share.
+//! Parses trends queries, and the fields that funnels share with them.
 
 use serde_json::Value;
 
-use super::breakdown::{self, Asker};
-use super::field::{Field, RawCommon, RawSeries, RawTrends, whole};
-use super::{Common, Display, EventSource, Math, Parsed, Query, Series, TrendsQuery};
+use super::breakdown::{self, InsightKind};
+use super::field::{Field, RawCommon, RawSeries, RawTrends, parse_integer};
+use super::{CommonFields, Display, EventOrAction, Math, Parsed, Query, Series, TrendsQuery};
 use super::{formulas, math};
 use crate::dates::Interval;
 use crate::dates::compare::Comparison;
@@ -13,17 +13,17 @@ use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
 use crate::limits;
 
-/// The trend that the fields ask for.
-pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
+/// Parses a trends query.
+pub fn parse(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
     let mut parser = Parser::default();
     if raw.common.series.len() > limits::SERIES {
         let attr = raw.common.series.first().map_or("events", |series| series.attr);
         return Err(limits::too_many(attr, "series", limits::SERIES));
     }
-    let common = common(&raw.common, &mut parser, Asker::Trend)?;
-    let (display, display_given) = display(&raw.display)?;
-    let smoothing = smoothing(&raw.smoothing_intervals)?;
-    if raw.conversion_goal.says_something() {
+    let common = parse_common_fields(&raw.common, &mut parser, InsightKind::Trend)?;
+    let (display, is_display_explicit) = parse_display(&raw.display)?;
+    let smoothing = parse_smoothing(&raw.smoothing_intervals)?;
+    if raw.conversion_goal.has_content() {
         return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
     }
     let series = raw
@@ -31,22 +31,22 @@ pub fn build(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
         .series
         .iter()
         .map(|entry| {
-            let mut series = series(entry, &mut parser)?;
-            series.math = math::math(series.math_given.as_deref(), &series.math_arguments, entry.attr)?;
+            let mut series = parse_series(entry, &mut parser)?;
+            series.math = math::parse(series.requested_math.as_deref(), &series.math_arguments, entry.attr)?;
             Ok(series)
         })
         .collect::<CalcResult<Vec<_>>>()?;
     if series.is_empty() {
         return Ok(Parsed::Empty);
     }
-    let (comparison, formulas) = (comparison(raw)?, formulas::parse(raw, series.len())?);
-    let query = TrendsQuery { series, common, display, display_given, smoothing, comparison, formulas };
+    let (comparison, formulas) = (parse_comparison(raw)?, formulas::parse(raw, series.len())?);
+    let query = TrendsQuery { series, common, display, is_display_explicit, smoothing, comparison, formulas };
     Ok(Parsed::Query(Query::Trends(query)))
 }
 
-/// The earlier period; how far back it lies counts only where one is asked for.
-fn comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
-    if !raw.compare.switch()? {
+/// Parses the comparison period. `compare_to` is ignored unless `compare` is true.
+fn parse_comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
+    if !raw.compare.boolean()? {
         return Ok(None);
     }
     Ok(Some(match raw.compare_to.text()? {
@@ -55,8 +55,12 @@ fn comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
     }))
 }
 
-/// Filters, range, interval and breakdown.
-pub fn common(raw: &RawCommon<'_>, parser: &mut Parser, asker: Asker) -> CalcResult<Common> {
+/// Parses filters, date range, interval and breakdown.
+pub fn parse_common_fields(
+    raw: &RawCommon<'_>,
+    parser: &mut Parser,
+    insight_kind: InsightKind,
+) -> CalcResult<CommonFields> {
     let date = |field: &Field<'_>| field.text().map(|text| text.map(|text| text.trim().to_owned()));
     let interval = match raw.interval.text()? {
         None => Interval::default(),
@@ -70,45 +74,45 @@ pub fn common(raw: &RawCommon<'_>, parser: &mut Parser, asker: Asker) -> CalcRes
     let dates = DateSpec {
         from: date(&raw.date_from)?,
         to: date(&raw.date_to)?,
-        explicit: raw.explicit_date.switch()?,
+        explicit: raw.explicit_date.boolean()?,
     };
     dates.validate()?;
-    Ok(Common {
+    Ok(CommonFields {
         properties: parser.parse(raw.properties.value.as_deref(), raw.properties.attr)?,
-        filter_test_accounts: raw.filter_test_accounts.switch()?,
+        filter_test_accounts: raw.filter_test_accounts.boolean()?,
         dates,
         interval,
-        breakdown: breakdown::build(&raw.breakdown, asker)?,
+        breakdown: breakdown::parse(&raw.breakdown, insight_kind)?,
     })
 }
 
-/// One series, its `math` not yet judged.
-pub fn series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
-    let source = source(raw)?;
+/// Parses one series, except `math`: only trends validate it.
+pub fn parse_series(raw: &RawSeries<'_>, parser: &mut Parser) -> CalcResult<Series> {
+    let event_or_action = parse_event_or_action(raw)?;
     let text = |key| {
         let field = Field { attr: raw.attr, ..Field::of(&raw.fields, key, raw.attr) };
         field.text().map(|text| text.map(|text| text.trim().to_owned()))
     };
-    let own = parser.parse(raw.fields.get("properties"), raw.attr)?;
-    let fixed = parser.parse(raw.fields.get("fixedProperties"), raw.attr)?;
+    let filters = parser.parse(raw.fields.get("properties"), raw.attr)?;
+    let fixed_filters = parser.parse(raw.fields.get("fixedProperties"), raw.attr)?;
     Ok(Series {
-        source,
+        event_or_action,
         name: text("name")?,
         custom_name: text("custom_name")?,
         math: Math::Total,
-        math_given: text("math")?,
-        math_arguments: math::arguments(raw)?,
-        properties: if fixed.is_none() { own } else { Filter::All(vec![own, fixed]) },
+        requested_math: text("math")?,
+        math_arguments: math::parse_arguments(raw)?,
+        properties: if fixed_filters.is_none() { filters } else { Filter::All(vec![filters, fixed_filters]) },
     })
 }
 
-/// Which events an entry means.
-fn source(raw: &RawSeries<'_>) -> CalcResult<EventSource> {
+/// Parses the event or action of an entry.
+fn parse_event_or_action(raw: &RawSeries<'_>) -> CalcResult<EventOrAction> {
     let event = match &raw.id {
         id if raw.action => {
-            let number = id.as_ref().and_then(whole).and_then(|id| u64::try_from(id).ok());
-            let wrong = || CalcError::invalid(raw.attr, "The id of an action is a number.");
-            return number.map(EventSource::Action).ok_or_else(wrong);
+            let number = id.as_ref().and_then(parse_integer).and_then(|id| u64::try_from(id).ok());
+            let invalid = || CalcError::invalid(raw.attr, "The id of an action is a number.");
+            return number.map(EventOrAction::Action).ok_or_else(invalid);
         }
         None => None,
         Some(Value::String(name)) if name.len() > limits::NAME_BYTES => {
@@ -118,11 +122,11 @@ fn source(raw: &RawSeries<'_>) -> CalcResult<EventSource> {
         Some(Value::Number(number)) => Some(number.to_string()),
         Some(_) => return Err(CalcError::invalid(raw.attr, "The name of an event is a string or null.")),
     };
-    Ok(EventSource::Event(event))
+    Ok(EventOrAction::Event(event))
 }
 
-/// The display, and whether the request named it.
-fn display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
+/// Parses the display, and whether the request named it.
+fn parse_display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
     let Some(name) = field.text()? else { return Ok((Display::default(), false)) };
     match Display::from_name(name) {
         Some(display) => Ok((display, true)),
@@ -136,11 +140,11 @@ fn display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
     }
 }
 
-fn smoothing(field: &Field<'_>) -> CalcResult<u32> {
-    let most = i64::try_from(limits::BUCKETS).unwrap_or(i64::MAX);
+fn parse_smoothing(field: &Field<'_>) -> CalcResult<u32> {
+    let max = i64::try_from(limits::BUCKETS).unwrap_or(i64::MAX);
     match field.integer()? {
         None => Ok(1),
-        Some(count) if (1..=most).contains(&count) => Ok(u32::try_from(count).unwrap_or(1)),
-        Some(_) => Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {most}."))),
+        Some(count) if (1..=max).contains(&count) => Ok(u32::try_from(count).unwrap_or(1)),
+        Some(_) => Err(CalcError::invalid(field.attr, format!("Must be a number from 1 to {max}."))),
     }
 }

@@ -1,29 +1,29 @@
-//! Whether a query may be stored in an insight.
+//! Validates query nodes before they are stored in an insight.
 //!
-//! Must stay true: unknown keys are kept and never judged, for newer clients send newer keys; a known field with a value
-//! of the wrong type or outside of its choices is refused, and so is a node of no known kind.
+//! Must stay true: unknown fields are kept and never validated, because newer clients send newer fields. A known field with
+//! a value of the wrong type or outside its choices is rejected, and so is a node of an unknown kind.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::node::{WRAPPERS, kind_of};
+use super::node::{WRAPPERS, get_kind};
 use crate::error::{CalcError, CalcResult};
 use crate::filter::Operator;
 
-/// How many nodes may stand around each other.
+/// Maximum nesting depth of nodes.
 const MAX_DEPTH: usize = 8;
-/// How deep conditions may be grouped; what a write may hold at all is bounded before.
+/// Maximum nesting depth of property filter groups. The size of the request body is limited elsewhere.
 const MAX_NESTING: usize = 64;
-/// What conditions on flags compare by, which no calculation does.
+/// Operator of feature flag conditions, which insights accept but calculations do not support.
 const FLAG_OPERATOR: &str = "flag_evaluates_to";
 
-/// What a known field may hold; null is always allowed.
+/// The type of a known field; null is always allowed.
 #[derive(Clone, Copy)]
-enum Shape {
-    Text,
-    Switch,
-    Whole,
+enum FieldType {
+    String,
+    Boolean,
+    Integer,
     Number,
     Object,
     List,
@@ -47,7 +47,7 @@ const DISPLAYS: &[&str] = &[
     "CalendarHeatmap",
 ];
 
-/// What breakdowns may be by, for those too who show them elsewhere.
+/// Allowed breakdown types, including those that only other implementations calculate.
 const BREAKDOWN_TYPES: &[&str] = &[
     "event",
     "event_metadata",
@@ -60,7 +60,7 @@ const BREAKDOWN_TYPES: &[&str] = &[
     "data_warehouse_person_property",
     "revenue_analytics",
 ];
-/// What conditions may be about, likewise.
+/// Allowed types of property filters, likewise.
 const CONDITION_TYPES: &[&str] = &[
     "event",
     "event_metadata",
@@ -85,69 +85,70 @@ const CONDITION_TYPES: &[&str] = &[
     "OR",
 ];
 
-/// Fields of trends and funnels: the object inside the node, empty for the node itself, the field, what it holds.
-const FIELDS: &[(&str, &str, Shape)] = &[
-    ("", "dateRange", Shape::Object),
-    ("", "interval", Shape::OneOf(INTERVALS)),
-    ("", "filterTestAccounts", Shape::Switch),
-    ("", "properties", Shape::ListOrObject),
-    ("", "aggregation_group_type_index", Shape::Whole),
-    ("", "samplingFactor", Shape::Number),
-    ("", "breakdownFilter", Shape::Object),
-    ("", "compareFilter", Shape::Object),
-    ("", "trendsFilter", Shape::Object),
-    ("", "funnelsFilter", Shape::Object),
-    ("dateRange", "date_from", Shape::Text),
-    ("dateRange", "date_to", Shape::Text),
-    ("dateRange", "explicitDate", Shape::Switch),
-    ("breakdownFilter", "breakdown_type", Shape::OneOf(BREAKDOWN_TYPES)),
-    ("breakdownFilter", "breakdowns", Shape::List),
-    ("breakdownFilter", "breakdown_limit", Shape::Whole),
-    ("compareFilter", "compare", Shape::Switch),
-    ("compareFilter", "compare_to", Shape::Text),
-    ("trendsFilter", "display", Shape::OneOf(DISPLAYS)),
-    ("trendsFilter", "formula", Shape::Text),
-    ("trendsFilter", "formulas", Shape::List),
-    ("trendsFilter", "formulaNodes", Shape::List),
-    ("trendsFilter", "smoothingIntervals", Shape::Whole),
-    ("trendsFilter", "showLegend", Shape::Switch),
-    ("trendsFilter", "yAxisScaleType", Shape::OneOf(&["linear", "log10"])),
-    ("funnelsFilter", "funnelVizType", Shape::OneOf(&["steps", "trends", "time_to_convert", "flow"])),
-    ("funnelsFilter", "funnelOrderType", Shape::OneOf(&["ordered", "strict", "unordered"])),
-    ("funnelsFilter", "funnelWindowInterval", Shape::Whole),
+/// Fields of trends and funnels: the nested object (empty for the node itself), the field's name, its type.
+const FIELDS: &[(&str, &str, FieldType)] = &[
+    ("", "dateRange", FieldType::Object),
+    ("", "interval", FieldType::OneOf(INTERVALS)),
+    ("", "filterTestAccounts", FieldType::Boolean),
+    ("", "properties", FieldType::ListOrObject),
+    ("", "aggregation_group_type_index", FieldType::Integer),
+    ("", "samplingFactor", FieldType::Number),
+    ("", "breakdownFilter", FieldType::Object),
+    ("", "compareFilter", FieldType::Object),
+    ("", "trendsFilter", FieldType::Object),
+    ("", "funnelsFilter", FieldType::Object),
+    ("dateRange", "date_from", FieldType::String),
+    ("dateRange", "date_to", FieldType::String),
+    ("dateRange", "explicitDate", FieldType::Boolean),
+    ("breakdownFilter", "breakdown_type", FieldType::OneOf(BREAKDOWN_TYPES)),
+    ("breakdownFilter", "breakdowns", FieldType::List),
+    ("breakdownFilter", "breakdown_limit", FieldType::Integer),
+    ("compareFilter", "compare", FieldType::Boolean),
+    ("compareFilter", "compare_to", FieldType::String),
+    ("trendsFilter", "display", FieldType::OneOf(DISPLAYS)),
+    ("trendsFilter", "formula", FieldType::String),
+    ("trendsFilter", "formulas", FieldType::List),
+    ("trendsFilter", "formulaNodes", FieldType::List),
+    ("trendsFilter", "smoothingIntervals", FieldType::Integer),
+    ("trendsFilter", "showLegend", FieldType::Boolean),
+    ("trendsFilter", "yAxisScaleType", FieldType::OneOf(&["linear", "log10"])),
+    ("funnelsFilter", "funnelVizType", FieldType::OneOf(&["steps", "trends", "time_to_convert", "flow"])),
+    ("funnelsFilter", "funnelOrderType", FieldType::OneOf(&["ordered", "strict", "unordered"])),
+    ("funnelsFilter", "funnelWindowInterval", FieldType::Integer),
     (
         "funnelsFilter",
         "funnelWindowIntervalUnit",
-        Shape::OneOf(&["second", "minute", "hour", "day", "week", "month"]),
+        FieldType::OneOf(&["second", "minute", "hour", "day", "week", "month"]),
     ),
-    ("funnelsFilter", "funnelFromStep", Shape::Whole),
-    ("funnelsFilter", "funnelToStep", Shape::Whole),
-    ("funnelsFilter", "funnelStepReference", Shape::OneOf(&["total", "previous"])),
-    ("funnelsFilter", "layout", Shape::OneOf(&["horizontal", "vertical"])),
+    ("funnelsFilter", "funnelFromStep", FieldType::Integer),
+    ("funnelsFilter", "funnelToStep", FieldType::Integer),
+    ("funnelsFilter", "funnelStepReference", FieldType::OneOf(&["total", "previous"])),
+    ("funnelsFilter", "layout", FieldType::OneOf(&["horizontal", "vertical"])),
     (
         "funnelsFilter",
         "breakdownAttributionType",
-        Shape::OneOf(&["first_touch", "last_touch", "all_events", "step"]),
+        FieldType::OneOf(&["first_touch", "last_touch", "all_events", "step"]),
     ),
-    ("funnelsFilter", "breakdownAttributionValue", Shape::Whole),
-    ("funnelsFilter", "binCount", Shape::Whole),
-    ("funnelsFilter", "exclusions", Shape::List),
+    ("funnelsFilter", "breakdownAttributionValue", FieldType::Integer),
+    ("funnelsFilter", "binCount", FieldType::Integer),
+    ("funnelsFilter", "exclusions", FieldType::List),
 ];
 
 /// Fields of a series.
-const SERIES_FIELDS: &[(&str, Shape)] = &[
-    ("event", Shape::Text),
-    ("name", Shape::Text),
-    ("custom_name", Shape::Text),
-    ("math", Shape::Text),
-    ("math_property", Shape::Text),
-    ("math_group_type_index", Shape::Whole),
-    ("math_multiplier", Shape::Number),
-    ("properties", Shape::List),
-    ("optionalInFunnel", Shape::Switch),
+const SERIES_FIELDS: &[(&str, FieldType)] = &[
+    ("event", FieldType::String),
+    ("name", FieldType::String),
+    ("custom_name", FieldType::String),
+    ("math", FieldType::String),
+    ("math_property", FieldType::String),
+    ("math_group_type_index", FieldType::Integer),
+    ("math_multiplier", FieldType::Number),
+    ("properties", FieldType::List),
+    ("optionalInFunnel", FieldType::Boolean),
 ];
 
-/// Accepts the `query` of a write: null, an object, or the text of an object, which is decoded.
+/// Validates the `query` field of a write request: null, an object, or a JSON string of an object, which is decoded.
+/// Errors are parse errors that name the invalid field.
 pub fn accept_query(value: &Value) -> CalcResult<Option<Value>> {
     let node = match value {
         Value::Null => return Ok(None),
@@ -161,16 +162,16 @@ pub fn accept_query(value: &Value) -> CalcResult<Option<Value>> {
     Ok(Some(node.into_owned()))
 }
 
-/// Whether an insight may hold this node.
+/// Validates a query node that an insight stores.
 pub fn validate_node(node: &Value) -> CalcResult<()> {
     let mut node = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
     for _ in 0..MAX_DEPTH {
-        let kind = kind_of(node)?;
+        let kind = get_kind(node)?;
         if !(kind.ends_with("Query") || kind.ends_with("Node")) {
             return Err(CalcError::parse(format!("There is no query node of kind \"{kind}\".")));
         }
         if matches!(kind, "TrendsQuery" | "FunnelsQuery") {
-            return source(node);
+            return validate_insight_query(node);
         }
         node = match node.get("source") {
             Some(Value::Object(source)) => source,
@@ -184,28 +185,32 @@ pub fn validate_node(node: &Value) -> CalcResult<()> {
     Err(CalcError::parse("The query is wrapped too many times."))
 }
 
-fn source(node: &Map<String, Value>) -> CalcResult<()> {
+fn validate_insight_query(node: &Map<String, Value>) -> CalcResult<()> {
     let Some(Value::Array(series)) = node.get("series") else {
         return Err(CalcError::parse("A query needs a \"series\" that is an array."));
     };
     for entry in series {
-        series_entry(entry)?;
+        validate_series(entry)?;
     }
-    for (part, field, shape) in FIELDS {
-        let holder = if part.is_empty() { Some(node) } else { node.get(*part).and_then(Value::as_object) };
-        check(holder.and_then(|holder| holder.get(*field)), *shape, part, field)?;
+    for (parent, field, field_type) in FIELDS {
+        let object =
+            if parent.is_empty() { Some(node) } else { node.get(*parent).and_then(Value::as_object) };
+        check_field(object.and_then(|object| object.get(*field)), *field_type, parent, field)?;
     }
-    conditions(node.get("properties"), MAX_NESTING)
+    validate_property_filters(node.get("properties"), MAX_NESTING)
 }
 
-/// Whether conditions are of known types and compare by known operators: a list of them, or groups of groups.
-fn conditions(value: Option<&Value>, deep: usize) -> CalcResult<()> {
-    let deeper =
-        deep.checked_sub(1).ok_or_else(|| CalcError::parse("The properties are nested too deeply."))?;
+/// Validates the types and operators of property filters: a list, or nested groups.
+fn validate_property_filters(value: Option<&Value>, levels_left: usize) -> CalcResult<()> {
+    let inner_levels = levels_left
+        .checked_sub(1)
+        .ok_or_else(|| CalcError::parse("The properties are nested too deeply."))?;
     match value {
-        Some(Value::Array(list)) => list.iter().try_for_each(|one| conditions(Some(one), deeper)),
+        Some(Value::Array(list)) => {
+            list.iter().try_for_each(|one| validate_property_filters(Some(one), inner_levels))
+        }
         Some(Value::Object(one)) => {
-            check(one.get("type"), Shape::OneOf(CONDITION_TYPES), "properties", "type")?;
+            check_field(one.get("type"), FieldType::OneOf(CONDITION_TYPES), "properties", "type")?;
             let operator = one.get("operator").filter(|operator| !operator.is_null());
             let is_known = |name: &str| Operator::from_name(name).is_some() || name == FLAG_OPERATOR;
             if operator.is_some_and(|operator| !operator.as_str().is_some_and(is_known)) {
@@ -214,14 +219,14 @@ fn conditions(value: Option<&Value>, deep: usize) -> CalcResult<()> {
                     Operator::names()
                 )));
             }
-            conditions(one.get("values"), deeper)
+            validate_property_filters(one.get("values"), inner_levels)
         }
-        // What else stands there was judged, or is judged when it is calculated.
+        // The field's type was checked before; the rest is validated when the query is calculated.
         _ => Ok(()),
     }
 }
 
-fn series_entry(entry: &Value) -> CalcResult<()> {
+fn validate_series(entry: &Value) -> CalcResult<()> {
     let fields =
         entry.as_object().ok_or_else(|| CalcError::parse("Each entry of \"series\" must be an object."))?;
     match fields.get("kind") {
@@ -238,35 +243,39 @@ fn series_entry(entry: &Value) -> CalcResult<()> {
             return Err(CalcError::parse(detail));
         }
     }
-    for (field, shape) in SERIES_FIELDS {
-        check(fields.get(*field), *shape, "series", field)?;
+    for (field, field_type) in SERIES_FIELDS {
+        check_field(fields.get(*field), *field_type, "series", field)?;
     }
-    conditions(fields.get("properties"), MAX_NESTING)
+    validate_property_filters(fields.get("properties"), MAX_NESTING)
 }
 
 fn is_id(value: &Value) -> bool {
     value.is_i64() || value.is_u64()
 }
 
-fn check(value: Option<&Value>, shape: Shape, part: &str, field: &str) -> CalcResult<()> {
+fn check_field(value: Option<&Value>, field_type: FieldType, parent: &str, field: &str) -> CalcResult<()> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(()) };
-    let (fits, wanted) = match shape {
-        Shape::Text => (value.is_string(), "a string".to_owned()),
-        Shape::Switch => (value.is_boolean(), "true or false".to_owned()),
-        Shape::Whole => (super::field::whole(value).is_some() && value.is_number(), "an integer".to_owned()),
-        Shape::Number => (value.is_number(), "a number".to_owned()),
-        Shape::Object => (value.is_object(), "an object".to_owned()),
-        Shape::List => (value.is_array(), "an array".to_owned()),
-        Shape::ListOrObject => (value.is_array() || value.is_object(), "an array or an object".to_owned()),
-        Shape::OneOf(choices) => (
+    let (fits, expected) = match field_type {
+        FieldType::String => (value.is_string(), "a string".to_owned()),
+        FieldType::Boolean => (value.is_boolean(), "true or false".to_owned()),
+        FieldType::Integer => {
+            (super::field::parse_integer(value).is_some() && value.is_number(), "an integer".to_owned())
+        }
+        FieldType::Number => (value.is_number(), "a number".to_owned()),
+        FieldType::Object => (value.is_object(), "an object".to_owned()),
+        FieldType::List => (value.is_array(), "an array".to_owned()),
+        FieldType::ListOrObject => {
+            (value.is_array() || value.is_object(), "an array or an object".to_owned())
+        }
+        FieldType::OneOf(choices) => (
             value.as_str().is_some_and(|text| choices.contains(&text)),
             format!("one of {}", choices.join(", ")),
         ),
     };
-    let separator = if part.is_empty() { "" } else { "." };
+    let separator = if parent.is_empty() { "" } else { "." };
     if fits {
         Ok(())
     } else {
-        Err(CalcError::parse(format!("\"{part}{separator}{field}\" must be {wanted}.")))
+        Err(CalcError::parse(format!("\"{parent}{separator}{field}\" must be {expected}.")))
     }
 }

@@ -1,85 +1,90 @@
-//! From what was counted to the rows of the answer: periods, series, lists of cohorts, formulas.
+//! Turns the merged partial results into the result's rows: periods, series, cohorts, formulas.
 //!
-//! Must stay true: the current period stands before the previous one; a series without a row under a value counts as
-//! zeros in a formula.
+//! Must stay true: rows of the current period come before those of the previous one. In a formula, a series without a row
+//! for a breakdown value counts as zeros.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
-use super::Trend;
+use super::CompiledTrend;
+use super::breakdown_values::BreakdownValue;
 use super::formula::Formula;
-use super::keys::Key;
+use super::partial_result::{Accumulator, PartialResult};
 use super::result::smoothed;
-use super::rows::{Row, RowValue, Shape};
-use super::state::{Sum, Tally};
+use super::rows::{RowRules, RowValue, ValueRow};
 use crate::error::CalcResult;
 use crate::query::{BreakdownBy, CohortChoice, Display};
 use crate::work::WorkBudget;
 
-/// A row and what it is of.
+/// A row of the result, and the period and series or formula that it belongs to.
 #[derive(Debug, Clone)]
-pub(super) struct Output {
+pub(super) struct ResultRow {
     /// Index of the period.
     pub(super) period: usize,
-    /// Index of the series; of the first one for a formula.
+    /// Index of the series; 0 for a formula.
     pub(super) series: usize,
-    /// Index of the formula, where there are formulas.
+    /// Index of the formula, if the row is a formula's.
     pub(super) formula: Option<usize>,
-    pub(super) row: Row,
+    pub(super) row: ValueRow,
 }
 
-/// The tallies of each channel.
-type Channels = HashMap<usize, Vec<(Key, Tally)>>;
+/// The accumulators by period and series.
+type AccumulatorsByPeriodSeries = HashMap<usize, Vec<(BreakdownValue, Accumulator)>>;
 
-impl Trend {
-    /// All rows in their order, and whether values were cut off.
-    pub(super) fn outputs(&self, sum: Sum, work: &WorkBudget<'_>) -> CalcResult<(Vec<Output>, bool)> {
-        let mut channels = Channels::new();
-        for ((channel, key), tally) in sum.tallies {
-            channels.entry(channel).or_default().push((key, tally));
+impl CompiledTrend {
+    /// All rows in result order, and whether breakdown values were cut off by the limit.
+    pub(super) fn result_rows(
+        &self,
+        sum: PartialResult,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<(Vec<ResultRow>, bool)> {
+        let mut by_period_series = AccumulatorsByPeriodSeries::new();
+        for ((period_series, key), accumulator) in sum.accumulators {
+            by_period_series.entry(period_series).or_default().push((key, accumulator));
         }
-        let (mut outputs, mut cut) = (Vec::new(), false);
-        let mut of_formulas: Vec<Vec<Output>> = vec![Vec::new(); self.formulas.len()];
+        let (mut result_rows, mut cut) = (Vec::new(), false);
+        let mut rows_of_formulas: Vec<Vec<ResultRow>> = vec![Vec::new(); self.formulas.len()];
         for period in 0..self.periods.len() {
-            let series: Vec<Vec<Row>> = (0..self.counters.len())
+            let series: Vec<Vec<ValueRow>> = (0..self.counters.len())
                 .map(|series| {
-                    let tallies = channels.remove(&self.channel(period, series)).unwrap_or_default();
-                    let (rows, was_cut) = self.rows(period, series, tallies, work)?;
+                    let accumulators =
+                        by_period_series.remove(&self.period_series(period, series)).unwrap_or_default();
+                    let (rows, was_cut) = self.rows(period, series, accumulators, work)?;
                     cut |= was_cut;
                     Ok(rows)
                 })
                 .collect::<CalcResult<_>>()?;
-            let output = |(series, row)| Output { period, series, formula: None, row };
-            for (index, (formula, rows)) in self.formulas.iter().zip(&mut of_formulas).enumerate() {
-                let of_one = self.formula_rows(&formula.formula, &series).into_iter();
-                rows.extend(of_one.map(|row| Output { formula: Some(index), ..output((0, row)) }));
+            let output = |(series, row)| ResultRow { period, series, formula: None, row };
+            for (index, (formula, rows)) in self.formulas.iter().zip(&mut rows_of_formulas).enumerate() {
+                let formula_rows = self.formula_rows(&formula.formula, &series).into_iter();
+                rows.extend(formula_rows.map(|row| ResultRow { formula: Some(index), ..output((0, row)) }));
             }
-            match self.cohorts_one_by_one() {
+            match self.separate_cohorts() {
                 _ if !self.formulas.is_empty() => {}
                 None => {
                     let rows = series.into_iter().enumerate();
-                    outputs.extend(
+                    result_rows.extend(
                         rows.flat_map(|(series, rows)| rows.into_iter().map(move |row| (series, row)))
                             .map(output),
                     );
                 }
                 Some(choices) => {
                     for choice in choices {
-                        let of_choice = |row: &&Row| row.value == RowValue::Cohort(*choice);
-                        outputs.extend(series.iter().enumerate().flat_map(|(series, rows)| {
+                        let of_choice = |row: &&ValueRow| row.value == RowValue::Cohort(*choice);
+                        result_rows.extend(series.iter().enumerate().flat_map(|(series, rows)| {
                             rows.iter().filter(of_choice).map(move |row| output((series, row.clone())))
                         }));
                     }
                 }
             }
         }
-        // Both periods of a formula stand before the next formula.
-        outputs.extend(of_formulas.into_iter().flatten());
-        Ok((outputs, cut))
+        // A formula's rows of both periods come before the next formula.
+        result_rows.extend(rows_of_formulas.into_iter().flatten());
+        Ok((result_rows, cut))
     }
 
-    /// The cohorts, where each is a question of its own: one alone, or a list with everybody in it.
-    pub(super) fn cohorts_one_by_one(&self) -> Option<&[CohortChoice]> {
+    /// The cohorts, if the API treats each as a query of its own: a single one, or a list that includes all users.
+    pub(super) fn separate_cohorts(&self) -> Option<&[CohortChoice]> {
         match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
             Some(BreakdownBy::Cohorts { choices, .. })
                 if choices.len() == 1 || choices.contains(&CohortChoice::All) =>
@@ -90,86 +95,93 @@ impl Trend {
         }
     }
 
-    /// The rows of one series in one period.
+    /// The rows of one series in one period, and whether values were cut off.
     fn rows(
         &self,
         period: usize,
         series: usize,
-        tallies: Vec<(Key, Tally)>,
+        accumulators: Vec<(BreakdownValue, Accumulator)>,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<(Vec<Row>, bool)> {
+    ) -> CalcResult<(Vec<ValueRow>, bool)> {
         let Some(counter) = self.counters.get(series).and_then(Option::as_ref) else {
             return Ok((Vec::new(), false));
         };
-        let width = self.periods.get(period).map_or(0, super::slot::Period::width);
-        let first = self.counts_once(&counter.math);
+        let width = self.periods.get(period).map_or(0, super::bucket_mapping::Period::width);
+        let first_bucket_only = self.counts_first_bucket_only(&counter.math);
         let breakdown = self.query.common.breakdown.as_ref();
-        let mut counted = Vec::with_capacity(tallies.len());
-        for (key, tally) in tallies {
+        let mut counted = Vec::with_capacity(accumulators.len());
+        for (key, accumulator) in accumulators {
             work.check()?;
-            let mut numbers = tally.finish(width, counter, first, work);
+            let mut numbers = accumulator.finish(width, counter, first_bucket_only, work);
             numbers.iter_mut().for_each(|number| *number *= counter.multiplier);
             counted.push((key, numbers));
         }
         if counted.is_empty() && breakdown.is_none() {
-            counted.push((Key::Whole, vec![0.0; width]));
+            counted.push((BreakdownValue::NoBreakdown, vec![0.0; width]));
         }
-        let (mut rows, cut) = self.shape().rows(counted, breakdown);
+        let (mut rows, cut) = self.row_rules().rows(counted, breakdown);
         if breakdown.is_none() && self.query.smoothing > 1 && !self.query.display.is_total() {
             rows.iter_mut().for_each(|row| row.data = smoothed(&row.data, self.query.smoothing));
         }
         Ok((rows, cut))
     }
 
-    fn shape(&self) -> Shape {
+    fn row_rules(&self) -> RowRules {
         let display = self.query.display;
-        Shape {
+        RowRules {
             total: display.is_total(),
             running: display == Display::ActionsLineGraphCumulative,
             default_limit: if display == Display::WorldMap { 250 } else { 25 },
         }
     }
 
-    /// The formula over the rows of all series of a period.
-    fn formula_rows(&self, formula: &Formula, series: &[Vec<Row>]) -> Vec<Row> {
+    /// Evaluates a formula over the rows of all series of a period.
+    fn formula_rows(&self, formula: &Formula, series: &[Vec<ValueRow>]) -> Vec<ValueRow> {
         let mut values: BTreeMap<&RowValue, ()> = BTreeMap::new();
         series.iter().flatten().for_each(|row| {
             values.insert(&row.value, ());
         });
         let width = series.iter().flatten().map(|row| row.data.len()).max().unwrap_or(0);
-        let by_value: Vec<BTreeMap<&RowValue, &Row>> =
+        let by_value: Vec<BTreeMap<&RowValue, &ValueRow>> =
             series.iter().map(|rows| rows.iter().map(|row| (&row.value, row)).collect()).collect();
-        let mut rows: Vec<Row> = values
+        let mut rows: Vec<ValueRow> = values
             .into_keys()
             .map(|value| {
-                let of_value: Vec<Option<&Row>> =
+                let of_value: Vec<Option<&ValueRow>> =
                     by_value.iter().map(|rows| rows.get(value).copied()).collect();
-                let at = |bucket: usize| {
-                    formula.at(|letter| {
+                let value_at = |bucket: usize| {
+                    formula.evaluate(|letter| {
                         let row = of_value.get(letter).copied().flatten();
                         row.and_then(|row| row.data.get(bucket)).copied().unwrap_or(0.0)
                     })
                 };
-                Row { value: value.clone(), data: (0..width).map(at).collect(), kept: Vec::new() }
+                ValueRow {
+                    value: value.clone(),
+                    data: (0..width).map(value_at).collect(),
+                    kept_values: Vec::new(),
+                }
             })
             .collect();
-        if let Some(choices) = self.cohorts_one_by_one() {
-            let place = |row: &Row| choices.iter().position(|choice| row.value == RowValue::Cohort(*choice));
-            rows.sort_by_key(place);
+        if let Some(choices) = self.separate_cohorts() {
+            let cohort_position =
+                |row: &ValueRow| choices.iter().position(|choice| row.value == RowValue::Cohort(*choice));
+            rows.sort_by_key(cohort_position);
         } else if self.query.comparison.is_some() {
-            let count = |row: &Row| if self.query.display.is_total() { 0.0 } else { row.data.iter().sum() };
-            rows.sort_by(|left, right| natural(&left.value.texts(), &right.value.texts()));
+            let count =
+                |row: &ValueRow| if self.query.display.is_total() { 0.0 } else { row.data.iter().sum() };
+            rows.sort_by(|left, right| compare_natural(&left.value.texts(), &right.value.texts()));
             rows.sort_by(|left, right| count(right).total_cmp(&count(left)));
         } else {
-            rows.sort_by(descending);
+            rows.sort_by(compare_formula_rows);
         }
         rows
     }
 }
 
-/// Real values, null, the rest; then by size, by the numbers one after the other, and the later text first.
-fn descending(left: &Row, right: &Row) -> Ordering {
-    let size = |row: &Row| -> f64 { row.data.iter().sum() };
+/// Order of a formula's rows: real values, null, other; then by descending sum, descending numbers bucket by bucket, and
+/// descending text.
+fn compare_formula_rows(left: &ValueRow, right: &ValueRow) -> Ordering {
+    let size = |row: &ValueRow| -> f64 { row.data.iter().sum() };
     let numbers = || {
         let pairs = right.data.iter().zip(&left.data);
         pairs
@@ -183,8 +195,8 @@ fn descending(left: &Row, right: &Row) -> Ordering {
         .then_with(|| right.value.texts().cmp(&left.value.texts()))
 }
 
-/// Texts as people order them: without case, numbers in them by their size.
-fn natural(left: &[String], right: &[String]) -> Ordering {
+/// Natural order: case-insensitive, digits compared as numbers.
+fn compare_natural(left: &[String], right: &[String]) -> Ordering {
     let pieces = |texts: &[String]| -> Vec<(bool, u128, String)> {
         let text = texts.join("::").to_lowercase();
         let mut pieces: Vec<String> = Vec::new();
@@ -211,16 +223,16 @@ mod tests {
     #[test]
     fn numbers_in_texts_are_ordered_by_size() {
         let mut texts = ["b", "A10", "a2", "B1", "10", "9"].map(|text| vec![text.to_owned()]);
-        texts.sort_by(|left, right| natural(left, right));
+        texts.sort_by(|left, right| compare_natural(left, right));
         assert_eq!(texts.concat(), ["9", "10", "a2", "A10", "b", "B1"]);
     }
 
     #[test]
     fn formulas_put_the_later_text_first_on_a_tie() {
-        let row = |text: &str, data: &[f64]| Row {
+        let row = |text: &str, data: &[f64]| ValueRow {
             value: RowValue::Texts(vec![text.to_owned()]),
             data: data.to_vec(),
-            kept: Vec::new(),
+            kept_values: Vec::new(),
         };
         let mut rows = [
             row("London", &[0.0]),
@@ -228,7 +240,7 @@ mod tests {
             row("Paris", &[0.0]),
             row("Rome", &[1.0]),
         ];
-        rows.sort_by(descending);
+        rows.sort_by(compare_formula_rows);
         let names: Vec<_> = rows.iter().map(|row| row.value.texts().concat()).collect();
         assert_eq!(names, ["Rome", "Paris", "London", super::super::rows::NULL]);
     }

@@ -1,15 +1,15 @@
-//! The loops of trends that most rows go through: counts, persons and numbers by value and bucket, in arrays.
+//! Inner loops of trends with a breakdown: aggregates events, persons and numbers in dense arrays by value and bucket.
 //!
-//! Must stay true: the tallies are those of the rows, whatever runs these come in; what would not fit into memory is
-//! refused, and where most buckets of most values stay empty no room is made for them.
+//! Must stay true: the accumulators do not depend on how rows are divided into runs. Exceeding the memory limit is an
+//! error. Statistics switch to a sparse map where most cells would stay empty.
 
 use std::collections::{HashMap, HashSet};
 
-use super::count::Bucketing;
-use super::counter::{Coded, Row, Rows, Tallies, each};
-use super::numbers::Numbers;
-use super::slot::{Slot, Slots};
-use super::state::{Tally, count_one};
+use super::bucket_mapping::{BucketMapping, BucketSpan};
+use super::partial_result::{Accumulator, count_spans};
+use super::series_counter::{Accumulators, CountedRow, DecodedColumn, SeriesRows, for_each_row};
+use super::statistics::StatisticState;
+use super::unsplit::BucketLookup;
 use crate::error::CalcResult;
 use crate::filter::Mask;
 use crate::limits;
@@ -18,128 +18,129 @@ use crate::scan::{ColumnRef, MISSING};
 use crate::text::number_of;
 use crate::work::WorkBudget;
 
-/// A cell for each bucket of each key that occurs. Each block is paid for as work before it is made, so that a calculation
-/// that was cancelled, or needs more memory than there is, stops before many more are.
-struct Blocks<'w, T> {
+/// A dense table with a block of cells, one per bucket, for each value that occurs. Allocating a block consumes work, so a
+/// cancelled calculation or one over its memory limit stops early.
+struct DenseTable<'w, T> {
     work: &'w WorkBudget<'w>,
     width: usize,
-    /// Cells that there may be.
-    most: usize,
-    /// By key the place of its block.
-    places: Vec<u32>,
+    /// Maximum number of cells.
+    max_cells: usize,
+    /// By value code: the index of its block.
+    index_of_value: Vec<u32>,
     keys: Vec<u32>,
     cells: Vec<T>,
 }
 
-impl<'w, T: Copy + Default> Blocks<'w, T> {
-    fn new(width: usize, most: usize, work: &'w WorkBudget<'w>) -> Self {
-        Self { work, width, most, places: Vec::new(), keys: Vec::new(), cells: Vec::new() }
+impl<'w, T: Copy + Default> DenseTable<'w, T> {
+    fn new(width: usize, max_cells: usize, work: &'w WorkBudget<'w>) -> Self {
+        Self { work, width, max_cells, index_of_value: Vec::new(), keys: Vec::new(), cells: Vec::new() }
     }
 
-    /// The place of a key; none when there is no room for one more, or the work is refused. Keys are small: codes of values in a partition.
+    /// The block index of a value code, allocating the block if needed. `None` over the maximum, or if the work budget is
+    /// exhausted.
     #[inline]
-    fn place(&mut self, key: u32) -> Option<usize> {
-        match self.places.get(key as usize) {
-            Some(place) if *place != MISSING => Some(*place as usize),
-            _ => self.add(key),
+    fn block_index(&mut self, value_code: u32) -> Option<usize> {
+        match self.index_of_value.get(value_code as usize) {
+            Some(index) if *index != MISSING => Some(*index as usize),
+            _ => self.add(value_code),
         }
     }
 
     #[cold]
-    fn add(&mut self, key: u32) -> Option<usize> {
-        let place = self.keys.len();
-        if (place + 1).saturating_mul(self.width) > self.most
-            || key == MISSING
+    fn add(&mut self, value_code: u32) -> Option<usize> {
+        let index = self.keys.len();
+        if (index + 1).saturating_mul(self.width) > self.max_cells
+            || value_code == MISSING
             || !self.work.try_consume(self.width)
         {
             return None;
         }
-        if self.places.len() <= key as usize {
-            self.places.resize(key as usize + 1, MISSING);
+        if self.index_of_value.len() <= value_code as usize {
+            self.index_of_value.resize(value_code as usize + 1, MISSING);
         }
-        *self.places.get_mut(key as usize)? = u32::try_from(place).ok()?;
-        self.keys.push(key);
+        *self.index_of_value.get_mut(value_code as usize)? = u32::try_from(index).ok()?;
+        self.keys.push(value_code);
         self.cells.resize(self.cells.len() + self.width, T::default());
-        Some(place)
+        Some(index)
     }
 
-    /// The cells of a place.
+    /// The cells of a block.
     #[inline]
-    fn block(&mut self, place: usize) -> &mut [T] {
-        &mut self.cells[place * self.width..][..self.width]
+    fn block(&mut self, index: usize) -> &mut [T] {
+        &mut self.cells[index * self.width..][..self.width]
     }
 }
 
-impl Blocks<'_, u64> {
-    fn tallies(self) -> CalcResult<Tallies> {
-        let tally = |(key, counts): (u32, &[u64])| {
+impl DenseTable<'_, u64> {
+    fn into_accumulators(self) -> CalcResult<Accumulators> {
+        let accumulator = |(key, counts): (u32, &[u64])| {
             self.work.consume(counts.len())?;
-            Ok((key, Tally::Counts(counts.to_vec())))
+            Ok((key, Accumulator::Counts(counts.to_vec())))
         };
-        self.keys.iter().copied().zip(self.cells.chunks(self.width.max(1))).map(tally).collect()
+        self.keys.iter().copied().zip(self.cells.chunks(self.width.max(1))).map(accumulator).collect()
     }
 
-    /// Why there was no place for a key.
-    fn refused<R>(&self) -> CalcResult<R> {
+    /// The error for a failed allocation: cancelled, or over the memory limit.
+    fn allocation_error<R>(&self) -> CalcResult<R> {
         self.work.check()?;
         Err(limits::too_much_memory())
     }
 }
 
-/// Counts that may be held: [`limits::numbers_fit`].
-const COUNTS: usize = limits::HELD_BYTES / size_of::<u64>();
-/// Cells that are made room for where most may stay empty: 4 MiB.
-const CELLS: usize = 1 << 20;
+/// Maximum number of counts, see [`limits::numbers_fit`].
+const MAX_COUNTS: usize = limits::HELD_BYTES / size_of::<u64>();
+/// Maximum number of cells where most may stay empty: 4 MiB.
+const MAX_SPARSE_CELLS: usize = 1 << 20;
 
-/// How many rows fall into each bucket.
-pub(super) fn events(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+/// Counts the rows that `counts` accepts, by value and bucket.
+pub(super) fn count_events(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     width: usize,
     work: &WorkBudget<'_>,
-    counts: impl Fn(&Row) -> bool,
-) -> CalcResult<Tallies> {
-    let mut blocks = Blocks::new(width, COUNTS, work);
-    let mut fits = true;
-    each(rows, slots, work, |row| {
+    counts: impl Fn(&CountedRow) -> bool,
+) -> CalcResult<Accumulators> {
+    let mut blocks = DenseTable::new(width, MAX_COUNTS, work);
+    let mut is_within_limit = true;
+    for_each_row(rows, mapping, work, |row| {
         if counts(&row) {
-            match blocks.place(row.key) {
-                Some(place) => {
-                    if let Some(count) = blocks.block(place).get_mut(row.slot.from as usize) {
+            match blocks.block_index(row.value_code) {
+                Some(index) => {
+                    if let Some(count) = blocks.block(index).get_mut(row.span.from as usize) {
                         *count += 1;
                     }
                 }
-                None => fits = false,
+                None => is_within_limit = false,
             }
         }
     })?;
-    if fits { blocks.tallies() } else { blocks.refused() }
+    if is_within_limit { blocks.into_accumulators() } else { blocks.allocation_error() }
 }
 
-/// How many rows fall into each bucket, of a question that counts each of them.
-pub(super) fn all_events(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+/// Counts all rows, by value and bucket.
+pub(super) fn count_all_events(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     width: usize,
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
-    let plain = slots.is_here() && slots.bounds.0 <= slots.bounds.1;
-    match if plain { arrays(rows, slots, width, work)? } else { None } {
-        Some(tallies) => Ok(tallies),
-        None => events(rows, slots, width, work, |_| true),
+) -> CalcResult<Accumulators> {
+    let is_one_to_one = mapping.is_one_to_one() && mapping.bounds.0 <= mapping.bounds.1;
+    match if is_one_to_one { count_single_values(rows, mapping, width, work)? } else { None } {
+        Some(accumulators) => Ok(accumulators),
+        None => count_events(rows, mapping, width, work, |_| true),
     }
 }
 
-/// The same where each row has one key and one bucket. Rows that do not count are counted too, behind the last bucket.
-/// None where it is not so, and where the values of those rows take too much room.
-fn arrays(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+/// Fast path of [`all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra bucket behind
+/// the last one. `None` if the rows are not of this kind, or if their values need too many cells.
+fn count_single_values(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     width: usize,
     work: &WorkBudget<'_>,
-) -> CalcResult<Option<Tallies>> {
-    let mut blocks = Blocks::<u64>::new(width + 1, COUNTS, work);
-    let bucketing = Bucketing::new(slots.buckets, slots.bounds, width);
+) -> CalcResult<Option<Accumulators>> {
+    let mut blocks = DenseTable::<u64>::new(width + 1, MAX_COUNTS, work);
+    let bucket_lookup = BucketLookup::new(mapping.buckets, mapping.bounds, width);
     for (run, mask, layers) in &rows.list {
         let [layer] = layers else { return Ok(None) };
         if layer.mask != Mask::Every {
@@ -155,78 +156,83 @@ fn arrays(
             if passes.is_some_and(|passes| !passes[row]) {
                 continue;
             }
-            let Some(place) = blocks.place(layer.codes.of(row)) else {
+            let Some(index) = blocks.block_index(layer.codes.code_of(row)) else {
                 work.check()?;
                 return Ok(None);
             };
-            let bucket = bucketing.of(*time);
-            blocks.block(place)[bucket] += 1;
+            let bucket = bucket_lookup.bucket_of(*time);
+            blocks.block(index)[bucket] += 1;
         }
     }
-    // A key that no row in the range has is not known.
+    // A value without a row in the range has no accumulator.
     let counted = |(key, block): (u32, &[u64])| {
         let counts = &block[..width];
         if counts.iter().all(|count| *count == 0) {
             return None;
         }
-        Some(work.consume(width).map(|()| (key, Tally::Counts(counts.to_vec()))))
+        Some(work.consume(width).map(|()| (key, Accumulator::Counts(counts.to_vec()))))
     };
     let counted = blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted);
     counted.collect::<CalcResult<_>>().map(Some)
 }
 
-/// How many actors are seen in each bucket; with `first` an actor counts in the first of its buckets only.
-pub(super) fn actors(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
-    (width, first): (usize, bool),
+/// Counts distinct actors by value and bucket. With `first`, an actor counts only in its first bucket.
+pub(super) fn count_actors(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    (width, first_bucket_only): (usize, bool),
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
+) -> CalcResult<Accumulators> {
     match rows.list.as_slice() {
-        // The rows of a run come by actor and time, so that nothing has to be remembered but the newest of a key.
-        [(.., [_])] => actors_of_run(rows, slots, (width, first), work),
-        _ => sorted_actors(rows, slots, (width, first), work),
+        // Rows of a run are sorted by actor and time, so only the last actor of each value must be remembered.
+        [(.., [_])] => count_actors_of_run(rows, mapping, (width, first_bucket_only), work),
+        _ => count_actors_by_sorting(rows, mapping, (width, first_bucket_only), work),
     }
 }
 
-fn actors_of_run(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
-    (width, first): (usize, bool),
+fn count_actors_of_run(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    (width, first_bucket_only): (usize, bool),
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
-    // What is added in the one bucket is taken away behind the last: counts are sums of these.
-    let mut steps = Blocks::<u64>::new(width + 1, COUNTS, work);
-    let mut newest: Vec<(u32, Slot)> = Vec::new();
-    let (mut fits, mut ordered) = (true, true);
-    each(rows, slots, work, |Row { key, actor, slot: Slot { from, until }, .. }| {
-        let Some(place) = steps.place(key) else {
-            fits = false;
-            return;
-        };
-        if newest.len() <= place {
-            newest.push((MISSING, Slot { from: 0, until: 0 }));
-        }
-        let (before, done) = newest[place];
-        let again = before == actor;
-        ordered &= !again || done.from <= from;
-        if again && (first || until <= done.until) {
-            return;
-        }
-        let start = if again { from.max(done.until) } else { from };
-        let end = if first { start + 1 } else { until };
-        newest[place] = (actor, Slot { from, until: end });
-        let block = steps.block(place);
-        let (start, end) = ((start as usize).min(width), (end as usize).min(width));
-        block[start] = block[start].wrapping_add(1);
-        block[end] = block[end].wrapping_sub(1);
-    })?;
-    if !fits {
-        return steps.refused();
+) -> CalcResult<Accumulators> {
+    // Difference array: +1 at the first bucket of a span, -1 behind its last. Counts are the running sums.
+    let mut differences = DenseTable::<u64>::new(width + 1, MAX_COUNTS, work);
+    let mut last_of_value: Vec<(u32, BucketSpan)> = Vec::new();
+    let (mut is_within_limit, mut ordered) = (true, true);
+    for_each_row(
+        rows,
+        mapping,
+        work,
+        |CountedRow { value_code, actor, span: BucketSpan { from, until }, .. }| {
+            let Some(index) = differences.block_index(value_code) else {
+                is_within_limit = false;
+                return;
+            };
+            if last_of_value.len() <= index {
+                last_of_value.push((MISSING, BucketSpan { from: 0, until: 0 }));
+            }
+            let (before, done) = last_of_value[index];
+            let same_actor = before == actor;
+            ordered &= !same_actor || done.from <= from;
+            if same_actor && (first_bucket_only || until <= done.until) {
+                return;
+            }
+            let start = if same_actor { from.max(done.until) } else { from };
+            let end = if first_bucket_only { start + 1 } else { until };
+            last_of_value[index] = (actor, BucketSpan { from, until: end });
+            let block = differences.block(index);
+            let (start, end) = ((start as usize).min(width), (end as usize).min(width));
+            block[start] = block[start].wrapping_add(1);
+            block[end] = block[end].wrapping_sub(1);
+        },
+    )?;
+    if !is_within_limit {
+        return differences.allocation_error();
     }
-    // Where a clock change shows midnight twice, days do not ascend with time.
+    // Days do not ascend with time where a clock change repeats midnight.
     if !ordered {
-        return sorted_actors(rows, slots, (width, first), work);
+        return count_actors_by_sorting(rows, mapping, (width, first_bucket_only), work);
     }
     let counts = |(key, block): (u32, &[u64])| {
         work.consume(width)?;
@@ -234,101 +240,115 @@ fn actors_of_run(
             *sum = sum.wrapping_add(*step);
             Some(*sum)
         };
-        Ok((key, Tally::Counts(block[..width].iter().scan(0, sum).collect())))
+        Ok((key, Accumulator::Counts(block[..width].iter().scan(0, sum).collect())))
     };
-    steps.keys.iter().copied().zip(steps.cells.chunks(width + 1)).map(counts).collect()
+    differences.keys.iter().copied().zip(differences.cells.chunks(width + 1)).map(counts).collect()
 }
 
-fn sorted_actors(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
-    (width, first): (usize, bool),
+fn count_actors_by_sorting(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    (width, first_bucket_only): (usize, bool),
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
-    let mut places: Vec<(u32, u32, Slot)> = Vec::new();
-    each(rows, slots, work, |row| {
-        let place = (row.key, row.actor, row.slot);
-        if places.last() != Some(&place) {
-            places.push(place);
+) -> CalcResult<Accumulators> {
+    let mut places: Vec<(u32, u32, BucketSpan)> = Vec::new();
+    for_each_row(rows, mapping, work, |row| {
+        let index = (row.value_code, row.actor, row.span);
+        if places.last() != Some(&index) {
+            places.push(index);
         }
     })?;
-    // Each run is in order of its actors already: a stable sort merges what is in order.
+    // Each run is sorted by actor already; the stable sort merges the runs.
     places.sort();
-    let mut blocks = Blocks::<u64>::new(width, COUNTS, work);
-    for of_one in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
-        work.consume(of_one.len())?;
-        let Some((key, ..)) = of_one.first() else { continue };
-        let Some(place) = blocks.place(*key) else { return blocks.refused() };
-        count_one(of_one.iter().map(|(.., slot)| *slot), first, blocks.block(place));
+    let mut blocks = DenseTable::<u64>::new(width, MAX_COUNTS, work);
+    for actor_rows in places.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
+        work.consume(actor_rows.len())?;
+        let Some((key, ..)) = actor_rows.first() else { continue };
+        let Some(index) = blocks.block_index(*key) else { return blocks.allocation_error() };
+        count_spans(actor_rows.iter().map(|(.., span)| *span), first_bucket_only, blocks.block(index));
     }
-    blocks.tallies()
+    blocks.into_accumulators()
 }
 
-/// Numbers by key and bucket.
-struct Gathered<'w> {
+/// States of a statistic by value and bucket.
+struct StatisticTable<'w> {
     statistic: Statistic,
-    /// By key and bucket one more than the place of its numbers, 0 for none.
-    blocks: Blocks<'w, u32>,
-    /// Where there is no room for all buckets of a key: those of it that have numbers.
+    /// By value and bucket: the index of its state plus 1, or 0 for none.
+    blocks: DenseTable<'w, u32>,
+    /// Indexes of states for values without a block.
     sparse: HashMap<(u32, u32), usize>,
-    numbers: Vec<((u32, u32), Numbers)>,
-    /// Keys without any number.
-    bare: HashSet<u32>,
+    numbers: Vec<((u32, u32), StatisticState)>,
+    /// Values without numbers.
+    without_numbers: HashSet<u32>,
 }
 
-impl Gathered<'_> {
-    /// Adds a number; a key without any number is known all the same.
+impl StatisticTable<'_> {
+    /// Adds a number. A value without numbers gets an empty accumulator.
     #[inline]
-    fn add(&mut self, key: u32, bucket: u32, number: Option<f64>) {
+    fn add(&mut self, value_code: u32, bucket: u32, number: Option<f64>) {
         let Some(number) = number else {
-            self.bare.insert(key);
+            self.without_numbers.insert(value_code);
             return;
         };
         let next = self.numbers.len();
-        let place = match self.blocks.place(key) {
-            Some(place) => {
-                let Some(cell) = self.blocks.block(place).get_mut(bucket as usize) else { return };
+        let index = match self.blocks.block_index(value_code) {
+            Some(index) => {
+                let Some(cell) = self.blocks.block(index).get_mut(bucket as usize) else { return };
                 if *cell == 0 {
                     *cell = u32::try_from(next + 1).unwrap_or(0);
                 }
                 (*cell as usize).saturating_sub(1)
             }
-            None => *self.sparse.entry((key, bucket)).or_insert(next),
+            None => *self.sparse.entry((value_code, bucket)).or_insert(next),
         };
-        if place == next {
-            self.numbers.push(((key, bucket), Numbers::new(self.statistic)));
+        if index == next {
+            self.numbers.push(((value_code, bucket), StatisticState::new(self.statistic)));
         }
-        self.numbers[place].1.push(number);
+        self.numbers[index].1.push(number);
     }
 
-    fn tallies(self) -> Tallies {
-        let mut tallies: Tallies =
-            self.bare.into_iter().map(|key| (key, Tally::Numbers(HashMap::new()))).collect();
-        for ((key, bucket), numbers) in self.numbers {
-            let tally = tallies.entry(key).or_insert_with(|| Tally::Numbers(HashMap::new()));
-            if let Tally::Numbers(buckets) = tally {
+    fn into_accumulators(self) -> Accumulators {
+        let mut accumulators: Accumulators = self
+            .without_numbers
+            .into_iter()
+            .map(|key| (key, Accumulator::Statistics(HashMap::new())))
+            .collect();
+        for ((value_code, bucket), numbers) in self.numbers {
+            let accumulator =
+                accumulators.entry(value_code).or_insert_with(|| Accumulator::Statistics(HashMap::new()));
+            if let Accumulator::Statistics(buckets) = accumulator {
                 buckets.insert(bucket, numbers);
             }
         }
-        tallies
+        accumulators
     }
 }
 
-/// The numbers that a column has in the rows of each bucket.
-pub(super) fn numbers(
-    rows: &Rows<'_>,
-    slots: &Slots<'_>,
+/// Aggregates the numbers of a column by value and bucket.
+pub(super) fn aggregate_numbers(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
     width: usize,
     (statistic, key): (Statistic, &ColumnRef),
     work: &WorkBudget<'_>,
-) -> CalcResult<Tallies> {
-    let columns = rows.list.iter().map(|(run, ..)| Coded::new(run.column(key), number_of, work));
+) -> CalcResult<Accumulators> {
+    let columns = rows.list.iter().map(|(run, ..)| DecodedColumn::new(run.column(key), number_of, work));
     let columns: Vec<_> = columns.collect::<CalcResult<_>>()?;
-    let (sparse, numbers, bare) = (HashMap::new(), Vec::new(), HashSet::new());
-    let mut gathered = Gathered { statistic, blocks: Blocks::new(width, CELLS, work), sparse, numbers, bare };
-    each(rows, slots, work, |row| {
-        let (place, at) = row.at;
-        gathered.add(row.key, row.slot.from, columns.get(place).and_then(|column| column.of(at)));
+    let (sparse, numbers, without_numbers) = (HashMap::new(), Vec::new(), HashSet::new());
+    let mut gathered = StatisticTable {
+        statistic,
+        blocks: DenseTable::new(width, MAX_SPARSE_CELLS, work),
+        sparse,
+        numbers,
+        without_numbers,
+    };
+    for_each_row(rows, mapping, work, |row| {
+        let (run_index, row_index) = row.position;
+        gathered.add(
+            row.value_code,
+            row.span.from,
+            columns.get(run_index).and_then(|column| column.get(row_index)),
+        );
     })?;
-    Ok(gathered.tallies())
+    Ok(gathered.into_accumulators())
 }

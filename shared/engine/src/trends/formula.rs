@@ -1,20 +1,20 @@
-//! Formulas over the series of a trend: arithmetic as Python has it, with a letter for each series.
+//! Formulas over the series of a trend: arithmetic with Python's semantics, with one letter per series.
 //!
-//! Must stay true: whatever the numbers are, the result is one: dividing by zero gives 0, and so does what no number
-//! can hold. A formula is kept as a program for a stack, so that neither counting nor dropping one takes recursion.
+//! Must stay true: the result is always a finite number. Division by zero and overflow give 0. A formula is compiled to a
+//! program for a stack machine, so neither evaluating nor dropping it recurses.
 
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 
-/// A formula that can be calculated.
+/// A parsed formula.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
     text: String,
-    program: Vec<Step>,
+    program: Vec<Instruction>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Step {
+enum Instruction {
     Number(f64),
     /// The series with this index.
     Series(usize),
@@ -42,12 +42,12 @@ enum Token<'a> {
 }
 
 impl Formula {
-    /// Reads a formula over so many series, the first of which is `a`, in either case. `attr` is the field to blame.
+    /// Parses a formula over `series` series, named by case-insensitive letters from `a` on. Errors name the field `attr`.
     pub fn parse(text: &str, series: usize, attr: &str) -> CalcResult<Self> {
         if text.len() > limits::FORMULA_BYTES {
             return Err(limits::too_long(attr, "formula", limits::FORMULA_BYTES));
         }
-        let mut parser = Parser { tokens: tokens(text, attr)?, next: 0, series, attr, program: Vec::new() };
+        let mut parser = Parser { tokens: tokenize(text, attr)?, next: 0, series, attr, program: Vec::new() };
         parser.sum(0)?;
         match parser.peek() {
             None => Ok(Self { text: text.to_owned(), program: parser.program }),
@@ -60,28 +60,28 @@ impl Formula {
         &self.text
     }
 
-    /// Calculates it; `series` gives the value of the series with an index.
-    pub fn at(&self, series: impl Fn(usize) -> f64) -> f64 {
+    /// Evaluates the formula; `series` returns the value of the series with an index.
+    pub fn evaluate(&self, series: impl Fn(usize) -> f64) -> f64 {
         let mut stack: Vec<f64> = Vec::new();
-        for step in &self.program {
-            let value = match step {
-                Step::Number(number) => *number,
-                Step::Series(index) => series(*index),
-                Step::Negate => -stack.pop().unwrap_or(0.0),
-                Step::Apply(operator) => {
+        for instruction in &self.program {
+            let value = match instruction {
+                Instruction::Number(number) => *number,
+                Instruction::Series(index) => series(*index),
+                Instruction::Negate => -stack.pop().unwrap_or(0.0),
+                Instruction::Apply(operator) => {
                     let right = stack.pop().unwrap_or(0.0);
-                    operator.of(stack.pop().unwrap_or(0.0), right)
+                    operator.apply(stack.pop().unwrap_or(0.0), right)
                 }
             };
             stack.push(if value.is_finite() { value } else { 0.0 });
         }
-        // Minus zero is an answer that nobody asked for.
+        // Turns minus zero into zero.
         stack.pop().unwrap_or(0.0) + 0.0
     }
 }
 
 impl Operator {
-    fn of(self, left: f64, right: f64) -> f64 {
+    fn apply(self, left: f64, right: f64) -> f64 {
         match self {
             Self::Add => left + right,
             Self::Subtract => left - right,
@@ -103,9 +103,8 @@ impl Operator {
     }
 }
 
-/// Words, numbers and signs. Characters that mean nothing in a formula are passed over, unless that would make one
-/// word of two.
-fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
+/// Tokenizes a formula. Meaningless characters are skipped, unless that would join two words into one.
+fn tokenize<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -114,9 +113,9 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
             b'0'..=b'9' | b'.' => {
                 let length = number_length(&bytes[at..]);
                 let number = text[at..at + length].parse().ok().filter(|number: &f64| number.is_finite());
-                let wrong =
+                let invalid =
                     || CalcError::invalid(attr, format!("{} is not a number.", &text[at..at + length]));
-                tokens.push(Token::Number(number.ok_or_else(wrong)?));
+                tokens.push(Token::Number(number.ok_or_else(invalid)?));
                 length
             }
             b'a'..=b'z' | b'A'..=b'Z' => {
@@ -133,14 +132,14 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
                 return Err(CalcError::invalid(attr, detail));
             }
             _ => {
-                tokens.extend(sign(byte));
+                tokens.extend(parse_sign(byte));
                 1
             }
         };
         at += length;
-        // Bytes up to the next one that means something.
+        // Skips to the next meaningful byte.
         let start = at;
-        while bytes.get(at).is_some_and(|byte| !means_something(*byte)) {
+        while bytes.get(at).is_some_and(|byte| !is_meaningful(*byte)) {
             at += 1;
         }
         let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
@@ -153,7 +152,7 @@ fn tokens<'a>(text: &'a str, attr: &str) -> CalcResult<Vec<Token<'a>>> {
     Ok(tokens)
 }
 
-fn sign(byte: u8) -> Option<Token<'static>> {
+fn parse_sign(byte: u8) -> Option<Token<'static>> {
     Some(match byte {
         b'+' => Token::Operator(Operator::Add),
         b'-' => Token::Operator(Operator::Subtract),
@@ -166,11 +165,11 @@ fn sign(byte: u8) -> Option<Token<'static>> {
     })
 }
 
-fn means_something(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || sign(byte).is_some()
+fn is_meaningful(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'^') || parse_sign(byte).is_some()
 }
 
-/// Bytes of the number that a text begins with: digits, a fraction, an exponent.
+/// Length of the number at the beginning of a text: digits, fraction, exponent.
 fn number_length(bytes: &[u8]) -> usize {
     let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut length = digits(0);
@@ -193,14 +192,14 @@ struct Parser<'a> {
     next: usize,
     series: usize,
     attr: &'a str,
-    program: Vec<Step>,
+    program: Vec<Instruction>,
 }
 
 impl Parser<'_> {
     fn peek(&self) -> Option<Token<'static>> {
         self.tokens.get(self.next).map(|token| match token {
             Token::Number(number) => Token::Number(*number),
-            // Only its being a name is looked at.
+            // Callers only compare the kind of token.
             Token::Name(_) => Token::Name(""),
             Token::Operator(operator) => Token::Operator(*operator),
             Token::Open => Token::Open,
@@ -208,8 +207,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Takes one of these operators, if it comes next.
-    fn operator(&mut self, of: &[Operator]) -> Option<Operator> {
+    /// Consumes the next token if it is one of these operators.
+    fn consume_operator(&mut self, of: &[Operator]) -> Option<Operator> {
         match self.tokens.get(self.next) {
             Some(Token::Operator(operator)) if of.contains(operator) => {
                 self.next += 1;
@@ -221,44 +220,46 @@ impl Parser<'_> {
 
     fn sum(&mut self, depth: usize) -> CalcResult<()> {
         self.product(depth)?;
-        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+        while let Some(operator) = self.consume_operator(&[Operator::Add, Operator::Subtract]) {
             self.product(depth)?;
-            self.program.push(Step::Apply(operator));
+            self.program.push(Instruction::Apply(operator));
         }
         Ok(())
     }
 
     fn product(&mut self, depth: usize) -> CalcResult<()> {
         self.signed(depth)?;
-        while let Some(operator) = self.operator(&[Operator::Multiply, Operator::Divide, Operator::Modulo]) {
+        while let Some(operator) =
+            self.consume_operator(&[Operator::Multiply, Operator::Divide, Operator::Modulo])
+        {
             self.signed(depth)?;
-            self.program.push(Step::Apply(operator));
+            self.program.push(Instruction::Apply(operator));
         }
         Ok(())
     }
 
-    /// Signs bind less than a power: `-2 ** 2` is -4.
+    /// Signs bind weaker than powers: `-2 ** 2` is -4.
     fn signed(&mut self, depth: usize) -> CalcResult<()> {
         let mut negated = false;
-        while let Some(operator) = self.operator(&[Operator::Add, Operator::Subtract]) {
+        while let Some(operator) = self.consume_operator(&[Operator::Add, Operator::Subtract]) {
             negated ^= operator == Operator::Subtract;
         }
         self.power(depth)?;
         if negated {
-            self.program.push(Step::Negate);
+            self.program.push(Instruction::Negate);
         }
         Ok(())
     }
 
-    /// Powers group from the right, and their exponent may have a sign.
+    /// Powers are right-associative, and the exponent may have a sign.
     fn power(&mut self, depth: usize) -> CalcResult<()> {
         if depth > limits::FORMULA_DEPTH {
             return Err(limits::too_many(self.attr, "levels in a formula", limits::FORMULA_DEPTH));
         }
         self.atom(depth)?;
-        if self.operator(&[Operator::Power]).is_some() {
+        if self.consume_operator(&[Operator::Power]).is_some() {
             self.signed(depth + 1)?;
-            self.program.push(Step::Apply(Operator::Power));
+            self.program.push(Instruction::Apply(Operator::Power));
         }
         Ok(())
     }
@@ -267,7 +268,7 @@ impl Parser<'_> {
         let token = self.tokens.get(self.next).cloned();
         self.next += 1;
         match token {
-            Some(Token::Number(number)) => self.program.push(Step::Number(number)),
+            Some(Token::Number(number)) => self.program.push(Instruction::Number(number)),
             Some(Token::Name(name)) => {
                 let step = self.name(name)?;
                 self.program.push(step);
@@ -287,7 +288,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn name(&self, name: &str) -> CalcResult<Step> {
+    fn name(&self, name: &str) -> CalcResult<Instruction> {
         let shown = name.to_ascii_uppercase();
         if self.peek() == Some(Token::Open) {
             let detail = format!("A formula knows arithmetic between series only, no function {shown}().");
@@ -298,7 +299,7 @@ impl Parser<'_> {
             _ => None,
         };
         match letter {
-            Some(index) if index < self.series => Ok(Step::Series(index)),
+            Some(index) if index < self.series => Ok(Instruction::Series(index)),
             _ => {
                 Err(CalcError::invalid(self.attr, format!("The formula names {shown}, which is no series.")))
             }

@@ -1,22 +1,25 @@
-//! Trends: how many events or people, over time or in all.
+//! Trends: counts and statistics of events, per time bucket or over the whole range.
 //!
-//! Must stay true: every bucket of the range is in the answer; a person counts once in a bucket (once in all for a
-//! total, in the first bucket only for a running sum), whatever runs its events lie in.
+//! [`CompiledTrend`] holds the compiled query. `partial` aggregates one partition into a [`PartialResult`], partial results
+//! merge in any order, and `finish` builds the result's series.
+//!
+//! Must stay true: the result has every bucket of the range. A person counts once per bucket (once in total for a total,
+//! only in the first bucket for a running sum), no matter which runs hold its events.
 
+mod breakdown_values;
+mod bucket_mapping;
 mod compose;
-mod count;
-mod counter;
 mod dense;
 mod formula;
-mod keys;
-mod numbers;
+mod partial_result;
 mod people;
-mod point;
 mod result;
 mod rows;
-mod slot;
-mod state;
-mod texts;
+mod series_counter;
+mod statistics;
+mod text_counts;
+mod trend_point;
+mod unsplit;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
@@ -29,38 +32,38 @@ use crate::error::CalcResult;
 use crate::filter::{Mask, Predicate};
 use crate::limits;
 use crate::plan::{Answer, Compiler, ProjectContext, common_filter};
-use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, Who};
+use crate::query::{BreakdownBy, Display, Math, NamedFormula, Query, TrendsQuery, UniqueBy};
 use crate::repartition::ActorKind;
 use crate::scan::{Micros, Partition, Run};
 use crate::work::WorkBudget;
-use count::{Counted, Per};
-use counter::{Counter, Rows};
+use breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, TrendBreakdown};
+use bucket_mapping::Period;
 pub use formula::Formula;
-use keys::{Key, Keys, Layer, Split};
-pub use point::TrendPoint;
-pub(crate) use point::point;
-use slot::Period;
-pub(crate) use state::Sum;
-use state::Tally;
+use partial_result::Accumulator;
+pub(crate) use partial_result::PartialResult;
+use series_counter::{SeriesCounter, SeriesRows};
+pub use trend_point::TrendPoint;
+pub(crate) use trend_point::parse_point;
+use unsplit::{CountOnce, UnsplitRows};
 
-/// A trend made ready.
+/// A trends query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
-pub(crate) struct Trend {
+pub(crate) struct CompiledTrend {
     query: TrendsQuery,
     project_id: String,
     definitions: Definitions,
-    /// The current one, and the one it is compared with.
+    /// The current period, then the comparison period if there is one.
     periods: Vec<Period>,
     shared: Predicate,
-    split: Split,
-    /// For each series the kind of partitions that it is counted on.
-    actors: Vec<ActorKind>,
-    /// None for an action that does not exist.
-    counters: Vec<Option<Counter>>,
+    breakdown: TrendBreakdown,
+    /// By series: the kind of partitions that it is counted on.
+    actor_kinds: Vec<ActorKind>,
+    /// By series; `None` if its action does not exist.
+    counters: Vec<Option<SeriesCounter>>,
     formulas: Vec<NamedFormula>,
 }
 
-impl Trend {
+impl CompiledTrend {
     pub(crate) fn new(
         query: &TrendsQuery,
         project: &ProjectContext,
@@ -73,104 +76,120 @@ impl Trend {
             .series
             .iter()
             .map(|series| {
-                let math = effective(&series.math, query);
+                let math = simplify_math(&series.math, query);
                 for period in &periods {
-                    let first = period.slots(&math).bounds.0.min(period.whole().bounds.0);
+                    let first = period.bucket_mapping(&math).bounds.0.min(period.whole_range().bounds.0);
                     let from = if math == Math::FirstTime { Micros::MIN } else { first };
-                    compiler.extend_time_range(from, period.whole().bounds.1);
+                    compiler.extend_time_range(from, period.whole_range().bounds.1);
                 }
-                if let Some(actors) = actors_of(&math, project) {
+                if let Some(actors) = required_actor_kind(&math, project) {
                     compiler.add_actor_kind(actors);
                 }
-                Counter::new(series, math, compiler)
+                SeriesCounter::new(series, math, compiler)
             })
             .collect::<CalcResult<Vec<_>>>()?;
-        // What counts events is counted on any one kind of partitions, once.
+        // Event counts do not depend on the kind of partitions: they use the first kind, once.
         let events_on = compiler.actors.first().copied().unwrap_or_default();
-        let actors = query.series.iter();
-        let actors = actors.map(|series| actors_of(&series.math, project).unwrap_or(events_on)).collect();
-        let split = split(query, compiler)?;
+        let actor_kinds = query.series.iter();
+        let actor_kinds = actor_kinds
+            .map(|series| required_actor_kind(&series.math, project).unwrap_or(events_on))
+            .collect();
+        let breakdown = compile_breakdown(query, compiler)?;
         let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
         let (query, formulas) = (query.clone(), query.formulas.clone());
-        Ok(Self { query, project_id, definitions, periods, shared, split, actors, counters, formulas })
+        Ok(Self {
+            query,
+            project_id,
+            definitions,
+            periods,
+            shared,
+            breakdown,
+            actor_kinds,
+            counters,
+            formulas,
+        })
     }
 
-    /// The kind of actors that a series is counted on.
-    pub(crate) fn actors(&self, series: usize) -> ActorKind {
-        self.actors.get(series).copied().unwrap_or_default()
+    /// The kind of partitions that a series is counted on.
+    pub(crate) fn actor_kind(&self, series: usize) -> ActorKind {
+        self.actor_kinds.get(series).copied().unwrap_or_default()
     }
 
-    /// Where the tallies of a series in a period are kept.
-    fn channel(&self, period: usize, series: usize) -> usize {
+    /// Index of a series in a period, as a key of [`PartialResult`].
+    fn period_series(&self, period: usize, series: usize) -> usize {
         period * self.counters.len() + series
     }
 
-    /// Whether a running sum takes everybody once.
-    fn counts_once(&self, math: &Math) -> bool {
+    /// Whether an actor counts only in its first bucket: for distinct counts shown as a running sum.
+    fn counts_first_bucket_only(&self, math: &Math) -> bool {
         self.query.display == Display::ActionsLineGraphCumulative
-            && matches!(math, Math::Unique(Who::Actor | Who::Group(_)))
+            && matches!(math, Math::Unique(UniqueBy::Actor | UniqueBy::Group(_)))
     }
 
-    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Sum> {
-        if let Some(sum) = self.text_counts(partition, work)? {
-            return if sum.burst { Err(limits::too_much_memory()) } else { Ok(sum) };
+    pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PartialResult> {
+        if let Some(result) = self.count_by_text(partition, work)? {
+            return if result.over_budget { Err(limits::too_much_memory()) } else { Ok(result) };
         }
-        let mut keys = Keys::default();
-        let layers = partition.runs.iter().map(|run| keys.layers(&self.split, run, work));
-        let layers: Vec<Vec<Layer>> = layers.collect::<CalcResult<_>>()?;
+        let mut values = BreakdownValues::default();
+        let layers = partition.runs.iter().map(|run| values.layers(&self.breakdown, run, work));
+        let layers: Vec<Vec<BreakdownLayer>> = layers.collect::<CalcResult<_>>()?;
         let shared = self.shared_masks(partition, work)?;
-        let mut sum = Sum::default();
+        let mut result = PartialResult::default();
         for (series, counter) in self.counters.iter().enumerate() {
             let Some(counter) = counter else { continue };
-            if self.actors(series) != partition.counted {
+            if self.actor_kind(series) != partition.counted {
                 continue;
             }
-            let rows = self.rows_of(counter, partition, (&shared, &layers), work)?;
+            let rows = self.series_rows(counter, partition, (&shared, &layers), work)?;
             for (index, period) in self.periods.iter().enumerate() {
                 if period.width() == 0 {
                     continue;
                 }
                 work.check()?;
-                let channel = self.channel(index, series);
-                match self.plain(counter, period, &rows) {
-                    Some(counts) => sum.add(channel, Key::Whole, Tally::Counts(counts)),
+                let period_series = self.period_series(index, series);
+                match self.count_unsplit(counter, period, &rows) {
+                    Some(counts) => {
+                        result.add(period_series, BreakdownValue::NoBreakdown, Accumulator::Counts(counts))
+                    }
                     None => {
-                        let once = self.counts_once(&counter.math);
-                        let slots = period.slots(&counter.math);
-                        for (code, tally) in counter.tallies(&rows, &slots, (period.width(), once), work)? {
-                            if let Some(key) = keys.keys.get(code as usize) {
-                                sum.add(channel, key.clone(), tally);
+                        let first_bucket_only = self.counts_first_bucket_only(&counter.math);
+                        let mapping = period.bucket_mapping(&counter.math);
+                        for (code, accumulator) in
+                            counter.aggregate(&rows, &mapping, (period.width(), first_bucket_only), work)?
+                        {
+                            if let Some(value) = values.list.get(code as usize) {
+                                result.add(period_series, value.clone(), accumulator);
                             }
                         }
                     }
                 }
             }
         }
-        if sum.burst { Err(limits::too_much_memory()) } else { Ok(sum) }
+        if result.over_budget { Err(limits::too_much_memory()) } else { Ok(result) }
     }
 
-    /// The rows of each run that pass the filters of the whole question.
+    /// The rows of each run that pass the query's common filters.
     fn shared_masks(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Mask>> {
         partition.runs.iter().map(|run| self.shared.mask(run, work)).collect()
     }
 
-    /// The rows of a series.
-    fn rows_of<'a>(
+    /// The rows of a series with their breakdown layers.
+    fn series_rows<'a>(
         &self,
-        counter: &Counter,
+        counter: &SeriesCounter,
         partition: &'a Partition,
-        (shared, layers): (&[Mask], &'a [Vec<Layer>]),
+        (shared, layers): (&[Mask], &'a [Vec<BreakdownLayer>]),
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Rows<'a>> {
-        let masks = self.masks(counter, partition, shared, work)?;
+    ) -> CalcResult<SeriesRows<'a>> {
+        let masks = self.series_masks(counter, partition, shared, work)?;
         let row = |(run, mask): (usize, Mask)| (&partition.runs[run], mask, layers[run].as_slice());
-        Ok(Rows { list: masks.into_iter().map(row).collect(), actors: partition.actors.len() })
+        Ok(SeriesRows { list: masks.into_iter().map(row).collect(), actors: partition.actors.len() })
     }
 
-    /// The runs of a series, by their place in the partition, and which of their rows count.
-    fn masks(
+    /// The runs with rows of a series: index in the partition, and the rows that pass its filters.
+    fn series_masks(
         &self,
-        counter: &Counter,
+        counter: &SeriesCounter,
         partition: &Partition,
         shared: &[Mask],
         work: &WorkBudget<'_>,
@@ -182,7 +201,7 @@ impl Trend {
                 Mask::Nothing => Mask::Nothing,
                 shared => counter.matcher.mask(run, work)?.and(shared.clone()),
             };
-            // Where the first event of all matters, those that pass no filter are looked at too.
+            // First-time math also needs the events that pass no filter.
             if mask != Mask::Nothing || counter.math == Math::FirstTime {
                 list.push((index, mask));
             }
@@ -190,43 +209,53 @@ impl Trend {
         Ok(list)
     }
 
-    /// Counts of events or persons that nothing splits, in the fastest loops.
-    fn plain(&self, counter: &Counter, period: &Period, rows: &Rows<'_>) -> Option<Vec<u64>> {
-        if !matches!((&self.split, &counter.math), (Split::Whole, Math::Total | Math::Unique(Who::Actor))) {
+    /// Fast path: counts of events or persons without a breakdown. `None` if the series needs the general path.
+    fn count_unsplit(
+        &self,
+        counter: &SeriesCounter,
+        period: &Period,
+        rows: &SeriesRows<'_>,
+    ) -> Option<Vec<u64>> {
+        if !matches!(
+            (&self.breakdown, &counter.math),
+            (TrendBreakdown::None, Math::Total | Math::Unique(UniqueBy::Actor))
+        ) {
             return None;
         }
-        let slots = period.slots(&counter.math);
+        let mapping = period.bucket_mapping(&counter.math);
         let mut counts = vec![0; period.width()];
         let list: Vec<(&Run, &Mask)> = rows.list.iter().map(|(run, mask, _)| (*run, mask)).collect();
-        let counted = Counted { rows: &list, buckets: slots.buckets, bounds: slots.bounds };
+        let unsplit = UnsplitRows { rows: &list, buckets: mapping.buckets, bounds: mapping.bounds };
         match counter.math {
-            Math::Total => counted.events(&mut counts),
-            _ if self.counts_once(&counter.math) => counted.persons(Per::Person, rows.actors, &mut counts),
-            _ => counted.persons(Per::Bucket, rows.actors, &mut counts),
+            Math::Total => unsplit.count_events(&mut counts),
+            _ if self.counts_first_bucket_only(&counter.math) => {
+                unsplit.count_persons(CountOnce::InRange, rows.actors, &mut counts)
+            }
+            _ => unsplit.count_persons(CountOnce::PerBucket, rows.actors, &mut counts),
         }
         Some(counts)
     }
 
-    pub(crate) fn finish(&self, mut sum: Sum, work: &WorkBudget<'_>) -> CalcResult<Answer> {
+    pub(crate) fn finish(&self, mut result: PartialResult, work: &WorkBudget<'_>) -> CalcResult<Answer> {
         work.check()?;
-        sum.settle();
+        result.consolidate();
         work.check()?;
         let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
-        if sum.burst || !limits::numbers_fit(sum.values(), width) {
+        if result.over_budget || !limits::numbers_fit(result.max_values(), width) {
             return Err(limits::too_much_memory());
         }
-        if sum.tallies.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
+        if result.accumulators.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
-        let (outputs, cut) = self.outputs(sum, work)?;
-        if outputs.len().saturating_mul(width) > limits::ANSWER_POINTS {
+        let (result_rows, cut) = self.result_rows(result, work)?;
+        if result_rows.len().saturating_mul(width) > limits::ANSWER_POINTS {
             return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
         }
-        Ok(Answer { result: result::series(self, &outputs), has_more: Some(cut) })
+        Ok(Answer { result: result::build_series(self, &result_rows), has_more: Some(cut) })
     }
 }
 
-/// The range asked for and the one that it is compared with.
+/// The queried date range and the comparison range.
 fn periods(
     query: &TrendsQuery,
     project: &ProjectContext,
@@ -237,7 +266,7 @@ fn periods(
     let interval = if total { Interval::Day } else { query.common.interval };
     let mut ranges = vec![range];
     if let Some(comparison) = &query.comparison {
-        // A total is rounded by days, what it is compared with by the interval that was asked for.
+        // A total is rounded by days, but its comparison range by the requested interval.
         let rounding = Rounding { interval: query.common.interval, ..Query::trend_rounding(query) };
         let dates = &query.common.dates;
         let current = dates.resolve(rounding, now, project.earliest_event)?;
@@ -245,7 +274,7 @@ fn periods(
     }
     let mut points = 0;
     let period = |range: DateRange| {
-        // One number needs no buckets, so its range may be as long as it likes.
+        // A total has no buckets, so the length of its range is not limited.
         let span = if total { DateRange { from: range.to, ..range } } else { range };
         let buckets = Buckets::new(&span, interval, project.week_start)?;
         points += buckets.len() * query.series.len();
@@ -257,15 +286,15 @@ fn periods(
     ranges.into_iter().map(period).collect()
 }
 
-/// What splits the rows.
-fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> {
+/// Compiles the breakdown.
+fn compile_breakdown(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<TrendBreakdown> {
     use crate::breakdown::BreakdownReader;
     use crate::query::CohortChoice;
     use crate::scan::{ColumnRef, JoinedColumnKey};
     Ok(match query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
-        None => Split::Whole,
-        Some(BreakdownBy::Parts { parts, .. }) => {
-            Split::Texts(BreakdownReader::new(parts, compiler, "breakdown")?)
+        None => TrendBreakdown::None,
+        Some(BreakdownBy::Dimensions { dimensions, .. }) => {
+            TrendBreakdown::Properties(BreakdownReader::new(dimensions, compiler, "breakdown")?)
         }
         Some(BreakdownBy::Cohorts { choices, .. }) => {
             for choice in choices {
@@ -274,28 +303,28 @@ fn split(query: &TrendsQuery, compiler: &mut Compiler<'_>) -> CalcResult<Split> 
                         .require_value(&ColumnRef::Joined(JoinedColumnKey::InCohort(*id)), "breakdown")?;
                 }
             }
-            Split::Cohorts(choices.clone())
+            TrendBreakdown::Cohorts(choices.clone())
         }
     })
 }
 
-/// Over buckets as wide as the days looked back on, looking back is plain counting; of a total too, which is then one
-/// over the whole range.
-fn effective(math: &Math, query: &TrendsQuery) -> Math {
+/// Simplifies the aggregation: where buckets are at least as wide as the rolling window, a rolling count is a plain
+/// distinct count, also for totals.
+fn simplify_math(math: &Math, query: &TrendsQuery) -> Math {
     match (math, query.common.interval) {
-        (Math::Rolling(7, who), Interval::Week | Interval::Month)
-        | (Math::Rolling(30, who), Interval::Month) => Math::Unique(*who),
+        (Math::Rolling(7, unique_by), Interval::Week | Interval::Month)
+        | (Math::Rolling(30, unique_by), Interval::Month) => Math::Unique(*unique_by),
         _ => math.clone(),
     }
 }
 
-/// The kind of actors that make the number; none where distinct ids instead of persons make no other number.
-fn actors_of(math: &Math, project: &ProjectContext) -> Option<ActorKind> {
+/// The kind of actors that the aggregation counts; `None` if the kind does not change the number.
+fn required_actor_kind(math: &Math, project: &ProjectContext) -> Option<ActorKind> {
     match math {
-        Math::Unique(Who::Actor) | Math::Rolling(_, Who::Actor) | Math::PerActor(_) => {
+        Math::Unique(UniqueBy::Actor) | Math::Rolling(_, UniqueBy::Actor) | Math::PerActor(_) => {
             Some(ActorKind::of(project, None))
         }
-        // A person begins once, whatever the project counts.
+        // First-time counts are per person, even if the project aggregates by distinct id.
         Math::FirstTime => Some(ActorKind::Persons),
         Math::Unique(_) | Math::Rolling(..) | Math::Total | Math::Property(..) | Math::Expression(_) => None,
     }

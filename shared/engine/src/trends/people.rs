@@ -1,25 +1,26 @@
-//! The people behind a number of a trend: everybody with an event that counts in the range of the question.
+//! Lists the actors behind a number of a trend: all with a counted event in the query's date range.
 //!
-//! Must stay true: the link of a bucket asks for exactly the time that the bucket counts, so nothing is looked back on here.
+//! Must stay true: the link of a bucket sets the date range to exactly what the bucket counts, including its rolling
+//! window, so there is no rolling window here.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::keys::{Key, Keys, Layer, Split};
-use super::rows::{NULL, edges_of};
-use super::{Trend, TrendPoint};
+use super::breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, TrendBreakdown};
+use super::rows::{NULL, parse_bin_label};
+use super::{CompiledTrend, TrendPoint};
 use crate::dictionary::text_hash;
 use crate::error::CalcResult;
 use crate::join::group_column;
 use crate::people::Matched;
-use crate::query::{BreakdownBy, CohortChoice, Math, Part, Who};
+use crate::query::{BreakdownBy, BreakdownDimension, CohortChoice, Math, UniqueBy};
 use crate::scan::{Partition, Run};
 use crate::text::{numeric, text_of};
 use crate::work::WorkBudget;
 
-impl Trend {
-    /// Who counts into a number, and when, in the order of their ids.
+impl CompiledTrend {
+    /// The actors that a number counts, with the times of the counted events, sorted by id.
     pub(crate) fn people(
         &self,
         partition: &Partition,
@@ -30,23 +31,24 @@ impl Trend {
         else {
             return Ok(Vec::new());
         };
-        if self.actors(point.series) != partition.counted {
+        if self.actor_kind(point.series) != partition.counted {
             return Ok(Vec::new());
         }
-        // Without a value everybody is meant, whatever the value.
-        let all = Split::Whole;
-        let split = if point.value.is_some() { &self.split } else { &all };
-        let mut keys = Keys::default();
-        let layers = partition.runs.iter().map(|run| keys.layers(split, run, work));
-        let layers: Vec<Vec<Layer>> = layers.collect::<CalcResult<_>>()?;
-        let wanted: Vec<bool> = keys.keys.iter().map(|key| self.is_wanted(point, key)).collect();
+        // Without a value the point selects every value.
+        let all = TrendBreakdown::None;
+        let breakdown = if point.value.is_some() { &self.breakdown } else { &all };
+        let mut values = BreakdownValues::default();
+        let layers = partition.runs.iter().map(|run| values.layers(breakdown, run, work));
+        let layers: Vec<Vec<BreakdownLayer>> = layers.collect::<CalcResult<_>>()?;
+        let selected: Vec<bool> = values.list.iter().map(|key| self.selects(point, key)).collect();
         let shared = self.shared_masks(partition, work)?;
-        let rows = self.rows_of(counter, partition, (&shared, &layers), work)?;
+        let rows = self.series_rows(counter, partition, (&shared, &layers), work)?;
         let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
-        counter.each_counted(&rows, &period.whole(), work, |(place, row), key| {
+        counter.for_each_counted(&rows, &period.whole_range(), work, |(place, row), key| {
             let Some((run, ..)) = rows.list.get(place) else { return };
-            let is_wanted = usize::try_from(key).ok().and_then(|key| wanted.get(key)).copied();
-            let (Some(true), Some((actor, key))) = (is_wanted, who(&counter.math, partition, run, row))
+            let selects = usize::try_from(key).ok().and_then(|key| selected.get(key)).copied();
+            let (Some(true), Some((actor, key))) =
+                (selects, counted_actor(&counter.math, partition, run, row))
             else {
                 return;
             };
@@ -59,22 +61,22 @@ impl Trend {
         Ok(people)
     }
 
-    fn is_wanted(&self, point: &TrendPoint, key: &Key) -> bool {
+    fn selects(&self, point: &TrendPoint, key: &BreakdownValue) -> bool {
         let Some(value) = &point.value else { return true };
-        match &point.kept {
-            Some(kept) => !kept.iter().any(|value| self.is_value(value, key)),
-            None => self.is_value(value, key),
+        match &point.kept_values {
+            Some(kept_values) => !kept_values.iter().any(|value| self.matches_texts(value, key)),
+            None => self.matches_texts(value, key),
         }
     }
 
-    /// Whether a row of the answer with these texts is of this key.
-    fn is_value(&self, texts: &[String], key: &Key) -> bool {
+    /// Whether these texts of a result row mean this breakdown value.
+    fn matches_texts(&self, texts: &[String], key: &BreakdownValue) -> bool {
         match key {
-            Key::Whole => true,
-            Key::Cohort(CohortChoice::All) => texts == ["all"],
-            Key::Cohort(CohortChoice::Cohort(id)) => texts == [id.to_string()],
-            Key::Texts(values) => {
-                let Some(BreakdownBy::Parts { parts, .. }) =
+            BreakdownValue::NoBreakdown => true,
+            BreakdownValue::Cohort(CohortChoice::All) => texts == ["all"],
+            BreakdownValue::Cohort(CohortChoice::Cohort(id)) => texts == [id.to_string()],
+            BreakdownValue::Texts(values) => {
+                let Some(BreakdownBy::Dimensions { dimensions: parts, .. }) =
                     self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by)
                 else {
                     return false;
@@ -84,16 +86,16 @@ impl Trend {
                         .iter()
                         .zip(texts)
                         .zip(values)
-                        .all(|((part, text), value)| is_text(part, text, value))
+                        .all(|((part, text), value)| matches_text(part, text, value))
             }
         }
     }
 }
 
-fn is_text(part: &Part, text: &str, value: &Option<String>) -> bool {
+fn matches_text(part: &BreakdownDimension, text: &str, value: &Option<String>) -> bool {
     match part.bins {
         None => value.as_deref().unwrap_or(NULL) == text,
-        Some(_) => match (value.as_deref().and_then(numeric), edges_of(text)) {
+        Some(_) => match (value.as_deref().and_then(numeric), parse_bin_label(text)) {
             (Some(number), Some((from, until))) => from <= number && number < until,
             (None, None) => text == NULL,
             _ => false,
@@ -101,10 +103,15 @@ fn is_text(part: &Part, text: &str, value: &Option<String>) -> bool {
     }
 }
 
-/// Whom a row counts: the group where groups are counted, else the actor.
-fn who(math: &Math, partition: &Partition, run: &Run, row: usize) -> Option<(Uuid, Option<String>)> {
+/// The actor that a row counts: the group if groups are counted, else the partition's actor.
+fn counted_actor(
+    math: &Math,
+    partition: &Partition,
+    run: &Run,
+    row: usize,
+) -> Option<(Uuid, Option<String>)> {
     match math {
-        Math::Unique(Who::Group(index)) | Math::Rolling(_, Who::Group(index)) => {
+        Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
             let key = run.columns.get(&group_column(*index))?.value(row).and_then(text_of)?;
             Some((Uuid::from_u128(text_hash(&key)), Some(key.into_owned())))
         }

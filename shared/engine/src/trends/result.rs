@@ -1,44 +1,44 @@
-//! The series objects of a trend's answer.
+//! Builds the series objects of a trend's result.
 
 use serde_json::{Map, Value, json};
 
-use super::Trend;
-use super::compose::Output;
-use super::numbers::finite;
+use super::CompiledTrend;
+use super::bucket_mapping::Period;
+use super::compose::ResultRow;
 use super::rows::{OTHER, RowValue};
-use super::slot::Period;
+use super::statistics::finite;
 use crate::dates::Interval;
 use crate::dates::zone::{from_micros, utc_text, zoned_text};
 use crate::limits;
-use crate::query::{CohortChoice, Display, Math, Query, Series, with_dates};
+use crate::query::{CohortChoice, Display, Math, Query, Series, insight_filters_with_dates};
 use crate::url::{push_pair, push_value};
 
-/// What all series of a period share.
-struct Context<'a> {
-    trend: &'a Trend,
+/// Data that all series objects of a period share.
+struct PeriodContext<'a> {
+    trend: &'a CompiledTrend,
     period: &'a Period,
-    /// The previous period rather than the current one.
+    /// Whether this is the comparison period.
     previous: bool,
     labels: Vec<String>,
     days: Vec<String>,
     instants: Vec<String>,
     filter: Map<String, Value>,
-    /// Links that the answer may carry.
+    /// Number of rows in the result, to bound the total size of links.
     rows: usize,
 }
 
-/// The array of series objects.
-pub(super) fn series(trend: &Trend, outputs: &[Output]) -> Value {
+/// Builds the array of series objects.
+pub(super) fn build_series(trend: &CompiledTrend, result_rows: &[ResultRow]) -> Value {
     let filter = trend
         .periods
         .first()
-        .map(|period| with_dates(&Query::Trends(trend.query.clone()), &period.range))
+        .map(|period| insight_filters_with_dates(&Query::Trends(trend.query.clone()), &period.range))
         .unwrap_or_default();
-    let contexts: Vec<Context<'_>> = trend
+    let contexts: Vec<PeriodContext<'_>> = trend
         .periods
         .iter()
         .enumerate()
-        .map(|(index, period)| Context {
+        .map(|(index, period)| PeriodContext {
             trend,
             period,
             previous: index > 0,
@@ -46,18 +46,18 @@ pub(super) fn series(trend: &Trend, outputs: &[Output]) -> Value {
             days: period.buckets.days(),
             instants: period.buckets.starts().iter().map(zoned_text).collect(),
             filter: filter.clone(),
-            rows: outputs.len(),
+            rows: result_rows.len(),
         })
         .collect();
-    let object = |output: &Output| {
+    let object = |output: &ResultRow| {
         let (context, series) = (contexts.get(output.period)?, trend.query.series.get(output.series)?);
         Some(context.series(output, series))
     };
-    outputs.iter().filter_map(object).collect()
+    result_rows.iter().filter_map(object).collect()
 }
 
-impl Context<'_> {
-    fn series(&self, output: &Output, series: &Series) -> Value {
+impl PeriodContext<'_> {
+    fn series(&self, output: &ResultRow, series: &Series) -> Value {
         let query = &self.trend.query;
         let total = query.display.is_total();
         let mut object = json!({
@@ -83,7 +83,7 @@ impl Context<'_> {
         }
         let data = &output.row.data;
         if total {
-            object["aggregated_value"] = number(data.first().copied().unwrap_or(0.0));
+            object["aggregated_value"] = number_json(data.first().copied().unwrap_or(0.0));
             object["data"] = if output.formula.is_some() { Value::Null } else { json!([]) };
             object["days"] = json!([]);
             object["count"] = json!(0);
@@ -92,7 +92,7 @@ impl Context<'_> {
         let running = query.display == Display::ActionsLineGraphCumulative && output.formula.is_none();
         let count = if running { data.last().copied().unwrap_or(0.0) } else { data.iter().sum() };
         object["count"] = json!(finite(count));
-        object["data"] = data.iter().copied().map(number).collect();
+        object["data"] = data.iter().copied().map(number_json).collect();
         object["labels"] = json!(self.labels);
         object["days"] = json!(self.days);
         if output.formula.is_none() {
@@ -105,17 +105,17 @@ impl Context<'_> {
         object
     }
 
-    /// The name of the series and the value of the breakdown, whichever tell rows apart.
-    fn label(&self, output: &Output, series: &Series) -> String {
+    /// The label: the series' name, the breakdown value, or both if the result has several series.
+    fn label(&self, output: &ResultRow, series: &Series) -> String {
         if let Some(formula) = output.formula.and_then(|index| self.trend.formulas.get(index)) {
             let unnamed = || format!("Formula ({})", formula.formula.text());
             return formula.custom_name.clone().unwrap_or_else(unnamed);
         }
-        let name = series.source.name(&self.trend.definitions).unwrap_or("All events");
-        let questions =
-            self.trend.query.series.len() * self.trend.cohorts_one_by_one().map_or(1, <[CohortChoice]>::len);
+        let name = series.event_or_action.name(&self.trend.definitions).unwrap_or("All events");
+        let series_count =
+            self.trend.query.series.len() * self.trend.separate_cohorts().map_or(1, <[CohortChoice]>::len);
         let value = match &output.row.value {
-            RowValue::Whole => return name.to_owned(),
+            RowValue::NoBreakdown => return name.to_owned(),
             RowValue::Texts(texts) => texts.join("::"),
             RowValue::Cohort(CohortChoice::All) => "all users".to_owned(),
             RowValue::Cohort(CohortChoice::Cohort(id)) => {
@@ -123,20 +123,20 @@ impl Context<'_> {
                 cohort.map_or_else(|| id.to_string(), |cohort| cohort.name.clone())
             }
         };
-        if questions == 1 { value } else { format!("{name} - {value}") }
+        if series_count == 1 { value } else { format!("{name} - {value}") }
     }
 
     fn action(&self, order: usize, series: &Series, days: &[String]) -> Value {
-        let name = series.source.name(&self.trend.definitions);
+        let name = series.event_or_action.name(&self.trend.definitions);
         let arguments = &series.math_arguments;
         json!({
             "days": days,
             "id": name,
-            "type": series.source.list(),
+            "type": series.event_or_action.list_name(),
             "order": order,
             "name": name.unwrap_or("All events"),
             "custom_name": series.custom_name,
-            "math": series.math_given,
+            "math": series.requested_math,
             "math_property": arguments.property,
             "math_hogql": arguments.expression,
             "math_group_type_index": arguments.group_index,
@@ -144,72 +144,75 @@ impl Context<'_> {
         })
     }
 
-    /// A link to the people of each bucket, with the bucket's own absolute dates. Their `url` is null where links would
-    /// be too long, all of it where their filters would be; the text says so then.
-    fn persons_urls(&self, output: &Output, series: &Series) -> (Value, Option<String>) {
+    /// One people link per bucket, with the bucket's absolute dates, and why links are missing. `url` is null if links would
+    /// be too long; the whole field is null if even the links' filters would be.
+    fn persons_urls(&self, output: &ResultRow, series: &Series) -> (Value, Option<String>) {
         let trend = self.trend;
         let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {
             return (Value::Null, None);
         };
-        let mut own = Map::new();
-        own.insert("entity_id".to_owned(), series.source.id());
-        own.insert("entity_type".to_owned(), json!(series.source.list()));
-        own.insert("entity_order".to_owned(), json!(output.series));
-        own.insert("entity_math".to_owned(), json!(series.math_given.as_deref().unwrap_or("total")));
+        let mut own_filter = Map::new();
+        own_filter.insert("entity_id".to_owned(), series.event_or_action.id());
+        own_filter.insert("entity_type".to_owned(), json!(series.event_or_action.list_name()));
+        own_filter.insert("entity_order".to_owned(), json!(output.series));
+        own_filter
+            .insert("entity_math".to_owned(), json!(series.requested_math.as_deref().unwrap_or("total")));
         if let Some(breakdown) = &trend.query.common.breakdown {
-            own.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
-            if is_rest(&output.row.value) {
-                let kept = output.row.kept.iter().map(|value| value.json(breakdown)).collect();
-                own.insert("breakdown_kept".to_owned(), kept);
+            own_filter.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
+            if is_other(&output.row.value) {
+                let kept_values = output.row.kept_values.iter().map(|value| value.json(breakdown)).collect();
+                own_filter.insert("breakdown_kept".to_owned(), kept_values);
             }
         }
-        own.insert("explicit_date".to_owned(), json!(true));
-        // A link covers all days that are looked back on, which would be too many of short intervals.
+        own_filter.insert("explicit_date".to_owned(), json!(true));
+        // A link covers the whole rolling window, which has too many buckets at short intervals.
         let common = &trend.query.common;
         if matches!(counter.math, Math::Rolling(..)) && common.interval.is_clock() {
-            own.insert("interval".to_owned(), json!(Interval::Day.name()));
+            own_filter.insert("interval".to_owned(), json!(Interval::Day.name()));
         }
         let mut base = format!("/api/projects/{}/persons/trends/?", trend.project_id);
-        // What the answer is made of beyond one number of one period says nothing about its people.
-        let elsewhere =
+        // These fields do not affect the people of a single bucket.
+        let ignored_fields =
             ["date_from", "date_to", "explicit_date", "compare", "compare_to", "smoothing_intervals"];
         for (key, value) in self
             .filter
             .iter()
-            .filter(|(key, _)| !elsewhere.contains(&key.as_str()) && !own.contains_key(key.as_str()))
-            .chain(&own)
+            .filter(|(key, _)| {
+                !ignored_fields.contains(&key.as_str()) && !own_filter.contains_key(key.as_str())
+            })
+            .chain(&own_filter)
         {
             if !value.is_null() {
                 push_value(&mut base, key, value);
             }
         }
         let running = trend.query.display == Display::ActionsLineGraphCumulative;
-        let spans = self.period.spans(&counter.math, running);
-        let short = limits::links_fit(base.len(), spans.len() * self.rows);
-        let own_bytes = serde_json::to_vec(&own).map_or(usize::MAX, |own| own.len());
-        if own_bytes.saturating_mul(spans.len() * self.rows) > limits::LINKS_BYTES {
+        let spans = self.period.time_ranges(&counter.math, running);
+        let links_fit = limits::links_fit(base.len(), spans.len() * self.rows);
+        let filter_bytes = serde_json::to_vec(&own_filter).map_or(usize::MAX, |json| json.len());
+        if filter_bytes.saturating_mul(spans.len() * self.rows) > limits::LINKS_BYTES {
             return (Value::Null, Some(links_omitted(spans.len() * self.rows)));
         }
         let text = |at| utc_text(&from_micros(at, chrono_tz::UTC));
         let link = |(from, to): (i64, i64)| {
             let (from, to) = (text(from), text(to));
-            let url = short.then(|| {
+            let url = links_fit.then(|| {
                 let mut url = base.clone();
                 push_pair(&mut url, "date_from", &from);
                 push_pair(&mut url, "date_to", &to);
                 url
             });
-            let mut filter = own.clone();
+            let mut filter = own_filter.clone();
             filter.insert("date_from".to_owned(), json!(from));
             filter.insert("date_to".to_owned(), json!(to));
             json!({"filter": filter, "url": url})
         };
-        let omitted = (!short).then(|| links_omitted(spans.len() * self.rows));
-        (spans.into_iter().map(link).collect(), omitted)
+        let omitted_reason = (!links_fit).then(|| links_omitted(spans.len() * self.rows));
+        (spans.into_iter().map(link).collect(), omitted_reason)
     }
 }
 
-/// Why an answer has no links to people.
+/// Explains why a result has no people links.
 fn links_omitted(links: usize) -> String {
     format!(
         "{links} links to people would take more than {} bytes together, or one of them more than {}. For links, use a \
@@ -219,13 +222,13 @@ fn links_omitted(links: usize) -> String {
     )
 }
 
-fn is_rest(value: &RowValue) -> bool {
+fn is_other(value: &RowValue) -> bool {
     matches!(value, RowValue::Texts(texts) if texts.iter().any(|text| text == OTHER))
 }
 
-/// Whole numbers without a fraction.
+/// Serializes integers without a fraction.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
-fn number(number: f64) -> Value {
+fn number_json(number: f64) -> Value {
     let number = finite(number);
     if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 {
         json!(number as i64)
@@ -234,7 +237,7 @@ fn number(number: f64) -> Value {
     }
 }
 
-/// Each number becomes the whole part of the average of itself and its predecessors, `width` numbers at most.
+/// Trailing average over at most `width` numbers, rounded down.
 pub(super) fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
     let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
     (0..data.len())

@@ -202,7 +202,7 @@ fn results_age_by_their_interval() {
     {
         let body = json!({"events": [{"id": "a"}], "interval": interval, "date_from": "-1d"});
         assert_eq!(class(body.clone(), first), Freshness::Fresh, "{interval}");
-        let between = if first == second { Freshness::Stale } else { Freshness::Somewhat };
+        let between = if first == second { Freshness::Stale } else { Freshness::SomewhatStale };
         assert_eq!(class(body.clone(), first + 1), between, "{interval}");
         assert_eq!(class(body.clone(), second + 1), Freshness::Stale, "{interval}");
         assert_eq!(cache_target_age(&trend(&body), instant(at)), plus(at, first));

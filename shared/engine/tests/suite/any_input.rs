@@ -143,7 +143,7 @@ fn world() -> World {
 fn ask(world: &World, parsed: Result<Parsed, CalcError>) {
     let Ok(Parsed::Query(query)) = parsed else { return };
     assert!(!query.describe().is_empty() && !query.normalised().is_empty());
-    let _ = query.to_legacy();
+    let _ = query.to_insight_filters();
     let _ = freshness(&query, &world.project, world.now, world.now);
     let _ = next_allowed_client_refresh(&query, &world.project, world.now, world.now);
     let answer = world.answer(&query, 1);

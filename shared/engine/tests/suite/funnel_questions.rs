@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pennon_engine::query::{Attribution, BreakdownBy, Order, PartSource, Viz};
+use pennon_engine::query::{Attribution, BreakdownBy, DimensionSource, StepOrder, Viz};
 use pennon_engine::{CalcError, Parsed, Query};
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn a_request_and_its_node_are_one_funnel() {
     let request = parsed(Query::from_legacy_funnel(request.as_object().unwrap())).unwrap();
     assert_eq!(request.normalised(), node(same).normalised());
     // Its own legacy form asks the same.
-    let again = parsed(Query::from_legacy_funnel(&request.to_legacy())).unwrap();
+    let again = parsed(Query::from_legacy_funnel(&request.to_insight_filters())).unwrap();
     assert_eq!(again.normalised(), request.normalised());
 }
 
@@ -79,7 +79,7 @@ fn breakdowns_keep_ten_values_in_requests_and_twenty_five_in_nodes() {
 #[test]
 fn group_zero_is_persons_in_requests_only() {
     let group = |query: &Query| match query {
-        Query::Funnels(funnel) => funnel.group,
+        Query::Funnels(funnel) => funnel.group_type_index,
         other => panic!("{other:?}"),
     };
     for (index, want) in [(json!(null), None), (json!(0), None), (json!("0"), None), (json!(1), Some(1))] {
@@ -88,7 +88,7 @@ fn group_zero_is_persons_in_requests_only() {
     let zero = node(json!({"series": [{"event": "a"}], "aggregation_group_type_index": 0}));
     assert_eq!(group(&zero), Some(0));
     // A link, which is a request, tells it too.
-    assert_eq!(group(&parsed(Query::from_legacy_funnel(&zero.to_legacy())).unwrap()), Some(0));
+    assert_eq!(group(&parsed(Query::from_legacy_funnel(&zero.to_insight_filters())).unwrap()), Some(0));
     for wrong in [json!(5), json!(-1), json!("x"), json!(1.5)] {
         let error = ask(&json!({"aggregation_group_type_index": wrong})).unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("aggregation_group_type_index"));
@@ -118,18 +118,18 @@ fn attributions_are_read_where_there_is_something_to_attribute() {
         json!({"breakdown": "k", "breakdown_attribution_type": "step", "breakdown_attribution_value": value,
             "funnel_order_type": order})
     };
-    assert_eq!(of(json!({"breakdown": "k"})), Ok((Attribution::FirstTouch, Order::Ordered)));
-    assert_eq!(of(step(json!("2"), "ordered")), Ok((Attribution::Step(2), Order::Ordered)));
-    assert_eq!(of(step(json!(0), "unordered")), Ok((Attribution::Step(0), Order::Unordered)));
+    assert_eq!(of(json!({"breakdown": "k"})), Ok((Attribution::FirstTouch, StepOrder::Ordered)));
+    assert_eq!(of(step(json!("2"), "ordered")), Ok((Attribution::Step(2), StepOrder::Ordered)));
+    assert_eq!(of(step(json!(0), "unordered")), Ok((Attribution::Step(0), StepOrder::Unordered)));
     let refusal = "Only the first step can be used for breakdown attribution in unordered funnels";
     assert_eq!(of(step(json!(1), "unordered")), Err(refusal.to_owned()));
     for wrong in [json!(3), json!(-1), json!(null), json!("x")] {
         assert!(of(step(wrong.clone(), "ordered")).is_err(), "{wrong}");
     }
     let none = json!({"breakdown_attribution_type": "step", "breakdown_attribution_value": 7});
-    assert_eq!(of(none), Ok((Attribution::FirstTouch, Order::Ordered)));
+    assert_eq!(of(none), Ok((Attribution::FirstTouch, StepOrder::Ordered)));
     let cohorts = json!({"breakdown": [1, "all"], "breakdown_type": "cohort", "breakdown_attribution_type": "last_touch"});
-    assert_eq!(of(cohorts), Ok((Attribution::FirstTouch, Order::Ordered)));
+    assert_eq!(of(cohorts), Ok((Attribution::FirstTouch, StepOrder::Ordered)));
     assert!(of(json!({"breakdown": "k", "breakdown_attribution_type": "middle_touch"})).is_err());
 }
 
@@ -175,7 +175,7 @@ fn more_steps_than_there_may_be_are_refused_in_the_words_for_what_is_told() {
 #[test]
 fn an_entry_of_breakdowns_takes_what_it_does_not_say_from_the_request() {
     let parts = |extra: Value| match ask(&extra).unwrap().common().breakdown.clone().unwrap().by {
-        BreakdownBy::Parts { parts, .. } => parts,
+        BreakdownBy::Dimensions { dimensions: parts, .. } => parts,
         other => panic!("{other:?}"),
     };
     let url = parts(
@@ -186,10 +186,10 @@ fn an_entry_of_breakdowns_takes_what_it_does_not_say_from_the_request() {
     assert!(!parts(json!({"breakdowns": own, "breakdown_normalize_url": true}))[0].normalize_url);
     let group = json!([{"property": "industry", "type": "group"}]);
     let group = parts(json!({"breakdowns": group, "breakdown_group_type_index": "1"}));
-    assert_eq!(group[0].source, PartSource::Group(1, "industry".to_owned()));
+    assert_eq!(group[0].source, DimensionSource::Group(1, "industry".to_owned()));
     let own = json!([{"property": "industry", "type": "group", "group_type_index": 2}]);
     let own = parts(json!({"breakdowns": own, "breakdown_group_type_index": 1}));
-    assert_eq!(own[0].source, PartSource::Group(2, "industry".to_owned()));
+    assert_eq!(own[0].source, DimensionSource::Group(2, "industry".to_owned()));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn whatever_changes_numbers_changes_the_text_that_results_are_kept_under() {
     // The request's own legacy form loses none of it either.
     for extra in &questions {
         let question = ask(extra).unwrap();
-        let again = parsed(Query::from_legacy_funnel(&question.to_legacy())).unwrap();
+        let again = parsed(Query::from_legacy_funnel(&question.to_insight_filters())).unwrap();
         assert_eq!(again.normalised(), question.normalised(), "{extra}");
         assert!(question.describe().contains("funnel("), "{extra}");
     }

@@ -43,14 +43,15 @@ fn a_request_and_its_node_are_one_question() {
     }});
     let (request, node) = (query(trend(&request)), query(Query::from_node(&node)));
     assert_eq!(request.normalised(), node.normalised());
-    assert_eq!(request.to_legacy(), node.to_legacy());
+    assert_eq!(request.to_insight_filters(), node.to_insight_filters());
     assert!(request.describe().contains("count(DISTINCT person_id)"));
 }
 
 #[test]
 fn series_stand_in_their_order_whatever_list_they_come_from() {
     let body = json!({"events": [{"id": "c", "order": 3}, {"id": "first"}, {"id": "b", "order": 1}, {"id": "zero", "order": 0}]});
-    let names: Vec<_> = query(trend(&body)).series().iter().map(|series| series.source.id()).collect();
+    let names: Vec<_> =
+        query(trend(&body)).series().iter().map(|series| series.event_or_action.id()).collect();
     assert_eq!(names, ["first", "zero", "b", "c"]);
 }
 

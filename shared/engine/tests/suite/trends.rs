@@ -363,7 +363,7 @@ fn questions_are_readable_and_every_part_of_them_makes_another_one() {
         assert!(query.describe().contains(text), "{}", query.describe());
         assert!(seen.insert(query.normalised()), "{extra}");
         // What is echoed asks the same question again.
-        let again = trend(&Value::Object(query.to_legacy()));
+        let again = trend(&Value::Object(query.to_insight_filters()));
         assert_eq!(again.normalised(), query.normalised(), "{extra}");
     }
 }

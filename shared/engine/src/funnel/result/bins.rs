@@ -1,32 +1,32 @@
-//! Conversion times, put into bins of equal width.
+//! The result of conversion times: a histogram with bins of equal width.
 
 use serde_json::{Value, json};
 
-use super::super::rows::Rows;
+use super::super::rows::FunnelRows;
 use super::average;
 use crate::query::FunnelsQuery;
 use crate::scan::Micros;
 
-/// The most bins that are chosen unasked.
-const MOST: u32 = 60;
+/// Maximum number of bins if the query sets none.
+const MAX_AUTOMATIC_BINS: u32 = 60;
 
-/// Width in seconds where all times are equal.
-const LEAST_WIDTH: i64 = 60;
+/// Bin width in seconds if all times are equal.
+const DEFAULT_WIDTH: i64 = 60;
 
 const SECOND: Micros = 1_000_000;
 
-/// Bins from the least time to the greatest, each with its start in seconds, and the mean.
-pub(in super::super) fn bins(query: &FunnelsQuery, sum: Rows) -> Value {
-    let mut rows = sum.0.into_values();
-    let samples = rows.next().and_then(|mut row| row.hops.pop()).unwrap_or_default();
-    let (Some(least), Some(most)) = (samples.iter().min(), samples.iter().max()) else {
+/// Builds the histogram from the minimum to the maximum time, with the start of each bin in seconds, and the mean.
+pub(in super::super) fn build_histogram(query: &FunnelsQuery, rows: FunnelRows) -> Value {
+    let mut rows = rows.0.into_values();
+    let samples = rows.next().and_then(|mut row| row.durations.pop()).unwrap_or_default();
+    let (Some(min), Some(max)) = (samples.iter().min(), samples.iter().max()) else {
         return json!({"bins": [], "average_conversion_time": null});
     };
-    let low = least.div_euclid(SECOND);
-    let high = ceiling(*most, SECOND);
-    let bins = i64::from(query.bin_count.unwrap_or_else(|| automatic(samples.len())));
-    let width = match ceiling(high - low, bins) {
-        0 => LEAST_WIDTH,
+    let low = min.div_euclid(SECOND);
+    let high = divide_rounding_up(*max, SECOND);
+    let bins = i64::from(query.bin_count.unwrap_or_else(|| automatic_bin_count(samples.len())));
+    let width = match divide_rounding_up(high - low, bins) {
+        0 => DEFAULT_WIDTH,
         width => width,
     };
     let mut counts = vec![0_u64; usize::try_from(bins).unwrap_or(0) + 1];
@@ -40,13 +40,13 @@ pub(in super::super) fn bins(query: &FunnelsQuery, sum: Rows) -> Value {
     json!({"bins": bins.collect::<Vec<_>>(), "average_conversion_time": average(&samples)})
 }
 
-/// The cube root of the number of samples, rounded up, between one and the most.
-fn automatic(samples: usize) -> u32 {
-    (1..MOST).find(|bins| (*bins as usize).pow(3) >= samples).unwrap_or(MOST)
+/// The cube root of the number of samples, rounded up, from 1 to [`MOST`].
+fn automatic_bin_count(samples: usize) -> u32 {
+    (1..MAX_AUTOMATIC_BINS).find(|bins| (*bins as usize).pow(3) >= samples).unwrap_or(MAX_AUTOMATIC_BINS)
 }
 
-/// A number that is not negative, divided and rounded up.
-fn ceiling(number: i64, by: i64) -> i64 {
+/// Divides a non-negative number, rounding up.
+fn divide_rounding_up(number: i64, by: i64) -> i64 {
     number / by + i64::from(number % by != 0)
 }
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_number_of_bins_is_the_cube_root_of_that_of_samples() {
-        let bins = [0, 1, 2, 8, 9, 27, 28, 205_379, 205_380, 1_000_000].map(automatic);
+        let bins = [0, 1, 2, 8, 9, 27, 28, 205_379, 205_380, 1_000_000].map(automatic_bin_count);
         assert_eq!(bins, [1, 1, 2, 2, 3, 3, 4, 59, 60, 60]);
     }
 }

@@ -1,4 +1,4 @@
-//! The answers of funnels in the contract's shapes.
+//! Builds the results of funnels in the API's format.
 
 pub(super) mod bins;
 pub(super) mod periods;
@@ -7,7 +7,7 @@ mod unbox;
 
 use serde_json::{Value, json};
 
-use super::Funnel;
+use super::CompiledFunnel;
 use crate::query::BreakdownBy;
 use crate::scan::Micros;
 
@@ -15,15 +15,15 @@ pub use unbox::unbox_breakdown;
 
 const MICROS: f64 = 1_000_000.0;
 
-/// Mean in seconds; none without hops.
+/// Mean in seconds; `None` without durations.
 #[expect(clippy::cast_precision_loss, reason = "an average is a float, its error far below a microsecond")]
-fn average(hops: &[Micros]) -> Option<f64> {
-    let sum: i128 = hops.iter().map(|hop| i128::from(*hop)).sum();
-    (!hops.is_empty()).then(|| sum as f64 / hops.len() as f64 / MICROS)
+fn average(durations: &[Micros]) -> Option<f64> {
+    let sum: i128 = durations.iter().map(|hop| i128::from(*hop)).sum();
+    (!durations.is_empty()).then(|| sum as f64 / durations.len() as f64 / MICROS)
 }
 
-/// The value of a row as it is shown, and as it is asked for: they differ for cohorts, which have a name and an id.
-fn breakdown_of(funnel: &Funnel, key: &[String]) -> (Value, Value) {
+/// The breakdown value of a row for display and for links. They differ for cohorts, which have a name and an id.
+fn breakdown_json(funnel: &CompiledFunnel, key: &[String]) -> (Value, Value) {
     let by = funnel.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by);
     if let Some(BreakdownBy::Cohorts { .. }) = by
         && let [id] = key
@@ -33,7 +33,7 @@ fn breakdown_of(funnel: &Funnel, key: &[String]) -> (Value, Value) {
         return (json!(if id == 0 { Some("all users") } else { name }), json!(id));
     }
     let value = match key {
-        [only] if super::values::is_plain(&funnel.query) => json!(only),
+        [only] if super::breakdown::is_single_text(&funnel.query) => json!(only),
         texts => json!(texts),
     };
     (value.clone(), value)

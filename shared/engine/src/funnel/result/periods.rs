@@ -1,32 +1,32 @@
-//! Funnels over time: the share of entries that converted, by period.
+//! The result of funnels over time: the conversion rate by period.
 
 use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use super::super::Funnel;
-use super::super::rows::{Row, Rows};
-use super::breakdown_of;
+use super::super::CompiledFunnel;
+use super::super::rows::{FunnelRow, FunnelRows};
+use super::breakdown_json;
 use crate::dates::buckets::Buckets;
 use crate::limits;
 use crate::query::BreakdownBy;
 
-/// One object, or one for each value of the breakdown that stays, in the order of the values.
-pub(in super::super) fn series(funnel: &Funnel, buckets: &Buckets, sum: Rows) -> Value {
+/// Builds one series, or one per breakdown value within the limit, sorted by value.
+pub(in super::super) fn build_series(funnel: &CompiledFunnel, buckets: &Buckets, rows: FunnelRows) -> Value {
     let days = buckets.days();
     let labels: Vec<String> =
         buckets.starts().iter().map(|start| start.format("%-d-%b-%Y").to_string()).collect();
-    let object = |row: &Row| {
-        let data: Vec<f64> = (0..days.len()).map(|period| rate(row, period, days.len())).collect();
+    let object = |row: &FunnelRow| {
+        let data: Vec<f64> = (0..days.len()).map(|period| conversion_rate(row, period, days.len())).collect();
         json!({"count": days.len(), "data": data, "days": days, "labels": labels})
     };
     let Some(breakdown) = &funnel.query.common.breakdown else {
-        let row = sum.0.into_values().next().unwrap_or_default();
+        let row = rows.0.into_values().next().unwrap_or_default();
         return json!([object(&row)]);
     };
     let cohorts = matches!(breakdown.by, BreakdownBy::Cohorts { .. });
-    let mut rows: Vec<(Vec<String>, Row)> = sum.0.into_iter().collect();
-    let entries = |row: &Row| row.counts.iter().take(days.len()).sum::<u64>();
+    let mut rows: Vec<(Vec<String>, FunnelRow)> = rows.0.into_iter().collect();
+    let entries = |row: &FunnelRow| row.counts.iter().take(days.len()).sum::<u64>();
     rows.sort_by_key(|(_, row)| Reverse(entries(row)));
     rows.truncate(funnel.limit().min(limits::FUNNEL_POINTS / days.len().max(1)).max(1));
     if cohorts {
@@ -36,15 +36,15 @@ pub(in super::super) fn series(funnel: &Funnel, buckets: &Buckets, sum: Rows) ->
     }
     let rows = rows.iter().map(|(key, row)| {
         let mut object = object(row);
-        object["breakdown_value"] = if cohorts { breakdown_of(funnel, key).0 } else { json!(key) };
+        object["breakdown_value"] = if cohorts { breakdown_json(funnel, key).0 } else { json!(key) };
         object
     });
     rows.collect()
 }
 
-/// Per cent with two places; 0 when nobody entered.
+/// Conversion rate in percent with two decimals; 0 without entries.
 #[expect(clippy::cast_precision_loss, reason = "a share of numbers of people")]
-fn rate(row: &Row, period: usize, periods: usize) -> f64 {
+fn conversion_rate(row: &FunnelRow, period: usize, periods: usize) -> f64 {
     let at = |index: usize| row.counts.get(index).copied().unwrap_or(0);
     let (entered, converted) = (at(period), at(periods + period));
     if entered == 0 { 0.0 } else { (converted as f64 / entered as f64 * 10_000.0).round_ties_even() / 100.0 }
@@ -56,7 +56,12 @@ mod tests {
 
     #[test]
     fn rates_have_two_places() {
-        let rate = |entered, converted| rate(&Row { counts: vec![entered, converted], hops: vec![] }, 0, 1);
-        assert_eq!([rate(3, 1), rate(3, 2), rate(7, 7), rate(0, 0)], [33.33, 66.67, 100.0, 0.0]);
+        let conversion_rate = |entered, converted| {
+            conversion_rate(&FunnelRow { counts: vec![entered, converted], durations: vec![] }, 0, 1)
+        };
+        assert_eq!(
+            [conversion_rate(3, 1), conversion_rate(3, 2), conversion_rate(7, 7), conversion_rate(0, 0)],
+            [33.33, 66.67, 100.0, 0.0]
+        );
     }
 }

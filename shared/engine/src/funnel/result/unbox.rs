@@ -1,12 +1,12 @@
-//! The answer of a funnel by steps as clients know it that sent one key as a text: with texts instead of lists of one.
+//! Unwraps single breakdown values for older clients, which expect a text instead of a list with one text.
 
 use serde_json::{Map, Value};
 
 use crate::query::Field;
 
-/// Rewrites the `result` of a legacy request where the request asks for the older form: its `insight` is `FUNNELS`, its
-/// `breakdown_type` is `person` or `event`, and `breakdown` is a text or `breakdowns` is there. Anything but rows of
-/// steps with a breakdown stays as it is.
+/// Rewrites the `result` of a funnel request if its insight filters require the older form: `insight` is `FUNNELS`,
+/// `breakdown_type` is `person` or `event`, and `breakdown` is a text or `breakdowns` is set. Results other than steps
+/// with a breakdown stay unchanged.
 pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
     let is = |key: &str, texts: &[&str]| {
         request.get(key).and_then(Value::as_str).is_some_and(|text| texts.contains(&text))
@@ -14,36 +14,36 @@ pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
     if !is("insight", &["FUNNELS"]) || !is("breakdown_type", &["person", "event"]) {
         return;
     }
-    // An empty list is no breakdown: the question was asked by `breakdown`.
-    let several = Field::of(request, "breakdowns", "breakdowns").says_something();
-    if !several && !request.get("breakdown").is_some_and(is_one_key) {
+    // An empty list is no breakdown: the query used `breakdown`.
+    let several = Field::of(request, "breakdowns", "breakdowns").has_content();
+    if !several && !request.get("breakdown").is_some_and(is_single_key) {
         return;
     }
     for step in result.as_array_mut().into_iter().flatten().filter_map(Value::as_array_mut).flatten() {
         let Some(step) = step.as_object_mut() else { continue };
         if several {
             if let Some(value) = step.remove("breakdown") {
-                step.insert("breakdowns".to_owned(), single(value));
+                step.insert("breakdowns".to_owned(), unwrap_single(value));
             }
         } else {
             for key in ["breakdown", "breakdown_value"] {
                 if let Some(value) = step.get_mut(key) {
-                    *value = single(value.take());
+                    *value = unwrap_single(value.take());
                 }
             }
         }
     }
 }
 
-/// A text, but for a list that came as JSON text, as query strings send it.
-fn is_one_key(breakdown: &Value) -> bool {
+/// Whether it is a text rather than a list, which query strings send as a JSON string.
+fn is_single_key(breakdown: &Value) -> bool {
     breakdown
         .as_str()
         .is_some_and(|text| !serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_array()))
 }
 
-/// The only entry of a list of one.
-fn single(value: Value) -> Value {
+/// Unwraps a list with one entry.
+fn unwrap_single(value: Value) -> Value {
     match value {
         Value::Array(mut list) if list.len() == 1 => list.pop().unwrap_or_default(),
         other => other,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_of_the_older_form_get_texts() {
+    fn only_older_requests_get_texts() {
         let text = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
         assert_eq!(unboxed(text, json!(["v"])), json!({"breakdown": "v", "breakdown_value": "v"}));
         let boxed = json!({"breakdown": ["v"], "breakdown_value": ["v"]});
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_funnel_over_time_stays_as_it_is() {
+    fn results_over_time_are_unchanged() {
         let request = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
         let mut result = json!([{"breakdown_value": ["v"], "data": [1.0]}]);
         unbox_breakdown(request.as_object().unwrap(), &mut result);

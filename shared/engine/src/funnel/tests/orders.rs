@@ -1,19 +1,19 @@
 //! Strict and any order, and steps that may be left out, by the contract's words and examples.
 
-use super::super::queues::UnorderedScanner;
-use super::super::scan::Rules;
-use super::{event, scan_by, story, told_of};
+use super::super::scan::FunnelRules;
+use super::super::unordered::UnorderedScanner;
+use super::{event, parse_events, scan_by, times_and_steps};
 use crate::scan::Micros;
 use crate::work::WorkBudget;
 
 fn strict(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
-    let rules = Rules { steps: funnel.len(), window, strict: true, optional: 0 };
-    scan_by(rules, &story(funnel, text)).0
+    let rules = FunnelRules { steps: funnel.len(), window, strict: true, optional: 0 };
+    scan_by(rules, &parse_events(funnel, text)).0
 }
 
 fn unordered(funnel: &str, window: Micros, text: &str) -> Vec<Micros> {
     let mut scanner = UnorderedScanner::new(funnel.len(), window);
-    told_of(scanner.run(None, &story(funnel, text), &WorkBudget::new(&|| false)).unwrap()).0
+    times_and_steps(scanner.run(None, &parse_events(funnel, text), &WorkBudget::new(&|| false)).unwrap()).0
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn in_strict_order_an_instant_of_different_events_breaks_nothing() {
 }
 
 #[test]
-fn in_any_order_the_most_steps_within_a_window_count() {
+fn unordered_the_most_steps_within_a_window_count() {
     assert_eq!(unordered("abc", 100, "c0 a1 b2"), [0, 1, 2]);
     assert_eq!(unordered("abc", 100, "b5"), [5]);
     assert_eq!(unordered("abc", 10, "a0 b5 c11"), [0, 5], "two at a time; a leaves before c comes");
@@ -51,26 +51,29 @@ fn in_any_order_the_most_steps_within_a_window_count() {
 }
 
 #[test]
-fn in_any_order_an_event_serves_the_step_that_waits_longest() {
+fn unordered_an_event_is_used_for_the_step_with_the_oldest_last_event() {
     assert_eq!(unordered("aa", 10, "a0"), [0]);
     assert_eq!(unordered("aa", 10, "a0 a1"), [0, 1]);
     assert_eq!(unordered("aaa", 10, "a0 a1 a2 a3"), [0, 1, 2]);
     // The second event serves the first step as well: the other one waits for what it alone takes.
     let events = [event(0, &[0], &[]), event(1, &[0, 1], &[])];
     assert_eq!(
-        told_of(UnorderedScanner::new(2, 10).run(None, &events, &WorkBudget::new(&|| false)).unwrap()).0,
+        times_and_steps(
+            UnorderedScanner::new(2, 10).run(None, &events, &WorkBudget::new(&|| false)).unwrap()
+        )
+        .0,
         [0, 1]
     );
 }
 
 #[test]
-fn in_any_order_the_path_is_the_oldest_of_each_step_and_the_first_completion_ends_it() {
+fn unordered_the_path_has_the_oldest_event_of_each_step_and_ends_at_the_first_conversion() {
     assert_eq!(unordered("ab", 10, "a0 a1 b2"), [0, 2]);
     assert_eq!(unordered("ab", 10, "a0 b3 a4 b5"), [0, 3]);
 }
 
 #[test]
-fn in_any_order_an_exclusion_wipes_what_waits() {
+fn unordered_an_exclusion_removes_all_events() {
     assert_eq!(unordered("ab", 10, "a0 x1 b2"), [2]);
     assert_eq!(unordered("ab", 10, "a0 x1 b2 a3"), [2, 3]);
     assert_eq!(unordered("ab", 10, "a0 x1"), Vec::<Micros>::new());
@@ -80,12 +83,12 @@ fn in_any_order_an_exclusion_wipes_what_waits() {
 
 /// Funnel `a b c d e` whose second and fourth step are optional.
 fn with_optional(window: Micros, text: &str) -> (Vec<Micros>, Vec<usize>) {
-    let rules = Rules { steps: 5, window, strict: false, optional: 0b01010 };
-    scan_by(rules, &story("abcde", text))
+    let rules = FunnelRules { steps: 5, window, strict: false, optional: 0b01010 };
+    scan_by(rules, &parse_events("abcde", text))
 }
 
 #[test]
-fn optional_steps_are_reached_but_take_no_time_and_stop_nobody() {
+fn optional_steps_are_reached_without_a_time_and_may_be_skipped() {
     assert_eq!(with_optional(10, "a0"), (vec![0], vec![0]));
     assert_eq!(with_optional(10, "a0 b1"), (vec![0], vec![0, 1]));
     assert_eq!(with_optional(10, "a0 c2"), (vec![0, 2], vec![0, 2]));
@@ -96,14 +99,14 @@ fn optional_steps_are_reached_but_take_no_time_and_stop_nobody() {
 }
 
 #[test]
-fn an_optional_step_that_is_too_old_is_walked_past() {
+fn an_optional_step_outside_the_window_is_skipped() {
     // The path over b began at 0; that of the newer a goes on without b.
     assert_eq!(with_optional(10, "a0 b1 a5 c12"), (vec![5, 12], vec![0, 2]));
 }
 
 #[test]
 fn equal_steps_of_which_one_is_optional_need_as_many_events() {
-    let rules = Rules { steps: 3, window: 10, strict: false, optional: 0b010 };
-    assert_eq!(scan_by(rules, &story("aab", "a0 b1")).1, [0, 2]);
-    assert_eq!(scan_by(rules, &story("aab", "a0 a1 b2")).1, [0, 1, 2]);
+    let rules = FunnelRules { steps: 3, window: 10, strict: false, optional: 0b010 };
+    assert_eq!(scan_by(rules, &parse_events("aab", "a0 b1")).1, [0, 2]);
+    assert_eq!(scan_by(rules, &parse_events("aab", "a0 a1 b2")).1, [0, 1, 2]);
 }

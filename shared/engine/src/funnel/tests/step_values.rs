@@ -1,8 +1,8 @@
 //! The scan of all values of a step at once against one bound scan for each value.
 
-use super::super::scan::Bound;
+use super::super::breakdown::{EventSubset, ValuePass};
+use super::super::scan::RequiredValue;
 use super::super::step_values::StepValueScanner;
-use super::super::values::{Only, Pass};
 use super::*;
 use crate::work::WorkBudget;
 
@@ -11,34 +11,38 @@ const STEPS: usize = 4;
 /// The values that the events of a step have, each with its path.
 type Paths = Vec<(u32, Vec<Micros>)>;
 
-fn passes(step: usize, events: &[StepEvent]) -> Vec<Pass> {
+fn passes(step: usize, events: &[StepEvent]) -> Vec<ValuePass> {
     let mut values: Vec<u32> =
-        events.iter().filter(|event| event.marks.takes(step)).map(|event| event.value).collect();
+        events.iter().filter(|event| event.matches.has_step(step)).map(|event| event.value).collect();
     values.sort_unstable();
     values.dedup();
-    let pass = |value| Pass { value, bound: Some(Bound { step, value }), only: Only::All };
+    let pass = |value| ValuePass {
+        value,
+        required_value: Some(RequiredValue { step, value }),
+        events: EventSubset::All,
+    };
     values.into_iter().map(pass).collect()
 }
 
-fn one_by_one(rules: Rules, step: usize, events: &[StepEvent]) -> Paths {
-    let mut scanner = Scanner::new(rules);
+fn one_by_one(rules: FunnelRules, step: usize, events: &[StepEvent]) -> Paths {
+    let mut scanner = FunnelScanner::new(rules);
     let never = || false;
-    let path = |pass: Pass| {
-        let reached = scanner.run(pass.bound, events, &WorkBudget::new(&never)).unwrap();
-        (pass.value, told_of(reached).0)
+    let path = |pass: ValuePass| {
+        let reached = scanner.run(pass.required_value, events, &WorkBudget::new(&never)).unwrap();
+        (pass.value, times_and_steps(reached).0)
     };
     passes(step, events).into_iter().map(path).collect()
 }
 
 fn at_once(scanner: &mut StepValueScanner, step: usize, events: &[StepEvent]) -> Paths {
     let mut paths = Vec::new();
-    let back = |value: u32, reached: Option<Reached<'_>>| {
+    let callback = |value: u32, reached: Option<BestPath<'_>>| {
         if let Some(reached) = reached {
             assert_eq!(reached.steps.trailing_ones() as usize, reached.times.len());
         }
-        paths.push((value, told_of(reached).0));
+        paths.push((value, times_and_steps(reached).0));
     };
-    scanner.run(&passes(step, events), events, &WorkBudget::new(&|| false), back).unwrap();
+    scanner.run(&passes(step, events), events, &WorkBudget::new(&|| false), callback).unwrap();
     paths
 }
 
@@ -54,21 +58,21 @@ fn actors(exclusions: bool) -> impl Strategy<Value = Vec<Vec<StepEvent>>> {
         let gaps = if exclusions { gaps } else { Vec::new() };
         StepEvent { value, ..event(time, &steps, &gaps) }
     });
-    let story = prop::collection::vec(one, 0..24).prop_map(|mut events| {
+    let actor_events = prop::collection::vec(one, 0..24).prop_map(|mut events| {
         events.sort_by_key(|event| event.time);
         events
     });
-    prop::collection::vec(story, 1..4)
+    prop::collection::vec(actor_events, 1..4)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     #[test]
-    fn values_at_once_have_the_paths_of_values_one_by_one(
+    fn all_values_at_once_give_the_paths_of_single_values(
         actors in actors(true), steps in 1..=STEPS, step in 0..STEPS, window in 0_i64..40,
     ) {
-        let (step, rules) = (step % steps, Rules { steps, window, strict: false, optional: 0 });
+        let (step, rules) = (step % steps, FunnelRules { steps, window, strict: false, optional: 0 });
         let mut scanner = StepValueScanner::new(rules, step, true).unwrap();
         for events in actors {
             let events: Vec<StepEvent> = events.iter().map(|event| within(steps, event)).collect();
@@ -77,13 +81,13 @@ proptest! {
     }
 
     #[test]
-    fn strict_values_at_once_have_the_paths_of_values_one_by_one(
+    fn in_strict_order_all_values_at_once_give_the_paths_of_single_values(
         actors in actors(false), steps in 1..=STEPS, step in 0..STEPS, window in 0_i64..40,
     ) {
-        let (step, rules) = (step % steps, Rules { steps, window, strict: true, optional: 0 });
+        let (step, rules) = (step % steps, FunnelRules { steps, window, strict: true, optional: 0 });
         let mut scanner = StepValueScanner::new(rules, step, false).unwrap();
         for events in actors {
-            let seen = |event: &StepEvent| StepEvent { marks: event.marks.with(Marks::seen()), ..*event };
+            let seen = |event: &StepEvent| StepEvent { matches: event.matches.with(MatchBits::any_event()), ..*event };
             let events: Vec<StepEvent> = events.iter().map(|event| seen(&within(steps, event))).collect();
             prop_assert_eq!(at_once(&mut scanner, step, &events), one_by_one(rules, step, &events), "{:?}", events);
         }
@@ -92,18 +96,18 @@ proptest! {
 
 /// The event without steps and gaps that the funnel does not have.
 fn within(steps: usize, event: &StepEvent) -> StepEvent {
-    let own = (0..steps).filter(|step| event.marks.takes(*step)).map(Marks::step);
-    let gaps = (1..steps).filter(|gap| event.marks.exclusions() >> gap & 1 != 0);
-    let gaps = gaps.map(|gap| Marks::exclusion(gap - 1, gap));
-    StepEvent { marks: own.chain(gaps).fold(Marks::default(), Marks::with), ..*event }
+    let own = (0..steps).filter(|step| event.matches.has_step(*step)).map(MatchBits::step);
+    let gaps = (1..steps).filter(|gap| event.matches.exclusions() >> gap & 1 != 0);
+    let gaps = gaps.map(|gap| MatchBits::exclusion(gap - 1, gap));
+    StepEvent { matches: own.chain(gaps).fold(MatchBits::default(), MatchBits::with), ..*event }
 }
 
 #[test]
-fn what_may_go_on_again_is_scanned_value_by_value() {
-    let rules = Rules { steps: 3, window: 10, strict: false, optional: 0 };
+fn funnels_that_can_extend_a_start_twice_are_scanned_value_by_value() {
+    let rules = FunnelRules { steps: 3, window: 10, strict: false, optional: 0 };
     assert!(StepValueScanner::new(rules, 0, true).is_some());
     assert!(StepValueScanner::new(rules, 3, false).is_none(), "no such step");
-    assert!(StepValueScanner::new(Rules { optional: 2, ..rules }, 0, false).is_none());
-    assert!(StepValueScanner::new(Rules { strict: true, ..rules }, 0, false).is_some());
-    assert!(StepValueScanner::new(Rules { strict: true, ..rules }, 0, true).is_none());
+    assert!(StepValueScanner::new(FunnelRules { optional: 2, ..rules }, 0, false).is_none());
+    assert!(StepValueScanner::new(FunnelRules { strict: true, ..rules }, 0, false).is_some());
+    assert!(StepValueScanner::new(FunnelRules { strict: true, ..rules }, 0, true).is_none());
 }

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn value(text: &str, series: &[f64]) -> f64 {
-    Formula::parse(text, series.len(), "formula").unwrap().at(|index| series[index])
+    Formula::parse(text, series.len(), "formula").unwrap().evaluate(|index| series[index])
 }
 
-fn refusal(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     let error = Formula::parse(text, 2, "formula").unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("formula"), "{text}");
     error.detail
@@ -16,7 +16,7 @@ fn refusal(text: &str) -> String {
 
 /// Each expectation is what Python prints for the text with a = 12 and b = 5.
 #[test]
-fn arithmetic_is_that_of_python() {
+fn arithmetic_matches_python() {
     let cases = [
         ("A + B", 17.0),
         ("a+2*b", 22.0),
@@ -48,7 +48,7 @@ fn arithmetic_is_that_of_python() {
 }
 
 #[test]
-fn what_has_no_number_is_zero() {
+fn undefined_results_are_zero() {
     for text in ["A / B", "A % B", "A / (B * 7)", "B ** -1", "(-A) ** 0.5", "A ** 10000", "-B"] {
         let got = value(text, &[12.0, 0.0]);
         assert_eq!(got.to_bits(), 0_f64.to_bits(), "{text}: {got}");
@@ -58,7 +58,7 @@ fn what_has_no_number_is_zero() {
 }
 
 #[test]
-fn letters_are_series_in_either_case_and_other_characters_are_passed_over() {
+fn letters_are_case_insensitive_and_other_characters_are_skipped() {
     assert_eq!(value("B", &[1.0, 2.0]), 2.0);
     assert_eq!(value("  $a \u{a0}+ B; ", &[1.0, 2.0]), 3.0);
     let letters: Vec<f64> = (0..26).map(f64::from).collect();
@@ -66,17 +66,17 @@ fn letters_are_series_in_either_case_and_other_characters_are_passed_over() {
 }
 
 #[test]
-fn what_is_no_formula_is_refused_by_name() {
-    assert_eq!(refusal("A + C"), "The formula names C, which is no series.");
-    assert_eq!(refusal("A + total"), "The formula names TOTAL, which is no series.");
-    assert_eq!(refusal("sqrt(A)"), "A formula knows arithmetic between series only, no function SQRT().");
-    assert!(refusal("A ^ 2").contains('^'));
+fn invalid_formulas_are_rejected_with_the_cause() {
+    assert_eq!(parse_error("A + C"), "The formula names C, which is no series.");
+    assert_eq!(parse_error("A + total"), "The formula names TOTAL, which is no series.");
+    assert_eq!(parse_error("sqrt(A)"), "A formula knows arithmetic between series only, no function SQRT().");
+    assert!(parse_error("A ^ 2").contains('^'));
     // Nothing is made one word that was two.
-    assert_eq!(refusal("1,000 * A"), "\",\" has no meaning in a formula.");
+    assert_eq!(parse_error("1,000 * A"), "\",\" has no meaning in a formula.");
     for text in
         ["", " ", "A +", "* A", "(A", "A)", "A B", "A // B", "()", "2A", "1..2", ".", "A ** ** B", "\u{e9}"]
     {
-        let _ = refusal(text);
+        let _ = parse_error(text);
     }
 }
 
@@ -84,10 +84,10 @@ fn what_is_no_formula_is_refused_by_name() {
 fn length_and_depth_are_limited() {
     let nested = |depth: usize| format!("{}A{}", "(".repeat(depth), ")".repeat(depth));
     assert_eq!(value(&nested(limits::FORMULA_DEPTH), &[3.0]), 3.0);
-    assert!(refusal(&nested(limits::FORMULA_DEPTH + 1)).starts_with("Too many levels in a formula"));
+    assert!(parse_error(&nested(limits::FORMULA_DEPTH + 1)).starts_with("Too many levels in a formula"));
     let long = |bytes: usize| format!("A{}", " ".repeat(bytes - 1));
     assert_eq!(value(&long(limits::FORMULA_BYTES), &[3.0]), 3.0);
-    assert!(refusal(&long(limits::FORMULA_BYTES + 1)).starts_with("The formula is too long"));
+    assert!(parse_error(&long(limits::FORMULA_BYTES + 1)).starts_with("The formula is too long"));
     let chain = format!("A{}", "+A".repeat(limits::FORMULA_BYTES / 2 - 1));
     assert_eq!(value(&chain, &[1.0]), 2048.0);
     assert_eq!(value(&format!("{}A", "-".repeat(1000)), &[1.0]), 1.0);
@@ -150,7 +150,7 @@ fn trees() -> impl Strategy<Value = Tree> {
 
 proptest! {
     #[test]
-    fn any_tree_has_the_value_of_its_text(tree in trees(), series in [-50_i32..50, -50_i32..50, -50_i32..50]) {
+    fn formulas_evaluate_like_their_expression_tree(tree in trees(), series in [-50_i32..50, -50_i32..50, -50_i32..50]) {
         let series = series.map(f64::from);
         let (got, want) = (value(&tree.text(), &series), tree.value(&series));
         // Fractions near a multiple of the divisor may fall on either side of it.
@@ -160,9 +160,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_every_result_is_a_number(text in "[-a-c0-9.*/+%^() eé,]{0,40}", a in -1e9_f64..1e9) {
+    fn no_text_panics_and_every_result_is_finite(text in "[-a-c0-9.*/+%^() eé,]{0,40}", a in -1e9_f64..1e9) {
         if let Ok(formula) = Formula::parse(&text, 3, "formula") {
-            prop_assert!(formula.at(|_| a).is_finite());
+            prop_assert!(formula.evaluate(|_| a).is_finite());
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The canonical text of a question, for cache keys.
+//! Canonical JSON of a query, for cache keys.
 
 use serde_json::{Map, Value, json};
 
-use super::{Exclusion, FirstTime, FunnelsQuery, Query, Series, StepRule};
+use super::{Breakdown, Exclusion, FirstTime, FunnelsQuery, Query, Series, StepOptions, formulas};
 use crate::dates::compare::Comparison;
 use crate::filter::filter_json;
 
-/// The query node, defaults filled in, keys sorted.
-pub fn text(query: &Query) -> String {
+/// Serializes the query node, with defaults filled in and keys sorted.
+pub fn canonical_json(query: &Query) -> String {
     let common = query.common();
     let series = query.series().iter().enumerate();
-    let series = series.map(|(order, series)| self::series(series, query.step(order)));
+    let series = series.map(|(order, series)| series_json(series, query.funnel_step_options(order)));
     let mut node = json!({
         "series": series.collect::<Vec<_>>(),
         "properties": filter_json(&common.properties),
@@ -21,7 +21,7 @@ pub fn text(query: &Query) -> String {
             "explicitDate": common.dates.explicit,
         },
         "interval": common.interval.name(),
-        "breakdownFilter": common.breakdown.as_ref().map(super::Breakdown::to_legacy),
+        "breakdownFilter": common.breakdown.as_ref().map(Breakdown::to_insight_filters),
     });
     match query {
         Query::Trends(trends) => {
@@ -34,74 +34,74 @@ pub fn text(query: &Query) -> String {
                 },
             });
             node["trendsFilter"] = json!({
-                "display": trends.display_given.then(|| trends.display.name()),
+                "display": trends.is_display_explicit.then(|| trends.display.name()),
                 "smoothingIntervals": trends.smoothing,
                 "formula": null,
             });
-            for (key, formulas) in super::formulas::to_fields(&trends.formulas) {
+            for (key, formulas) in formulas::to_fields(&trends.formulas) {
                 node["trendsFilter"][key] = formulas;
             }
         }
-        Query::Funnels(funnels) => funnel(funnels, &mut node),
+        Query::Funnels(funnels) => write_funnel_fields(funnels, &mut node),
         Query::Correlation(correlation) => {
-            funnel(&correlation.funnel, &mut node);
+            write_funnel_fields(&correlation.funnel, &mut node);
             node["kind"] = json!("FunnelCorrelationQuery");
-            node["correlation"] = json!(correlation.to_legacy());
+            node["correlation"] = json!(correlation.to_insight_filters());
         }
     }
-    sorted(node).to_string()
+    sort_keys(node).to_string()
 }
 
-/// What a funnel has beside its steps.
-fn funnel(funnels: &FunnelsQuery, node: &mut Value) {
+/// Writes the fields of a funnel other than its steps.
+fn write_funnel_fields(funnels: &FunnelsQuery, node: &mut Value) {
     node["kind"] = json!("FunnelsQuery");
     node["funnelsFilter"] = json!({
         "funnelVizType": funnels.viz.name(),
         "funnelOrderType": funnels.order.name(),
         "funnelWindowInterval": funnels.window.count,
         "funnelWindowIntervalUnit": funnels.window.unit.name(),
-        "exclusions": funnels.exclusions.iter().map(exclusion).collect::<Vec<_>>(),
+        "exclusions": funnels.exclusions.iter().map(exclusion_json).collect::<Vec<_>>(),
         "funnelFromStep": funnels.from_step,
         "funnelToStep": funnels.to_step,
         "binCount": funnels.bin_count,
         "breakdownAttributionType": funnels.attribution.name(),
         "breakdownAttributionValue": funnels.attribution.step(),
     });
-    node["aggregation_group_type_index"] = json!(funnels.group);
+    node["aggregation_group_type_index"] = json!(funnels.group_type_index);
 }
 
-fn series(series: &Series, step: Option<StepRule>) -> Value {
+fn series_json(series: &Series, step: Option<StepOptions>) -> Value {
     json!({
-        "kind": series.source.list(),
-        "id": series.source.id(),
+        "kind": series.event_or_action.list_name(),
+        "id": series.event_or_action.id(),
         "name": series.name,
         "custom_name": series.custom_name,
-        "math": step.map_or(series.math_given.as_deref(), |step| step.first.map(FirstTime::name)),
+        "math": step.map_or(series.requested_math.as_deref(), |step| step.first.map(FirstTime::name)),
         "optionalInFunnel": step.is_some_and(|step| step.optional),
         "math_arguments": step.is_none().then(|| series.math_arguments.json()),
         "properties": filter_json(&series.properties),
     })
 }
 
-fn exclusion(exclusion: &Exclusion) -> Value {
+fn exclusion_json(exclusion: &Exclusion) -> Value {
     json!({
-        "kind": exclusion.series.source.list(),
-        "id": exclusion.series.source.id(),
+        "kind": exclusion.series.event_or_action.list_name(),
+        "id": exclusion.series.event_or_action.id(),
         "properties": filter_json(&exclusion.series.properties),
         "funnelFromStep": exclusion.from_step,
         "funnelToStep": exclusion.to_step,
     })
 }
 
-/// The same value with the keys of every object in byte order.
-fn sorted(value: Value) -> Value {
+/// The same value with the keys of every object sorted in byte order.
+fn sort_keys(value: Value) -> Value {
     match value {
         Value::Object(object) => {
             let mut entries: Vec<(String, Value)> = object.into_iter().collect();
             entries.sort_by(|left, right| left.0.cmp(&right.0));
-            entries.into_iter().map(|(key, value)| (key, sorted(value))).collect::<Map<_, _>>().into()
+            entries.into_iter().map(|(key, value)| (key, sort_keys(value))).collect::<Map<_, _>>().into()
         }
-        Value::Array(list) => list.into_iter().map(sorted).collect(),
+        Value::Array(list) => list.into_iter().map(sort_keys).collect(),
         other => other,
     }
 }

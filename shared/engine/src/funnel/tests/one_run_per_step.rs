@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::direct::{Direct, Told};
-use super::super::merge::{MarkedRun, RowMarks};
-use super::super::values::{Codes, Touch};
+use super::super::breakdown::{TouchAttribution, ValueCodes};
+use super::super::k_way_merge::{MatchedRun, RowMatches};
+use super::super::one_run_per_step::{OneRunPerStepScan, ScanResult};
 use super::*;
 use crate::filter::Mask;
 use crate::scan::Run;
@@ -13,10 +13,10 @@ use crate::work::WorkBudget;
 /// A row: actor, time, whether it counts, code of its value.
 type Row = (u32, Micros, bool, u32);
 
-/// What is told of an actor: the code of its value, and the times of its path; none where instants have to be looked at.
-type Fates = BTreeMap<u32, Option<(u32, Vec<Micros>)>>;
+/// Per actor: value code and path times; `None` for actors that need the full scan.
+type ActorOutcomes = BTreeMap<u32, Option<(u32, Vec<Micros>)>>;
 
-fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMarks, Codes) {
+fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMatches, ValueCodes) {
     let mut rows = rows.to_vec();
     rows.sort_by_key(|(actor, time, ..)| (*actor, *time));
     run.actors = rows.iter().map(|row| row.0).collect();
@@ -26,12 +26,17 @@ fn marked(step: usize, rows: &[Row], run: &mut Run) -> (RowMarks, Codes) {
     } else {
         Mask::Rows(rows.iter().map(|row| row.2).collect())
     };
-    let marks = RowMarks::Same(Marks::default()).with(Marks::step(step), &mask);
-    (marks, Codes::Each(rows.iter().map(|row| row.3).collect()))
+    let marks = RowMatches::Same(MatchBits::default()).with(MatchBits::step(step), &mask);
+    (marks, ValueCodes::PerRow(rows.iter().map(|row| row.3).collect()))
 }
 
-fn direct(steps: &[Vec<Row>], bounds: (Micros, Micros), window: Micros, touch: Option<Touch>) -> Fates {
-    let rules = Rules { steps: steps.len(), window, strict: false, optional: 0 };
+fn direct(
+    steps: &[Vec<Row>],
+    bounds: (Micros, Micros),
+    window: Micros,
+    touch: Option<TouchAttribution>,
+) -> ActorOutcomes {
+    let rules = FunnelRules { steps: steps.len(), window, strict: false, optional: 0 };
     let mut runs = vec![Run::default(); steps.len()];
     let mut all = Vec::new();
     for (step, (rows, run)) in steps.iter().zip(&mut runs).enumerate() {
@@ -40,18 +45,21 @@ fn direct(steps: &[Vec<Row>], bounds: (Micros, Micros), window: Micros, touch: O
         all.extend(counts.then_some((&*run, marks, values)));
     }
     let runs: Vec<_> =
-        all.into_iter().map(|(run, marks, values)| MarkedRun::new(run, marks, Some(values))).collect();
-    let mut fates = Fates::new();
-    let told = |told: Told<'_>| {
-        let (actor, fate) = match told {
-            Told::Outcome(outcome) => (outcome.actor, Some((outcome.value, outcome.times.to_vec()))),
-            Told::Tied(actor) => (actor, None),
+        all.into_iter().map(|(run, marks, values)| MatchedRun::new(run, marks, Some(values))).collect();
+    let mut outcomes = ActorOutcomes::new();
+    let result = |result: ScanResult<'_>| {
+        let (actor, outcome) = match result {
+            ScanResult::Outcome(outcome) => (outcome.actor, Some((outcome.value, outcome.times.to_vec()))),
+            ScanResult::Tied(actor) => (actor, None),
         };
-        assert!(fates.insert(actor, fate).is_none());
+        assert!(outcomes.insert(actor, outcome).is_none());
         Ok(())
     };
-    Direct::new(rules, bounds, &runs, touch).unwrap().run(&WorkBudget::new(&|| false), told).unwrap();
-    fates
+    OneRunPerStepScan::new(rules, bounds, &runs, touch)
+        .unwrap()
+        .run(&WorkBudget::new(&|| false), result)
+        .unwrap();
+    outcomes
 }
 
 /// Events of an actor that count, in order of time: step, time and value.
@@ -71,7 +79,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 
 proptest! {
     #[test]
-    fn paths_are_those_of_the_scan_over_instants(
+    fn paths_equal_those_of_the_full_scan(
         steps in prop::collection::vec(rows(), 1..5),
         bounds in (0_i64..10, 30_i64..40),
         window in 0_i64..30,
@@ -79,8 +87,8 @@ proptest! {
         skip_empty in any::<bool>(),
         whole in any::<bool>(),
     ) {
-        let touch = (!whole).then_some(Touch { last, skip_empty });
-        let fates = direct(&steps, bounds, window, touch);
+        let touch = (!whole).then_some(TouchAttribution { last, skip_empty });
+        let outcomes = direct(&steps, bounds, window, touch);
         for actor in 0..4 {
             let events = events(&steps, bounds, actor);
             let list: Vec<StepEvent> = events.iter().map(|event| super::event(event.1, &[event.0], &[])).collect();
@@ -88,9 +96,9 @@ proptest! {
             let mut touches = events.iter().filter(|event| event.2 != 0 || !skip_empty);
             let found = if last { touches.next_back() } else { touches.next() };
             let value = if whole { 0 } else { found.map_or(0, |event| event.2) };
-            match fates.get(&actor) {
+            match outcomes.get(&actor) {
                 None => prop_assert!(path.is_empty()),
-                Some(Some(fate)) => prop_assert_eq!(fate, &(value, path)),
+                Some(Some(outcome)) => prop_assert_eq!(outcome, &(value, path)),
                 // Only an instant with events of several steps is left to the other scan.
                 Some(None) => {
                     let ties = |one: &(usize, Micros, u32)| {

@@ -1,29 +1,27 @@
-//! Legacy requests and stored `filters`: flat objects with `events` and `actions`.
+//! Parses insight filters: flat objects with the lists `events` and `actions`.
 //!
-//! Must stay true: arrays and objects may come as JSON text; series stand in the order actions, events, stably sorted
-//! by `order`, a missing or zero order first.
+//! Must stay true: arrays and objects may be JSON strings; series are actions first, then events, stably sorted by
+//! `order`, with a missing or zero order first.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::breakdown::RawBreakdown;
-use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends, whole};
-use super::{Parsed, funnels, trends};
+use super::super::breakdown::RawBreakdown;
+use super::super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends, parse_integer};
+use super::super::{Parsed, funnels, trends};
+use super::GROUPS_FROM_ZERO;
 use crate::error::{CalcError, CalcResult};
-
-/// Tells in a link that `aggregation_group_type_index` 0 is a type of groups, as nodes have it.
-pub const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
 
 type Object = Map<String, Value>;
 
-/// A trend request.
-pub fn trends(request: &Object) -> CalcResult<Parsed> {
+/// Parses a trends request.
+pub fn parse_trends(request: &Object) -> CalcResult<Parsed> {
     if let Some("Stickiness") = request.get("shown_as").and_then(Value::as_str) {
         return Ok(Parsed::OtherKind("StickinessQuery".to_owned()));
     }
     let raw = RawTrends {
-        common: common(request)?,
+        common: common_fields(request)?,
         display: Field::of(request, "display", "display"),
         compare: Field::of(request, "compare", "compare"),
         compare_to: Field::of(request, "compare_to", "compare_to"),
@@ -33,18 +31,19 @@ pub fn trends(request: &Object) -> CalcResult<Parsed> {
         smoothing_intervals: Field::of(request, "smoothing_intervals", "smoothing_intervals"),
         conversion_goal: Field { attr: "conversion_goal", value: None },
     };
-    trends::build(&raw)
+    trends::parse(&raw)
 }
 
-/// A funnel request.
-pub fn funnel(request: &Object) -> CalcResult<Parsed> {
+/// Parses a funnel request.
+pub fn parse_funnel(request: &Object) -> CalcResult<Parsed> {
     let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
-    // Zero means persons here; only above it is a group meant. The links of our own answers to nodes say otherwise.
-    let from_zero = Field::of(request, GROUPS_FROM_ZERO, GROUPS_FROM_ZERO).switch()?;
-    let persons = group.integer()?.is_none_or(|index| index == 0) && !from_zero;
+    // In insight filters 0 means persons and only 1 and above mean groups. Links in our results for query nodes set
+    // GROUPS_FROM_ZERO to mean group type 0.
+    let from_zero = Field::of(request, GROUPS_FROM_ZERO, GROUPS_FROM_ZERO).boolean()?;
+    let counts_persons = group.integer()?.is_none_or(|index| index == 0) && !from_zero;
     let unit = Field::of(request, "funnel_window_interval_unit", "funnel_window_interval_unit");
     let raw = RawFunnels {
-        common: common(request)?,
+        common: common_fields(request)?,
         compare: Field::of(request, "compare", "compare"),
         display: Field::of(request, "display", "display"),
         viz_type: Field::of(request, "funnel_viz_type", "funnel_viz_type"),
@@ -64,20 +63,21 @@ pub fn funnel(request: &Object) -> CalcResult<Parsed> {
         default_limit: 10,
         bin_count: Field::of(request, "bin_count", "bin_count"),
         aggregate_by_hogql: Field::of(request, "funnel_aggregate_by_hogql", "funnel_aggregate_by_hogql"),
-        group_type: if persons { Field { value: None, ..group } } else { group },
+        group_type: if counts_persons { Field { value: None, ..group } } else { group },
     };
-    funnels::build(&raw)
+    funnels::parse(&raw)
 }
 
-fn common(request: &Object) -> CalcResult<RawCommon<'_>> {
-    let mut series = list(request, "actions")?
+fn common_fields(request: &Object) -> CalcResult<RawCommon<'_>> {
+    let mut series = get_list(request, "actions")?
         .into_iter()
         .filter_map(|entry| raw_series(entry, "actions", true))
         .collect::<Vec<_>>();
-    series
-        .extend(list(request, "events")?.into_iter().filter_map(|entry| raw_series(entry, "events", false)));
+    series.extend(
+        get_list(request, "events")?.into_iter().filter_map(|entry| raw_series(entry, "events", false)),
+    );
     series.sort_by_key(|entry| {
-        entry.fields.get("order").and_then(whole).filter(|order| *order != 0).unwrap_or(-1)
+        entry.fields.get("order").and_then(parse_integer).filter(|order| *order != 0).unwrap_or(-1)
     });
     Ok(RawCommon {
         series,
@@ -87,26 +87,26 @@ fn common(request: &Object) -> CalcResult<RawCommon<'_>> {
         date_to: Field::of(request, "date_to", "date_to"),
         explicit_date: Field::of(request, "explicit_date", "explicit_date"),
         interval: Field::of(request, "interval", "interval"),
-        breakdown: breakdown(request),
+        breakdown: breakdown_fields(request),
     })
 }
 
-fn breakdown(request: &Object) -> RawBreakdown<'_> {
-    let of = |key: &'static str| Field::of(request, key, key);
+fn breakdown_fields(request: &Object) -> RawBreakdown<'_> {
+    let field = |key: &'static str| Field::of(request, key, key);
     RawBreakdown {
-        breakdown: of("breakdown"),
-        kind: of("breakdown_type"),
-        breakdowns: of("breakdowns"),
-        limit: of("breakdown_limit"),
-        group_index: of("breakdown_group_type_index"),
-        normalize_url: of("breakdown_normalize_url"),
-        bins: of("breakdown_histogram_bin_count"),
-        hide_other: of("breakdown_hide_other_aggregation"),
+        breakdown: field("breakdown"),
+        kind: field("breakdown_type"),
+        breakdowns: field("breakdowns"),
+        limit: field("breakdown_limit"),
+        group_index: field("breakdown_group_type_index"),
+        normalize_url: field("breakdown_normalize_url"),
+        bins: field("breakdown_histogram_bin_count"),
+        hide_other: field("breakdown_hide_other_aggregation"),
     }
 }
 
-/// The entries of a list, which may be JSON text.
-fn list<'a>(request: &'a Object, key: &'static str) -> CalcResult<Vec<Cow<'a, Value>>> {
+/// Gets the entries of a list, which may be a JSON string.
+fn get_list<'a>(request: &'a Object, key: &'static str) -> CalcResult<Vec<Cow<'a, Value>>> {
     let not_a_list = || CalcError::invalid(key, "Expected a list of items.");
     match request.get(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -125,7 +125,7 @@ fn list<'a>(request: &'a Object, key: &'static str) -> CalcResult<Vec<Cow<'a, Va
     }
 }
 
-/// Entries that are no objects, and actions without an id, are dropped.
+/// Parses an entry of a series list. Entries that are not objects and actions without an id are dropped.
 fn raw_series<'a>(entry: Cow<'a, Value>, attr: &'static str, action: bool) -> Option<RawSeries<'a>> {
     let fields = match entry {
         Cow::Borrowed(Value::Object(fields)) => Cow::Borrowed(fields),
@@ -137,7 +137,7 @@ fn raw_series<'a>(entry: Cow<'a, Value>, attr: &'static str, action: bool) -> Op
 }
 
 fn exclusions(request: &Object) -> CalcResult<Vec<RawExclusion<'_>>> {
-    let entries = list(request, "exclusions")?.into_iter().filter_map(|entry| {
+    let entries = get_list(request, "exclusions")?.into_iter().filter_map(|entry| {
         let action = entry.get("type").and_then(Value::as_str) == Some("actions");
         let series = raw_series(entry, "exclusions", action)?;
         let step = |key| series.fields.get(key).filter(|step: &&Value| !step.is_null()).cloned();

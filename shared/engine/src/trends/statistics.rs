@@ -1,24 +1,24 @@
-//! Statistics over numbers, gathered in parts.
+//! Mergeable states of statistics over numbers.
 //!
-//! Must stay true: the result is that of all numbers together, whatever parts they came in and in whatever order: sums are
-//! exact until they are rounded once, percentiles come from all values.
+//! Must stay true: the result does not depend on how the numbers were split over partial states or on their order. Sums
+//! are exact and rounded once at the end; percentiles use all values.
 
 use crate::interpolate::interpolate;
 use crate::query::Statistic;
 
-/// Numbers gathered for one statistic.
+/// The state of one statistic.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Numbers {
-    /// Their sum and how many there are.
+pub(super) enum StatisticState {
+    /// Sum and count.
     Sum(ExactSum, u64),
-    /// The least and the greatest.
+    /// Minimum and maximum; `None` without numbers.
     Bounds(Option<(f64, f64)>),
-    /// All of them.
+    /// All numbers.
     All(Vec<f64>),
 }
 
-impl Numbers {
-    /// No number yet.
+impl StatisticState {
+    /// The empty state.
     pub(super) fn new(statistic: Statistic) -> Self {
         match statistic {
             Statistic::Sum | Statistic::Avg => Self::Sum(ExactSum::default(), 0),
@@ -27,7 +27,7 @@ impl Numbers {
         }
     }
 
-    /// One number more, a finite one.
+    /// Adds a finite number.
     pub(super) fn push(&mut self, number: f64) {
         match self {
             Self::Sum(sum, count) => {
@@ -35,14 +35,14 @@ impl Numbers {
                 *count += 1;
             }
             Self::Bounds(bounds) => {
-                let (least, greatest) = bounds.unwrap_or((number, number));
-                *bounds = Some((least.min(number), greatest.max(number)));
+                let (min, max) = bounds.unwrap_or((number, number));
+                *bounds = Some((min.min(number), max.max(number)));
             }
             Self::All(all) => all.push(number),
         }
     }
 
-    /// All the numbers of another part.
+    /// Adds all numbers of another state.
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::Sum(sum, count), Self::Sum(more, others)) => {
@@ -56,26 +56,26 @@ impl Numbers {
                 };
             }
             (Self::All(all), Self::All(more)) => all.extend(more),
-            // Parts of one plan have the same statistics.
+            // Partial results of one plan use the same statistics.
             _ => {}
         }
     }
 
-    /// The statistic; 0 of no number.
+    /// The value of the statistic; 0 without numbers.
     pub(super) fn finish(self, statistic: Statistic) -> f64 {
         match (self, statistic) {
             (Self::Sum(sum, _), Statistic::Sum) => sum.value(),
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
             (Self::Sum(sum, count), _) if count > 0 => sum.value() / count as f64,
-            (Self::Bounds(Some((least, _))), Statistic::Min) => least,
-            (Self::Bounds(Some((_, greatest))), _) => greatest,
+            (Self::Bounds(Some((min, _))), Statistic::Min) => min,
+            (Self::Bounds(Some((_, max))), _) => max,
             (Self::All(all), Statistic::Percentile(percent)) => percentile(all, percent),
             _ => 0.0,
         }
     }
 
     /// Bytes held.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Sum(sum, _) => 64 + 8 * sum.parts.len(),
             Self::Bounds(_) => 48,
@@ -84,7 +84,7 @@ impl Numbers {
     }
 }
 
-/// The value at `percent` of the way from the least to the greatest number, linear between neighbours.
+/// The percentile, with linear interpolation between the two nearest ranks.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -100,20 +100,20 @@ fn percentile(mut numbers: Vec<f64>, percent: u8) -> f64 {
     interpolate(low, high, position - below as f64)
 }
 
-/// A sum without rounding. Numbers of usual size are added as integers, in units of 2^-64; of the others it has parts
-/// that do not overlap, whose sum is the sum of all that was added (Shewchuk, 1997).
+/// A sum without rounding errors. Numbers of usual size are added as fixed-point integers in units of 2^-64; the others
+/// as a list of non-overlapping floats whose sum is exact (Shewchuk, 1997).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ExactSum {
     units: i128,
     parts: Vec<f64>,
 }
 
-/// Binary digits behind the point of the integers.
+/// Fraction bits of the fixed-point integers.
 const FRACTION: u32 = 64;
 /// 2^-64.
 const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
-/// A number in units, where it is a whole number of these and so small that millions of them can be added.
+/// Converts a number to units of 2^-64. `None` if it is not a multiple of the unit, or too large to add millions of.
 #[inline]
 fn units_of(number: f64) -> Option<i128> {
     let bits = number.to_bits();
@@ -146,7 +146,7 @@ impl ExactSum {
         other.parts.into_iter().for_each(|part| self.add_part(part));
     }
 
-    /// Numbers whose sum is that of the units.
+    /// Splits the integer sum into floats with the same sum.
     #[expect(clippy::cast_precision_loss, reason = "each has as few digits as a float can hold")]
     fn unit_parts(&self) -> [f64; 3] {
         const DIGITS: i128 = (1 << 48) - 1;
@@ -157,35 +157,35 @@ impl ExactSum {
 
     /// Adds a finite number to the parts.
     fn add_part(&mut self, number: f64) {
-        let mut carried = number;
-        let mut kept = 0;
+        let mut carry = number;
+        let mut part_count = 0;
         for index in 0..self.parts.len() {
             let part = self.parts[index];
-            let (large, small) = if carried.abs() >= part.abs() { (carried, part) } else { (part, carried) };
+            let (large, small) = if carry.abs() >= part.abs() { (carry, part) } else { (part, carry) };
             let sum = large + small;
             if sum.is_infinite() {
-                // No number holds it: the largest one stands for it.
+                // The sum overflows: saturate at the largest float.
                 self.parts = vec![f64::MAX.copysign(sum)];
                 return;
             }
             let lost = small - (sum - large);
             if lost != 0.0 {
-                self.parts[kept] = lost;
-                kept += 1;
+                self.parts[part_count] = lost;
+                part_count += 1;
             }
-            carried = sum;
+            carry = sum;
         }
-        self.parts.truncate(kept);
-        if carried != 0.0 {
-            self.parts.push(carried);
+        self.parts.truncate(part_count);
+        if carry != 0.0 {
+            self.parts.push(carry);
         }
     }
 
-    /// The sum as one number. Beyond what a number can hold it is the largest one.
+    /// The sum, rounded once; saturates at the largest float.
     pub(super) fn value(&self) -> f64 {
         let mut all = Self { units: 0, parts: self.parts.clone() };
         self.unit_parts().into_iter().for_each(|part| all.add_part(part));
-        // From the largest down; the first part that is lost in rounding decides ties, as Python's fsum does.
+        // From the largest part down; the first part lost to rounding decides ties, as in Python's fsum.
         let mut parts = all.parts.iter().rev();
         let Some(mut sum) = parts.next().copied() else { return 0.0 };
         while let Some(part) = parts.next() {
@@ -209,7 +209,7 @@ impl ExactSum {
     }
 }
 
-/// `sum`, or the number nearest to it that JSON can say.
+/// Replaces infinity, which JSON cannot represent, by the largest float.
 pub(crate) fn finite(sum: f64) -> f64 {
     if sum.is_finite() { sum } else { f64::MAX.copysign(sum) }
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn of(statistic: Statistic, numbers: &[f64]) -> f64 {
-        let mut gathered = Numbers::new(statistic);
+        let mut gathered = StatisticState::new(statistic);
         numbers.iter().for_each(|number| gathered.push(*number));
         gathered.finish(statistic)
     }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_numbers_further_apart_than_a_number_can_say() {
+    fn percentiles_do_not_overflow() {
         let numbers = [f64::MAX, -f64::MAX, f64::MAX];
         let at = |percent, numbers: &[f64]| of(Statistic::Percentile(percent), numbers);
         assert_eq!(at(50, &numbers), f64::MAX);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_no_number_everything_is_zero() {
+    fn statistics_without_numbers_are_zero() {
         for statistic in
             [Statistic::Sum, Statistic::Avg, Statistic::Min, Statistic::Max, Statistic::Percentile(50)]
         {
@@ -260,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn integers_and_parts_are_one_sum() {
+    fn integers_and_float_parts_give_one_sum() {
         // Numbers on both sides of what is added as integers: tiny, usual, large.
         let numbers = [1e-9, 0.1, -0.1, 3.5, 1e15, -1e15, 549_755_813_887.75, -549_755_813_887.75, 2.5e-300];
         for turn in 0..numbers.len() {
             let (left, right) = numbers.split_at(turn);
-            let mut sum = Numbers::new(Statistic::Sum);
+            let mut sum = StatisticState::new(Statistic::Sum);
             right.iter().chain(left).for_each(|number| sum.push(*number));
             assert_eq!(sum.finish(Statistic::Sum), 3.500_000_001);
         }
@@ -287,11 +287,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_and_their_order_do_not_matter(numbers in prop::collection::vec(-1e12_f64..1e12, 0..40), at in 0_usize..40) {
+        fn partial_states_merge_in_any_order(numbers in prop::collection::vec(-1e12_f64..1e12, 0..40), at in 0_usize..40) {
             for statistic in [Statistic::Sum, Statistic::Avg, Statistic::Min, Statistic::Max, Statistic::Percentile(90)] {
                 let whole = of(statistic, &numbers);
                 let (left, right) = numbers.split_at(at.min(numbers.len()));
-                let (mut first, mut second) = (Numbers::new(statistic), Numbers::new(statistic));
+                let (mut first, mut second) = (StatisticState::new(statistic), StatisticState::new(statistic));
                 right.iter().rev().for_each(|number| first.push(*number));
                 left.iter().for_each(|number| second.push(*number));
                 first.merge(second);

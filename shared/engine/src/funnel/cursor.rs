@@ -1,13 +1,13 @@
-//! What the passes over the runs of a funnel's steps share: the rows of one actor in a run, and which run goes on first.
+//! Helpers of the fast paths' cursors: the rows of one actor in a run, and the cursor with the earliest row.
 
 use std::ops::Range;
 
 use crate::scan::Micros;
 
-/// The rows of `actor`, which begin at `first` if there are any, from the first to the last of these that is within
-/// `bounds` and counts; and the first row behind the actor's.
+/// The rows of `actor`, trimmed to the first and last one that is within `bounds` and counts, and the index behind the
+/// actor's last row. The actor's rows begin at `first`, if it has any.
 #[inline]
-pub(super) fn rows_of(
+pub(super) fn actor_rows(
     (actors, times): (&[u32], &[Micros]),
     first: usize,
     actor: u32,
@@ -19,19 +19,22 @@ pub(super) fn rows_of(
     while end < actors.len() && actors[end] == actor {
         end += 1;
     }
-    let behind = end;
+    let after_actor = end;
     while next < end && (times[next] < bounds.0 || !counts(next)) {
         next += 1;
     }
     while next < end && (times[end - 1] > bounds.1 || !counts(end - 1)) {
         end -= 1;
     }
-    (next..end, behind)
+    (next..end, after_actor)
 }
 
-/// The lane with the earliest next row and its time; no lane when several have it. A lane without a row has no time.
+/// The index of the cursor with the earliest next row, and the row's time. The index is `None` if several cursors share
+/// that time. A cursor without rows has no time.
 #[inline]
-pub(super) fn earliest(times: impl Iterator<Item = Option<Micros>>) -> Option<(Option<usize>, Micros)> {
+pub(super) fn earliest_cursor(
+    times: impl Iterator<Item = Option<Micros>>,
+) -> Option<(Option<usize>, Micros)> {
     let mut best: Option<(Option<usize>, Micros)> = None;
     for (index, time) in times.enumerate() {
         let Some(time) = time else { continue };
