@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::blocks::block_log;
-use crate::compaction::compact;
+use crate::blocks;
+use crate::compaction;
 use crate::segments::RANGE_ROWS;
 
 /// Approximate memory of the rows of a person range during a merge: they are sorted as a whole, and the output
@@ -58,9 +58,9 @@ impl Settings {
             scan_bytes: bytes / 2,
             range_rows: RANGE_ROWS,
             merged_range_bytes: (bytes / 4).clamp(LEAST_MERGED_RANGE_BYTES, MERGED_RANGE_BYTES),
-            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compact::INFLATED_BYTES_MAX),
-            compacted_shard_bytes: shard(bytes / 16, block_log::COMPACTED_BYTES_PER_SHARD),
-            shard_bytes: shard(bytes / 8, block_log::SHARD_BYTES_MAX),
+            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compaction::INFLATED_BYTES_MAX),
+            compacted_shard_bytes: shard(bytes / 16, blocks::COMPACTED_BYTES_PER_SHARD),
+            shard_bytes: shard(bytes / 8, blocks::SHARD_BYTES_MAX),
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }

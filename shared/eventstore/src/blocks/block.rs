@@ -27,8 +27,7 @@ use uuid::Uuid;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::captured_batch::Captured;
-use crate::ingest::event_columns::{Cell, Properties};
+use crate::ingest::{Captured, Cell, Properties};
 use crate::integrity::formats;
 use crate::keys::BlockId;
 

@@ -20,7 +20,7 @@ use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys::BlockId;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
 /// Magic of a list; the last digit is the format.
 const KIND: &[u8; 3] = b"PBL";

@@ -17,7 +17,7 @@ use crate::blocks::block::Block;
 use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
 use crate::event::{Row, seq};
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
 
 /// The events of a project's blocks.

@@ -21,10 +21,9 @@ use pennon_core::store::keys::ProjectId;
 use std::sync::Arc;
 
 use crate::EventStore;
-use crate::blocks::block_log::BlockFilter;
-use crate::blocks::waiting_events::BlockEvents;
+use crate::blocks::{BlockEvents, BlockFilter};
 use crate::error::EventStoreError;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::segments::reader::SegmentFile;
 
 /// Segments that are opened concurrently.

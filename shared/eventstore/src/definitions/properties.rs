@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::ingest::event_columns::{Cell, Properties};
+use crate::ingest::{Cell, Properties};
 use crate::persons::lookup::GroupType;
 use crate::segments::property_columns::Kind;
 

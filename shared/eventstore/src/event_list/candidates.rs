@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use super::{EventKey, EventsWanted};
 use crate::EventStore;
-use crate::blocks::waiting_events::BlockEvents;
+use crate::blocks::BlockEvents;
 use crate::error::EventStoreError;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::PersonMerges;
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;

@@ -13,7 +13,7 @@ use pennon_engine::scan::{Micros, Seq};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::persons::profiles::Origin;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;

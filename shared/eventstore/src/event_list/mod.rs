@@ -26,11 +26,11 @@ use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::blocks::block_log::BlockFilter;
+use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{Purpose, QuestionMemory};
-use crate::persons::person_ids::derived;
+use crate::persons::derived;
 use candidates::Candidates;
 
 /// Events of the first batch; doubled each time, up to [`BATCH_MAX`].

@@ -17,8 +17,8 @@ use pennon_engine::scan::Micros;
 use serde_json::Value;
 
 use crate::EventStore;
+use crate::blocks::RawBlock;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 

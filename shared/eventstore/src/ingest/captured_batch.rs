@@ -16,7 +16,7 @@ use crate::codec::{Reader, write_field, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::ingest::json_packing::{Meter, PropertiesSeed, ValueSeed};
-use crate::persons::person_ids::{may_merge, names_a_merge};
+use crate::persons::{may_merge, names_a_merge};
 
 /// Most properties whose values one call looks up.
 pub(crate) const KEPT_PROPERTIES_MAX: usize = 12;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::segments::uuids::uuid_index::{self, UuidIndexFile, UuidMatches, UuidQuery};
 
 /// Progress and result of a duplicate check.

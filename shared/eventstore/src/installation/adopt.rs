@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::{InstallationRow, version_marks};
 use crate::EventStore;
-use crate::compaction::orphans::id_of;
+use crate::compaction::id_of;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
 /// The folder that no sweep touches.
 const KEPT: &str = "kept";

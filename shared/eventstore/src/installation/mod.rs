@@ -28,7 +28,7 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 pub use adopt::Adopted;
 use compatibility::{Decision, Inventory, Tables, decide};
 use version_marks::Marks;

@@ -11,10 +11,9 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
+use crate::persons::imports::RecordsEntry;
+use crate::persons::merge_log::FoldedMergesEntry;
 use crate::time::WorkClock;
 
 /// Bytes of one read.

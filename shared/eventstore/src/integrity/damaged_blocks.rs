@@ -10,12 +10,12 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::block_log::RawBlock;
+use crate::blocks::RawBlock;
 use crate::error::EventStoreError;
 use crate::integrity::check::{Checked, DamagedSegment};
 use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
 /// Blocks after verification.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::checksums;
 use crate::keys;
-use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::imports::RecordsEntry;
 
 /// A damage marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

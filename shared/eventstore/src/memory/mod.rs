@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pennon_core::heap;
 
 use crate::error::EventStoreError;
-use crate::scan::piece::PieceCache;
+use crate::scan::PieceCache;
 
 /// Bytes that a thread may allocate before they are reserved: the measuring granularity.
 const MEASURED_STEP: i64 = 256 << 10;

@@ -7,8 +7,10 @@
 
 mod relocate;
 mod result_objects;
-pub(crate) mod retry;
+mod retry;
 mod standalone;
+
+pub(crate) use retry::RetryBudget;
 
 pub use result_objects::ResultObject;
 
@@ -32,8 +34,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
+use crate::integrity::Quarantine;
 use crate::integrity::checksums::{self, Checksums, ObjectChecksums};
-use crate::integrity::quarantine::Quarantine;
 use crate::objects::retry::RetryPolicy;
 
 /// Bytes of cached checksums: for about 60 GB of objects.

@@ -21,7 +21,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
-use crate::segments::parquet_io::file::Decoded;
+use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
 
 /// Bytes of a row of all numeric columns during decoding.

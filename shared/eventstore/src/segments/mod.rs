@@ -104,7 +104,7 @@ pub(crate) struct RunEntry {
 #[cfg(test)]
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::manifest::state::SegmentEntry;
+    use crate::manifest::SegmentEntry;
 
     /// An entry whose hash file is `hashes`.
     pub(crate) fn entry(hashes: &str, rows: u64) -> SegmentEntry {

@@ -19,9 +19,9 @@ use super::uuids::uuid_columns;
 use super::{FOOTER, FORMAT, Footer, Range};
 use crate::error::EventStoreError;
 use crate::integrity::formats;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::parquet_io::file::{Decoded, Index, ParquetFile};
+use crate::segments::parquet_io::{Decoded, Index, ParquetFile};
 
 /// Bytes per row of a column during decoding: its offset in an array, and its code.
 const DECODED_ROW: u128 = 12;

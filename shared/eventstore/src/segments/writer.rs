@@ -28,7 +28,7 @@ use super::property_columns::{Kind, PropertyColumn};
 use super::reader::ids;
 use super::{FOOTER, FORMAT, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::segments::uuids::uuid_columns::{UUID, UUID_SOURCE, UuidColumns};
 use crate::segments::uuids::uuid_index;
 
@@ -39,7 +39,7 @@ pub(crate) struct Replaces {
     pub segments: Vec<String>,
 }
 
-/// The range number of all persons.
+/// The number of the person range, of `2^bits`.
 pub(crate) fn range_of(person: Uuid, bits: u32) -> u64 {
     if bits == 0 { 0 } else { person.as_u64_pair().0 >> (64 - bits) }
 }
@@ -198,7 +198,7 @@ impl SegmentWriter {
         Ok(RecordBatch::try_new(self.input_schema.clone(), arrays.collect::<Result<_, EventStoreError>>()?)?)
     }
 
-    /// The number of the range that all persons are in.
+    /// The range number that all persons share.
     fn number(&self, layout: &RunLayout) -> Result<u64, EventStoreError> {
         let of = |person: Option<&u128>| person.map(|person| range_of(Uuid::from_u128(*person), self.bits));
         let (first, last) = (of(layout.persons.first()), of(layout.persons.last()));

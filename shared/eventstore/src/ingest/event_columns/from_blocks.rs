@@ -14,17 +14,16 @@ use uuid::Uuid;
 
 use super::EventColumns;
 use super::segment_encoder::{SegmentRows, encode};
+use crate::blocks::RawBlock;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::event::seq;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::NewSegment;
 use crate::persons::profiles::changes::{At, Changes};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
+use crate::persons::{PersonMerges, derived};
 use crate::segments::uuids::uuid_index::UuidQuery;
 use crate::segments::writer::Replaces;
 

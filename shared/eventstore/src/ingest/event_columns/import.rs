@@ -19,11 +19,9 @@ use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::ingest::duplicates::DuplicateCheck;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, Ingested};
-use crate::manifest::commit::NewSegment;
-use crate::manifest::snapshot::SnapshotOutline;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::{NewSegment, SnapshotOutline};
 use crate::persons::profiles::file::encode_presence;
+use crate::persons::{PersonMerges, derived};
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
 use crate::segments::writer::Replaces;
 

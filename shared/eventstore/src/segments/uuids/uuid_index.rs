@@ -21,7 +21,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
 
